@@ -50,18 +50,15 @@ def _question(*selectors: str, previous: Condition | None = None, size: int = 0)
     return ExplanationRequest(pod, {claim.key: claim}, previous, NOW)
 
 
-def _run(scenario: Any, limits: ExplainLimits = SHORT) -> None:
-    async def whole() -> None:
-        worker = ProcessExplanationWorker(limits)
-        try:
-            await scenario(worker)
-        finally:
-            await worker.close()
-
-    asyncio.run(whole())
+async def _run(scenario: Any, limits: ExplainLimits = SHORT) -> None:
+    worker = ProcessExplanationWorker(limits)
+    try:
+        await scenario(worker)
+    finally:
+        await worker.close()
 
 
-def test_it_answers_as_a_thread_does() -> None:
+async def test_it_answers_as_a_thread_does() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
         thread = ThreadExplanationWorker(time.monotonic, LIMITS)
         for each in (worker, thread):
@@ -79,11 +76,11 @@ def test_it_answers_as_a_thread_does() -> None:
         await worker.load_view(_sample())
         assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
-    _run(scenario, LIMITS)
+    await _run(scenario, LIMITS)
 
 
 @pytest.mark.parametrize("selector", HOSTILE.values(), ids=HOSTILE)
-def test_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector: str) -> None:
+async def test_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector: str) -> None:
     stalls: list[float] = []
 
     async def beat() -> None:
@@ -110,10 +107,10 @@ def test_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(selector
         assert len(stalls) > 1 or not answer.too_slow
         assert sorted(stalls)[len(stalls) // 2] < 0.15 if stalls else True, "half of what one evaluation may take"
 
-    _run(scenario)
+    await _run(scenario)
 
 
-def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
+async def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
         await worker.load_view(_sample())
         first = worker.pid
@@ -129,10 +126,10 @@ def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None:
         await worker.load_view(_sample())
         assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
-    _run(scenario)
+    await _run(scenario)
 
 
-def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
+async def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
         await worker.load_view(_sample())
         assert worker.pid is not None
@@ -140,10 +137,10 @@ def test_one_that_dies_over_a_pod_lets_that_pod_wait() -> None:
         assert (await worker.explain(_question("true"))).too_slow
         assert not worker.has_view
 
-    _run(scenario)
+    await _run(scenario)
 
 
-def test_cancelling_ends_it_at_once() -> None:
+async def test_cancelling_ends_it_at_once() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
         await worker.load_view(_sample())
         pid = worker.pid
@@ -155,10 +152,10 @@ def test_cancelling_ends_it_at_once() -> None:
         assert time.monotonic() - began < 20, "it may take 60 s"
         assert not Path(f"/proc/{pid}").exists()
 
-    _run(scenario, replace(LIMITS, seconds=60))
+    await _run(scenario, replace(LIMITS, seconds=60))
 
 
-def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/secret")
     monkeypatch.setenv("TOKEN", "s3cret")
 
@@ -176,10 +173,10 @@ def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatc
             assert "Max address space         1073741824" in limits
             assert int((own / "stat").read_text().rpartition(")")[2].split()[16]) >= 10, "nice"
 
-    _run(scenario)
+    await _run(scenario)
 
 
-def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
+async def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
     async def scenario(worker: ProcessExplanationWorker) -> None:
         await worker.load_view(_sample())
         answer = await worker.explain(_question(size=5 * 2**20))
@@ -187,7 +184,7 @@ def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
         assert "more than 4,194,304 bytes together" in answer.condition.message
         assert (await worker.explain(_question("true"))).condition.reason == "NoNodeFits"
 
-    _run(scenario)
+    await _run(scenario)
 
 
 def test_annotations_are_not_given_to_it() -> None:

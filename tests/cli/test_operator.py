@@ -178,44 +178,41 @@ def test_it_ends_in_order_while_the_api_server_hangs(control_plane: ControlPlane
 
 
 @pytest.mark.control_plane
-def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+async def test_one_that_is_stuck_says_so_to_its_probe(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     """In this process, since after five minutes it is for a user."""
     process = OperatorProcess(
         identity="one", namespace=namespace, host="127.0.0.1", plain_port=free_port(), health_port=free_port(),
         kubeconfig=str(control_plane.kubeconfig), stuck_seconds=0.5,
     )  # fmt: skip
 
-    async def scenario() -> None:
-        running = asyncio.create_task(operate(process, LoopSettings(namespace=namespace)))
-        async with aiohttp.ClientSession() as client:
+    running = asyncio.create_task(operate(process, LoopSettings(namespace=namespace)))
+    async with aiohttp.ClientSession() as client:
 
-            async def answer(port: int, path: str) -> tuple[int, str]:
-                try:
-                    async with client.get(f"http://127.0.0.1:{port}{path}") as response:
-                        return response.status, await response.text()
-                except aiohttp.ClientConnectionError:
-                    return 0, ""
+        async def answer(port: int, path: str) -> tuple[int, str]:
+            try:
+                async with client.get(f"http://127.0.0.1:{port}{path}") as response:
+                    return response.status, await response.text()
+            except aiohttp.ClientConnectionError:
+                return 0, ""
 
-            async def metrics() -> str:
-                return (await answer(process.plain_port, "/metrics"))[1]
+        async def metrics() -> str:
+            return (await answer(process.plain_port, "/metrics"))[1]
 
-            await eventually(metrics, lambda text: "virt_dra_leader 1" in text)
-            for number in range(20):  # until the API server stands still in the middle of a look at a VMI
-                await asyncio.to_thread(vms.create, f"vm-{number}")
-                await asyncio.to_thread(vms.allocate, f"vm-{number}")
-                with control_plane.paused():
-                    await asyncio.sleep(0.2)
-                    if 'virt_dra_queue_depth{state="in_work"} 0.0' in await metrics():
-                        continue
-                    await asyncio.sleep(0.5)
-                    assert (await answer(process.health_port, "/healthz"))[0] == 500
-                    break
-            else:
-                pytest.fail("every look at a VMI was over before the API server stood still")
-        running.cancel()
-        await asyncio.wait({running})
-
-    asyncio.run(scenario())
+        await eventually(metrics, lambda text: "virt_dra_leader 1" in text)
+        for number in range(20):  # until the API server stands still in the middle of a look at a VMI
+            await asyncio.to_thread(vms.create, f"vm-{number}")
+            await asyncio.to_thread(vms.allocate, f"vm-{number}")
+            with control_plane.paused():
+                await asyncio.sleep(0.2)
+                if 'virt_dra_queue_depth{state="in_work"} 0.0' in await metrics():
+                    continue
+                await asyncio.sleep(0.5)
+                assert (await answer(process.health_port, "/healthz"))[0] == 500
+                break
+        else:
+            pytest.fail("every look at a VMI was over before the API server stood still")
+    running.cancel()
+    await asyncio.wait({running})
 
 
 @pytest.mark.control_plane

@@ -40,12 +40,9 @@ Life = Callable[[KubeCluster, str], Awaitable[None]]
 CRD = "apiextensions.k8s.io/v1"
 
 
-def lived(plane: ControlPlane, namespace: str, life: Life) -> None:
-    async def run() -> None:
-        async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster, definitions(cluster):
-            await life(cluster, namespace)
-
-    asyncio.run(run())
+async def lived(plane: ControlPlane, namespace: str, life: Life) -> None:
+    async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster, definitions(cluster):
+        await life(cluster, namespace)
 
 
 @asynccontextmanager
@@ -122,7 +119,7 @@ def in_(namespace: str, raw: Json) -> Json:
     return {**raw, "metadata": {**kept, "namespace": namespace}}
 
 
-def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> None:
+async def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> None:
     async def life(cluster: KubeCluster, namespace: str) -> None:
         vmi = await world(cluster, namespace)
 
@@ -157,11 +154,11 @@ def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> None:
         finally:
             await cluster.delete(ResourceSlice, f"{namespace}-gpus")
 
-    lived(control_plane, namespace, life)
+    await lived(control_plane, namespace, life)
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int) -> None:
+async def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int) -> None:
     async def life(cluster: KubeCluster, namespace: str) -> None:
         machine = vm("fedora", gpus=gpus)
         await cluster.create(machine.with_(metadata=machine.metadata.with_(namespace=namespace)))
@@ -201,10 +198,10 @@ def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int) -> N
         assert (machine.status["printableStatus"], machine.status["startFailure"]["consecutiveFailCount"]) == ("CrashLoopBackOff", 1)
         await settle()
 
-    lived(control_plane, namespace, life)
+    await lived(control_plane, namespace, life)
 
 
-def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, namespace: str) -> None:
+async def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, namespace: str) -> None:
     """The pod's volume, with a file in folders of its own, is one that an API server takes; so is the file's annotation."""
 
     async def life(cluster: KubeCluster, namespace: str) -> None:
@@ -229,4 +226,4 @@ def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, nam
         assert await reconcile() == 0
         assert (await cluster.get(VirtualMachineInstance, "fedora", namespace)).status.device_status is None
 
-    lived(control_plane, namespace, life)
+    await lived(control_plane, namespace, life)

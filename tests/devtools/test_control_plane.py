@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import http.server
 import json
@@ -77,13 +76,13 @@ def test_a_restarted_api_server_has_the_same_port_and_objects(control_plane: Con
 
 
 @pytest.mark.control_plane
-def test_a_user_may_do_what_rbac_says(control_plane: ControlPlane, namespace: str) -> None:
+async def test_a_user_may_do_what_rbac_says(control_plane: ControlPlane, namespace: str) -> None:
     account = f"system:serviceaccount:{namespace}:reader"
     asked = {account: control_plane.kubeconfig_of_service_account(namespace, "reader")}
     asked["jane"] = control_plane.kubeconfig_of_user("jane", ["developers"])
     for user, kubeconfig in asked.items():
         with pytest.raises(client.ApiException) as refused:
-            asyncio.run(config_maps(kubeconfig, namespace))
+            await config_maps(kubeconfig, namespace)
         assert refused.value.status == 403
         message = f'configmaps is forbidden: User "{user}" cannot list resource "configmaps" in API group "" in the namespace "{namespace}"'
         assert json.loads(refused.value.body or "")["message"] == message
@@ -101,7 +100,7 @@ def test_a_user_may_do_what_rbac_says(control_plane: ControlPlane, namespace: st
     control_plane.request("POST", f"{rbac}/rolebindings", binding)
     eventually(lambda: control_plane.allows(account, (), "list", "configmaps", namespace=namespace))
     for kubeconfig in (*asked.values(), control_plane.kubeconfig):
-        assert asyncio.run(config_maps(kubeconfig, namespace)) == 0
+        assert await config_maps(kubeconfig, namespace) == 0
 
 
 async def config_maps(kubeconfig: Path, namespace: str) -> int:

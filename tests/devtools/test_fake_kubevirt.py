@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -118,25 +117,22 @@ def machine(namespace: str, **spec: object) -> VirtualMachine:
     return VirtualMachine.from_wire(wire)
 
 
-def test_vms_get_their_devices_from_the_drivers_metadata_files(start: Start, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with start("1.9.0", tmp_path) as here:
-            node = f"node-{here.namespace}"
-            for name, element in (("pci", '<address domain="0x0000"'), ("mdev", '<address uuid="')):
-                wanted = VirtualMachineInstance.from_wire(vmi(here.namespace, name, template=name))
-                await here.cluster.create(wanted)
-                running = await here.in_phase("Running", name)
-                stamps = [stamp["phase"] for stamp in (running.status.model_extra or {})["phaseTransitionTimestamps"]]
-                assert (running.status.node_name, stamps[0], stamps[-1]) == (node, "Pending", "Running")
-                assert element in here.kubevirt.domains[here.namespace, name].domain_xml
-                pods = (await here.cluster.list(Pod, here.namespace, labels=f"kubevirt.io/created-by={running.metadata.uid}")).items
-                assert [pod.metadata.annotations["example.com/kept"] for pod in pods] == ["yes"]
-                assert running.status.active_pods == {pods[0].metadata.uid: node}
-            for name in ("pci", "mdev"):
-                await here.cluster.delete(VirtualMachineInstance, name, here.namespace)
-            await eventually(lambda: all_gone(here))
-
-    asyncio.run(scenario())
+async def test_vms_get_their_devices_from_the_drivers_metadata_files(start: Start, tmp_path: Path) -> None:
+    async with start("1.9.0", tmp_path) as here:
+        node = f"node-{here.namespace}"
+        for name, element in (("pci", '<address domain="0x0000"'), ("mdev", '<address uuid="')):
+            wanted = VirtualMachineInstance.from_wire(vmi(here.namespace, name, template=name))
+            await here.cluster.create(wanted)
+            running = await here.in_phase("Running", name)
+            stamps = [stamp["phase"] for stamp in (running.status.model_extra or {})["phaseTransitionTimestamps"]]
+            assert (running.status.node_name, stamps[0], stamps[-1]) == (node, "Pending", "Running")
+            assert element in here.kubevirt.domains[here.namespace, name].domain_xml
+            pods = (await here.cluster.list(Pod, here.namespace, labels=f"kubevirt.io/created-by={running.metadata.uid}")).items
+            assert [pod.metadata.annotations["example.com/kept"] for pod in pods] == ["yes"]
+            assert running.status.active_pods == {pods[0].metadata.uid: node}
+        for name in ("pci", "mdev"):
+            await here.cluster.delete(VirtualMachineInstance, name, here.namespace)
+        await eventually(lambda: all_gone(here))
 
 
 async def all_gone(here: Beside) -> bool:
@@ -144,18 +140,15 @@ async def all_gone(here: Beside) -> bool:
     return not vmis.items and not (await here.cluster.list(Pod, here.namespace)).items
 
 
-def test_1_8_0_does_not_find_what_drivers_write_and_keeps_trying(start: Start, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with start("1.8.0", tmp_path) as here:
-            await here.cluster.create(VirtualMachineInstance.from_wire(vmi(here.namespace)))
-            await here.in_phase("Scheduled")
-            await eventually(lambda: tries(here), lambda count: count > 2)
-            told = [c for c in (await here.vmi()).status.conditions if c["type"] == "Synchronized"]
-            assert [(c["status"], c["reason"]) for c in told] == [("False", "Synchronizing with the Domain failed.")]
-            failure = "failed to create DRA GPU host-devices: GPU gpu1 has no mdevUUID or pciBusID in metadata for claim gpu request gpu"
-            assert told[0]["message"] == f'server error. command SyncVMI failed: "{failure}"'
-
-    asyncio.run(scenario())
+async def test_1_8_0_does_not_find_what_drivers_write_and_keeps_trying(start: Start, tmp_path: Path) -> None:
+    async with start("1.8.0", tmp_path) as here:
+        await here.cluster.create(VirtualMachineInstance.from_wire(vmi(here.namespace)))
+        await here.in_phase("Scheduled")
+        await eventually(lambda: tries(here), lambda count: count > 2)
+        told = [c for c in (await here.vmi()).status.conditions if c["type"] == "Synchronized"]
+        assert [(c["status"], c["reason"]) for c in told] == [("False", "Synchronizing with the Domain failed.")]
+        failure = "failed to create DRA GPU host-devices: GPU gpu1 has no mdevUUID or pciBusID in metadata for claim gpu request gpu"
+        assert told[0]["message"] == f'server error. command SyncVMI failed: "{failure}"'
 
 
 async def tries(here: Beside) -> int:
@@ -166,49 +159,46 @@ def is_ready(vmi: VirtualMachineInstance) -> bool:
     return any((condition["type"], condition["status"]) == ("Ready", "True") for condition in vmi.status.conditions)
 
 
-def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
+async def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
     """K-9.2 to K-9.6, K-1.9, K-2."""
 
-    async def scenario() -> None:
-        async with start("1.9.0", tmp_path) as here:
-            given = vmi(here.namespace, status={"phase": "Running", "reason": "kept", "deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}})
-            given["spec"]["domain"]["devices"]["gpus"][0]["color"] = "red"
-            given["spec"]["domain"]["clock"] = {"anything": 1}
-            made = await here.cluster.create(VirtualMachineInstance.from_wire(given))
-            assert (made.status.phase, made.status.reason, made.status.device_status) == ("Pending", "kept", None)
-            assert FINALIZER in made.metadata.finalizers
-            assert made.metadata.annotations["kubevirt.io/pci-topology-version"] == "v3"
-            wire = made.to_wire()
-            assert "color" not in wire["spec"]["domain"]["devices"]["gpus"][0]
-            assert wire["spec"]["domain"]["clock"] == {"anything": 1}
-            running = await eventually(here.vmi, is_ready)  # KubeVirt's last word, so that what follows differs by nobody else's
+    async with start("1.9.0", tmp_path) as here:
+        given = vmi(here.namespace, status={"phase": "Running", "reason": "kept", "deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}})
+        given["spec"]["domain"]["devices"]["gpus"][0]["color"] = "red"
+        given["spec"]["domain"]["clock"] = {"anything": 1}
+        made = await here.cluster.create(VirtualMachineInstance.from_wire(given))
+        assert (made.status.phase, made.status.reason, made.status.device_status) == ("Pending", "kept", None)
+        assert FINALIZER in made.metadata.finalizers
+        assert made.metadata.annotations["kubevirt.io/pci-topology-version"] == "v3"
+        wire = made.to_wire()
+        assert "color" not in wire["spec"]["domain"]["devices"]["gpus"][0]
+        assert wire["spec"]["domain"]["clock"] == {"anything": 1}
+        running = await eventually(here.vmi, is_ready)  # KubeVirt's last word, so that what follows differs by nobody else's
 
-            for status in ({"phase": "Failed"}, {"deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}, "conditions": []}):
-                changed = await patched(here.cluster, here.namespace, {"status": status})
-                assert changed.status == running.status
-            changed = await patched(here.cluster, here.namespace, {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}})
-            assert changed.metadata.annotations["virt-dra.io/device-status"] == "{}"
-            for merge, message in (
-                ({"spec": {"hostname": "other"}}, "update of VMI object is restricted"),
-                (
-                    {"metadata": {"labels": {"kubevirt.io/nodeName": "elsewhere"}}},
-                    "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited",
-                ),
-            ):
-                with pytest.raises(Invalid) as refused:
-                    await patched(here.cluster, here.namespace, merge)
-                name = "virtualmachineinstances-update-validator.kubevirt.io"
-                assert str(refused.value) == f'admission webhook "{name}" denied the request: {message}'
-                assert [cause.reason for cause in refused.value.causes] == ["FieldValueNotSupported"]
-            with pytest.raises(NotFound):
-                await here.cluster.patch(
-                    VirtualMachineInstance, "vm", here.namespace, merge={"status": {"phase": "Failed"}}, subresource="status"
-                )
-            written = await patched(here.own, here.namespace, {"status": {"reason": "KubeVirt's own"}})
-            assert written.status.reason == "KubeVirt's own"
-            await bad_ones_are_denied(here)
-
-    asyncio.run(scenario())
+        for status in ({"phase": "Failed"}, {"deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}, "conditions": []}):
+            changed = await patched(here.cluster, here.namespace, {"status": status})
+            assert changed.status == running.status
+        changed = await patched(here.cluster, here.namespace, {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}})
+        assert changed.metadata.annotations["virt-dra.io/device-status"] == "{}"
+        for merge, message in (
+            ({"spec": {"hostname": "other"}}, "update of VMI object is restricted"),
+            (
+                {"metadata": {"labels": {"kubevirt.io/nodeName": "elsewhere"}}},
+                "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited",
+            ),
+        ):
+            with pytest.raises(Invalid) as refused:
+                await patched(here.cluster, here.namespace, merge)
+            name = "virtualmachineinstances-update-validator.kubevirt.io"
+            assert str(refused.value) == f'admission webhook "{name}" denied the request: {message}'
+            assert [cause.reason for cause in refused.value.causes] == ["FieldValueNotSupported"]
+        with pytest.raises(NotFound):
+            await here.cluster.patch(
+                VirtualMachineInstance, "vm", here.namespace, merge={"status": {"phase": "Failed"}}, subresource="status"
+            )
+        written = await patched(here.own, here.namespace, {"status": {"reason": "KubeVirt's own"}})
+        assert written.status.reason == "KubeVirt's own"
+        await bad_ones_are_denied(here)
 
 
 async def patched(cluster: Cluster, namespace: str, merge: Json) -> VirtualMachineInstance:
@@ -232,23 +222,20 @@ async def bad_ones_are_denied(here: Beside) -> None:
     assert str(denied.value) == f'admission webhook "virtualmachine-validator.kubevirt.io" denied the request: {message}'
 
 
-def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with start("1.9.0", tmp_path) as here:
-            await here.cluster.create(machine(here.namespace))
-            first = await here.in_phase("Running")
-            (pod,) = (await here.cluster.list(Pod, here.namespace)).items
-            await here.cluster.delete(Pod, pod.name, pod.namespace)
-            second = await eventually(here.vmi, lambda vmi: vmi.metadata.uid != first.metadata.uid and vmi.status.phase == "Running")
-            assert second.metadata.controller_owner == first.metadata.controller_owner
-            await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Halted"}})
-            await eventually(lambda: all_gone(here))
-            await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Always"}})
-            await here.in_phase("Running")
-            await here.cluster.delete(VirtualMachine, "vm", here.namespace)
-            await eventually(lambda: all_gone(here))
-
-    asyncio.run(scenario())
+async def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Path) -> None:
+    async with start("1.9.0", tmp_path) as here:
+        await here.cluster.create(machine(here.namespace))
+        first = await here.in_phase("Running")
+        (pod,) = (await here.cluster.list(Pod, here.namespace)).items
+        await here.cluster.delete(Pod, pod.name, pod.namespace)
+        second = await eventually(here.vmi, lambda vmi: vmi.metadata.uid != first.metadata.uid and vmi.status.phase == "Running")
+        assert second.metadata.controller_owner == first.metadata.controller_owner
+        await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Halted"}})
+        await eventually(lambda: all_gone(here))
+        await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Always"}})
+        await here.in_phase("Running")
+        await here.cluster.delete(VirtualMachine, "vm", here.namespace)
+        await eventually(lambda: all_gone(here))
 
 
 # --- the pure parts -----------------------------------------------------------------------------------------------

@@ -66,41 +66,36 @@ class Refusing:
         return await self._cluster.create(obj)
 
 
-def test_a_refused_pod_is_created_later_and_at_once_when_the_vmi_changes(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        memory = embedded_cluster()
-        await memory.create(Namespace(metadata=ObjectMeta(name="test")))
-        refusing = Refusing(memory)
-        cluster: Cluster = refusing
-        fake = FakeKubeVirt(cluster, Kubelet(memory, ("n",), (), tmp_path), gates_of("1.9.0"))
-        key = ("test", "vm")
-        async with fake.running():
-            await memory.create(VirtualMachineInstance.from_wire(vmi("test", status={"phase": "Pending"})))
+async def test_a_refused_pod_is_created_later_and_at_once_when_the_vmi_changes(tmp_path: Path) -> None:
+    memory = embedded_cluster()
+    await memory.create(Namespace(metadata=ObjectMeta(name="test")))
+    refusing = Refusing(memory)
+    cluster: Cluster = refusing
+    fake = FakeKubeVirt(cluster, Kubelet(memory, ("n",), (), tmp_path), gates_of("1.9.0"))
+    key = ("test", "vm")
+    async with fake.running():
+        await memory.create(VirtualMachineInstance.from_wire(vmi("test", status={"phase": "Pending"})))
 
-            async def tries() -> int:
-                return fake.creations.get(key, 0)
+        async def tries() -> int:
+            return fake.creations.get(key, 0)
 
-            await eventually(tries, lambda count: count >= 8)
-            stored = await memory.get(VirtualMachineInstance, "vm", "test")
-            (synchronized,) = [c for c in stored.status.conditions if c["type"] == "Synchronized"]
-            assert (synchronized["status"], synchronized["reason"]) == ("False", "FailedCreate")
-            assert synchronized["message"] == f"failed to create virtual machine pod: {refusing.message}"
-            (ready,) = [c for c in stored.status.conditions if c["type"] == "Ready"]
-            assert (ready["status"], ready["reason"]) == ("False", "PodNotExists")
-            events = (await memory.list(EVENT, "test")).items
-            told = {(e.to_wire()["type"], e.to_wire()["reason"], e.to_wire()["message"]) for e in events}
-            assert told == {("Warning", "FailedCreate", f"Error creating pod: {refusing.message}")}
-            # The next attempt would be more than half a second away.
-            refusing.message = ""
-            before = fake.creations[key]
-            await asyncio.sleep(0.1)
-            assert fake.creations[key] <= before + 1
-            if fake.creations[key] == before:
-                await memory.patch(VirtualMachineInstance, "vm", "test", merge={"metadata": {"annotations": {"a": "b"}}})
-            await eventually(lambda: memory.list(Pod, "test"), lambda pods: len(pods.items) == 1, seconds=0.3)
-            stored = await eventually(
-                lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda each: each.status.phase == "Scheduling"
-            )
-            assert not [c for c in stored.status.conditions if c["type"] == "Synchronized"]
-
-    asyncio.run(scenario())
+        await eventually(tries, lambda count: count >= 8)
+        stored = await memory.get(VirtualMachineInstance, "vm", "test")
+        (synchronized,) = [c for c in stored.status.conditions if c["type"] == "Synchronized"]
+        assert (synchronized["status"], synchronized["reason"]) == ("False", "FailedCreate")
+        assert synchronized["message"] == f"failed to create virtual machine pod: {refusing.message}"
+        (ready,) = [c for c in stored.status.conditions if c["type"] == "Ready"]
+        assert (ready["status"], ready["reason"]) == ("False", "PodNotExists")
+        events = (await memory.list(EVENT, "test")).items
+        told = {(e.to_wire()["type"], e.to_wire()["reason"], e.to_wire()["message"]) for e in events}
+        assert told == {("Warning", "FailedCreate", f"Error creating pod: {refusing.message}")}
+        # The next attempt would be more than half a second away.
+        refusing.message = ""
+        before = fake.creations[key]
+        await asyncio.sleep(0.1)
+        assert fake.creations[key] <= before + 1
+        if fake.creations[key] == before:
+            await memory.patch(VirtualMachineInstance, "vm", "test", merge={"metadata": {"annotations": {"a": "b"}}})
+        await eventually(lambda: memory.list(Pod, "test"), lambda pods: len(pods.items) == 1, seconds=0.3)
+        stored = await eventually(lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda each: each.status.phase == "Scheduling")
+        assert not [c for c in stored.status.conditions if c["type"] == "Synchronized"]

@@ -21,14 +21,11 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
 
 
-def run(life: Callable[[PodNetwork, Path], Awaitable[None]], folder: Path) -> None:
-    async def whole() -> None:
-        network = PodNetwork(folder)
-        with network:
-            async with network.served():
-                await life(network, folder / "egress.sock")
-
-    asyncio.run(whole())
+async def run(life: Callable[[PodNetwork, Path], Awaitable[None]], folder: Path) -> None:
+    network = PodNetwork(folder)
+    with network:
+        async with network.served():
+            await life(network, folder / "egress.sock")
 
 
 async def asked(socket: Path, head: bytes) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -62,7 +59,7 @@ def test_the_api_server_is_told_of_the_proxy(tmp_path: Path) -> None:
     assert selection["connection"]["transport"] == {"uds": {"udsName": f"{tmp_path}/egress.sock"}}
 
 
-def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
+async def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
     async def life(network: PodNetwork, socket: Path) -> None:
         async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while line := await reader.readline():
@@ -81,20 +78,20 @@ def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
             assert await reader.read() == b""
             writer.close()
 
-    run(life, tmp_path)
+    await run(life, tmp_path)
 
 
 @pytest.mark.parametrize(
     "head",
     [b"CONNECT 192.0.2.1:80 HTTP/1.1", b"CONNECT 10.244.0.9:1 HTTP/1.1", b"GET / HTTP/1.1", b"CONNECT 10.244.0.9:x HTTP/1.1", b"\xff"],
 )
-def test_what_is_no_pods_port_is_refused(head: bytes, tmp_path: Path) -> None:
+async def test_what_is_no_pods_port_is_refused(head: bytes, tmp_path: Path) -> None:
     async def life(network: PodNetwork, socket: Path) -> None:
         status, _, writer = await asked(socket, head + b"\r\n\r\n")
         assert status == b"HTTP/1.1 502 Bad Gateway"
         writer.close()
 
-    run(life, tmp_path)
+    await run(life, tmp_path)
 
 
 def test_images_are_known_by_their_names() -> None:
@@ -104,42 +101,39 @@ def test_images_are_known_by_their_names() -> None:
     assert image_name("") == ""
 
 
-def test_a_pod_that_serves_is_ready_at_its_address_once_its_probe_succeeds(tmp_path: Path) -> None:
-    async def life() -> None:
-        serves = asyncio.Event()
+async def test_a_pod_that_serves_is_ready_at_its_address_once_its_probe_succeeds(tmp_path: Path) -> None:
+    serves = asyncio.Event()
 
-        async def program(container: RunningContainer) -> int:
-            await serves.wait()
-            container.serving = True
-            await asyncio.Event().wait()
-            return 0
+    async def program(container: RunningContainer) -> int:
+        await serves.wait()
+        container.serving = True
+        await asyncio.Event().wait()
+        return 0
 
-        def pod(name: str, image: str) -> Pod:
-            probe: Json = {"httpGet": {"path": "/readyz", "port": 80}}
-            spec = {"nodeName": "node-1", "containers": [{"name": "web", "image": image, "readinessProbe": probe}]}
-            return Pod.from_wire({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    def pod(name: str, image: str) -> Pod:
+        probe: Json = {"httpGet": {"path": "/readyz", "port": 80}}
+        spec = {"nodeName": "node-1", "containers": [{"name": "web", "image": image, "readinessProbe": probe}]}
+        return Pod.from_wire({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
 
-        async with embedded_world() as (cluster, namespace):
-            kubelet = Kubelet(
-                cluster, ("node-1",), (), tmp_path, images={"web": program}, address_of=PodNetwork(tmp_path).address_of, probe_period=0.02
-            )
-            await kubelet.register()
-            async with kubelet.running():
-                await cluster.create(pod("ours", "registry.example.com/web:1"))
-                await cluster.create(pod("other", "else"))
+    async with embedded_world() as (cluster, namespace):
+        kubelet = Kubelet(
+            cluster, ("node-1",), (), tmp_path, images={"web": program}, address_of=PodNetwork(tmp_path).address_of, probe_period=0.02
+        )
+        await kubelet.register()
+        async with kubelet.running():
+            await cluster.create(pod("ours", "registry.example.com/web:1"))
+            await cluster.create(pod("other", "else"))
 
-                async def seen(name: str) -> tuple[object, bool]:
-                    status = (await cluster.get(Pod, name, namespace)).to_wire().get("status", {})
-                    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
-                    return status.get("podIP"), conditions.get("Ready") == "True"
+            async def seen(name: str) -> tuple[object, bool]:
+                status = (await cluster.get(Pod, name, namespace)).to_wire().get("status", {})
+                conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+                return status.get("podIP"), conditions.get("Ready") == "True"
 
-                await eventually(lambda: seen("other"), lambda found: found[1])
-                address, ready = await eventually(lambda: seen("ours"), lambda found: bool(found[0]))
-                assert (address in ("10.244.0.1", "10.244.0.2"), ready) == (True, False)
-                serves.set()
-                assert await eventually(lambda: seen("ours"), lambda found: found[1]) == (address, True)
-
-    asyncio.run(life())
+            await eventually(lambda: seen("other"), lambda found: found[1])
+            address, ready = await eventually(lambda: seen("ours"), lambda found: bool(found[0]))
+            assert (address in ("10.244.0.1", "10.244.0.2"), ready) == (True, False)
+            serves.set()
+            assert await eventually(lambda: seen("ours"), lambda found: found[1]) == (address, True)
 
 
 def test_what_is_asked_for_is_read_and_told() -> None:

@@ -26,7 +26,7 @@ LIMITS = ClientLimits(qps=0, timeout=5, patience=10)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_certificate_is_made_and_trusted(control_plane: ControlPlane, namespace: str, fault: Fault) -> None:
+async def test_the_certificate_is_made_and_trusted(control_plane: ControlPlane, namespace: str, fault: Fault) -> None:
     account = control_plane.kubeconfig_of_service_account(namespace, "webhook")
     binding = f"certificates-{namespace}"
     bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -37,7 +37,7 @@ def test_the_certificate_is_made_and_trusted(control_plane: ControlPlane, namesp
             "subjects": [{"kind": "ServiceAccount", "name": "webhook", "namespace": namespace}],
         })  # fmt: skip
         stack.callback(control_plane.request, "DELETE", f"{bindings}/{binding}")
-        asyncio.run(_settles(control_plane, account, namespace, fault, stack))
+        await _settles(control_plane, account, namespace, fault, stack)
 
 
 async def _settles(plane: ControlPlane, account: Path, namespace: str, fault: Fault, stack: ExitStack) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -258,7 +257,7 @@ LABELS: dict[str, frozenset[str]] = {
 }
 
 
-def test_hostile_reviews_make_no_label_of_a_metric(tmp_path: Path) -> None:
+async def test_hostile_reviews_make_no_label_of_a_metric(tmp_path: Path) -> None:
     async def life() -> str:
         async with serving(tmp_path, limits=ServerLimits(seconds=30)) as served:
             for hostile in islice(hostile_reviews(7), 150):
@@ -267,7 +266,7 @@ def test_hostile_reviews_make_no_label_of_a_metric(tmp_path: Path) -> None:
                 await served.ask(b"{}", path)
             return served.server.metrics.exposition().decode()
 
-    families = list(text_string_to_metric_families(asyncio.run(life())))
+    families = list(text_string_to_metric_families(await life()))
     seen = {(label, value) for family in families for sample in family.samples for label, value in sample.labels.items()}
     assert {label for label, _ in seen} > {"webhook", "operation", "allowed", "code"}
     for label, value in seen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from datetime import UTC, datetime
@@ -41,9 +40,9 @@ def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
     return kept
 
 
-def _run(objects: list[dict[str, Any]]) -> Ran:
+async def _run(objects: list[dict[str, Any]]) -> Ran:
     inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("dump", line)) for line, obj in enumerate(objects, 1)]
-    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(), lambda: datetime(2026, 1, 3, tzinfo=UTC)))
+    return await run_on(MemoryCluster.deterministic(), inputs, RunSettings(), lambda: datetime(2026, 1, 3, tzinfo=UTC))
 
 
 def _told(outcome: VmOutcome) -> object:
@@ -55,8 +54,8 @@ def _told(outcome: VmOutcome) -> object:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
-def test_a_dump(case: dict[str, Any]) -> None:
-    ran = _run(_changed(case))
+async def test_a_dump(case: dict[str, Any]) -> None:
+    ran = await _run(_changed(case))
     assert ran.refused == ()
     outcomes = {outcome.name: outcome for outcome in ran.outcomes}
     assert {name: [outcome.taken_over, _told(outcome)] for name, outcome in outcomes.items()} == {
@@ -68,8 +67,8 @@ def test_a_dump(case: dict[str, Any]) -> None:
         assert all(warning.startswith(note.strip()) for warning, note in zip(warnings, notes, strict=True)), warnings
 
 
-def test_what_is_taken_over_stays_as_it_was() -> None:
-    ran = _run(DUMP)
+async def test_what_is_taken_over_stays_as_it_was() -> None:
+    ran = await _run(DUMP)
     there = {(obj.kind or obj.KIND, obj.name): obj.to_wire() for obj in ran.objects}
     for raw in DUMP:
         if raw["kind"] in ("Pod", "ResourceClaim"):
@@ -96,7 +95,7 @@ def test_what_is_taken_over_stays_as_it_was() -> None:
         ({"device": "gpu-0"}, {"device": "gpu-1"}, False),
     ],
 )
-def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs: dict[str, Any], told: bool) -> None:
+async def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs: dict[str, Any], told: bool) -> None:
     doubly = copy.deepcopy(DUMP)
     for raw in doubly:
         if raw["kind"] == "ResourceClaim":
@@ -109,27 +108,27 @@ def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs
         "device, and delete the others with their pods"
     ] * told
     if not mine:
-        assert _run(doubly).held_twice == found
-    assert _run(DUMP).held_twice == ()
+        assert (await _run(doubly)).held_twice == found
+    assert (await _run(DUMP)).held_twice == ()
 
 
-def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:
+async def test_an_object_with_a_uid_that_no_server_would_store_is_refused() -> None:
     hostile = copy.deepcopy(DUMP)
     for raw in hostile:
         if raw["metadata"]["name"] == "runs":
             raw["metadata"]["name"] = "../../etc/x"
-    ran = _run(hostile)
+    ran = await _run(hostile)
     (outcome,) = (outcome for outcome in ran.outcomes if outcome.name == "../../etc/x")
     assert outcome.failure is not None
     assert (outcome.failure.reason, outcome.domain) == ("Invalid", None)
     assert "metadata.name" in outcome.failure.message
 
 
-def test_a_pod_that_no_server_would_store_was_never_in_one() -> None:
+async def test_a_pod_that_no_server_would_store_was_never_in_one() -> None:
     hostile = copy.deepcopy(DUMP)
     (pod,) = (raw for raw in hostile if raw["metadata"]["name"] == "virt-launcher-runs-4zk8m")
     pod["spec"]["resourceClaims"] *= 2
-    outcomes = {outcome.name: outcome for outcome in _run(hostile).outcomes}
+    outcomes = {outcome.name: outcome for outcome in (await _run(hostile)).outcomes}
     failure = outcomes["runs"].failure
     assert failure is not None
     assert (failure.reason, outcomes["runs"].taken_over) == ("Invalid", False)
@@ -140,7 +139,7 @@ def test_a_pod_that_no_server_would_store_was_never_in_one() -> None:
 RECORDED = Path(__file__).parent / "recorded" / "kubevirt-1.9.0.json"
 
 
-def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
+async def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
     """Recorded of a real control plane with the tests' KubeVirt (tests/e2e/test_dump.py, which asks a live one)."""
     items: list[dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))["items"]
     running = {
@@ -148,7 +147,7 @@ def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
     }
     pods = {each["metadata"]["ownerReferences"][0]["uid"]: each for each in items if each["kind"] == "Pod"}
     held = {each["metadata"]["name"]: each for each in items if each["kind"] == "ResourceClaim"}
-    ran = _run(items)
+    ran = await _run(items)
     outcomes = {outcome.name: outcome for outcome in ran.outcomes}
     assert len(running) > 10
     for name, vmi in running.items():

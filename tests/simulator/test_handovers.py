@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,13 +49,13 @@ def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
     }
 
 
-def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
+async def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
     inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("input", line)) for line, obj in enumerate(raw, 1)]
-    return asyncio.run(run_on(MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    return await run_on(MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would() -> None:
-    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+async def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would() -> None:
+    ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     (node,) = (obj for obj in ran.objects if isinstance(obj, Node))
     assert (node.name, node.metadata.labels) == (
         "a",
@@ -65,9 +64,9 @@ def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would()
     assert ran.ready
 
 
-def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
+async def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": {"kubevirt.io/schedulable": "false"}}}
-    ran = _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi())
+    ran = await _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi())
     (outcome,) = ran.outcomes
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.message) == (
@@ -77,12 +76,12 @@ def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
     assert outcome.failure.advice.startswith("add or label a node")
 
 
-def test_vms_compete_in_the_order_of_the_input() -> None:
-    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi("zebra"), _vmi("ant"))
+async def test_vms_compete_in_the_order_of_the_input() -> None:
+    ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi("zebra"), _vmi("ant"))
     assert [(outcome.name, outcome.ready) for outcome in ran.outcomes] == [("zebra", True), ("ant", False)]
 
 
-def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_devices() -> None:
+async def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_devices() -> None:
     results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}]
     claim = {
         "apiVersion": "resource.k8s.io/v1",
@@ -91,20 +90,20 @@ def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_devices()
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
         "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]},
     }
-    ran = _run(CLASS, TEMPLATE, claim, _slice("a", "0000:01:00.0", "0000:02:00.0"), _vmi())
+    ran = await _run(CLASS, TEMPLATE, claim, _slice("a", "0000:01:00.0", "0000:02:00.0"), _vmi())
     assert ran.outcomes[0].devices[0].pci_address == "0000:02:00.0"
     (kept,) = (obj for obj in ran.objects if isinstance(obj, ResourceClaim) and obj.name == "other")
     assert kept.status.to_wire() == read_object(claim).to_wire()["status"]
 
 
-def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
+async def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
     vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"running": False}}
     vm["spec"]["template"] = {"spec": _vmi()["spec"]}  # type: ignore[index] # a nested dict
     owned = _vmi()
     owned["metadata"]["ownerReferences"] = [
         {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": "u", "controller": True}
     ]
-    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vm, owned)
+    ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vm, owned)
     assert [(outcome.kind, outcome.ready, outcome.warnings) for outcome in ran.outcomes] == [
         (
             "VirtualMachine",
@@ -114,39 +113,39 @@ def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
     ]
 
 
-def test_status_and_server_set_metadata_of_another_life_are_not_used() -> None:
+async def test_status_and_server_set_metadata_of_another_life_are_not_used() -> None:
     vmi = _vmi()
     vmi["metadata"] |= {"uid": "old", "resourceVersion": "7", "finalizers": ["kubevirt.io/x"]}
     known = {"name": "gpu-9", "resourceClaimName": "old", "attributes": {"pciAddress": "0000:ff:00.0"}}
     vmi["status"] = {"phase": "Running", "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": known}]}}
-    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vmi)
+    ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vmi)
     assert ran.outcomes[0].devices[0].pci_address == "0000:01:00.0"
 
 
-def test_of_an_object_given_twice_the_last_one_counts_and_the_places_are_reported() -> None:
+async def test_of_an_object_given_twice_the_last_one_counts_and_the_places_are_reported() -> None:
     other = {**CLASS, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
-    ran = _run(CLASS, other, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    ran = await _run(CLASS, other, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     assert [str(each) for each in ran.replaced] == [
         "DeviceClass gpu is given with different content at input:1 and input:2; the last one is used, as kubectl apply does"
     ]
     assert (ran.refused, ran.ready) == ((), False)
-    again = _run(other, CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    again = await _run(other, CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     assert ([each.to_json() for each in again.replaced], again.ready) == (
         [{"kind": "DeviceClass", "key": "gpu", "earlier": ["input:1"], "used": "input:3"}],
         True,
     )
 
 
-def test_a_vm_given_twice_is_one_vm() -> None:
+async def test_a_vm_given_twice_is_one_vm() -> None:
     same = (CLASS, TEMPLATE, _slice("a", "0000:01:00.0", "0000:02:00.0"))
-    ran = _run(*same, _vmi(), _vmi())
+    ran = await _run(*same, _vmi(), _vmi())
     assert ([outcome.ready for outcome in ran.outcomes], ran.replaced) == ([True], ())
-    ran = _run(*same, _vmi(), _vmi(resourceClaims=[]))
+    ran = await _run(*same, _vmi(), _vmi(resourceClaims=[]))
     (outcome,) = ran.outcomes
     assert (outcome.source, outcome.ready, len(ran.replaced)) == ("input:5", False, 1)
 
 
-def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
+async def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
     spec: dict[str, Any] = {"cpu": {"guest": 4}, "memory": {"guest": "8Gi"}, "gpus": _gpu("gpu")["devices"]["gpus"]}
     group = "instancetype.kubevirt.io/v1beta1"
     sizes = {"apiVersion": group, "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "large"}, "spec": spec}
@@ -157,7 +156,7 @@ def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
         "metadata": {"name": "vm"},
         "spec": {"runStrategy": "Always", "instancetype": {"name": "large"}, "template": template},
     }
-    ran = _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm)
+    ran = await _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm)
     (outcome,) = ran.outcomes
     assert outcome.ready, outcome.failure
     assert [device.pci_address for device in outcome.devices] == ["0000:01:00.0"]
@@ -167,7 +166,7 @@ def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
     assert stored.to_wire()["spec"] == vm["spec"], "the VM stays as it was written"
 
     template["spec"]["domain"] = _gpu("gpu")
-    (outcome,) = _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm).outcomes
+    (outcome,) = (await _run(CLASS, TEMPLATE, sizes, _slice("a", "0000:01:00.0"), vm)).outcomes
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.message) == (
         HandOver.ADMISSION,
@@ -175,8 +174,8 @@ def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
     )
 
 
-def test_objects_without_a_namespace_get_the_given_one() -> None:
-    ran = _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi(), namespace="team")
+async def test_objects_without_a_namespace_get_the_given_one() -> None:
+    ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi(), namespace="team")
     assert (ran.outcomes[0].namespace, ran.outcomes[0].ready) == ("team", True)
 
 
@@ -194,29 +193,29 @@ def test_objects_without_a_namespace_get_the_given_one() -> None:
         ),
     ],
 )
-def test_a_failure_says_what_to_do(objects: tuple[dict[str, Any], ...], vmi: dict[str, Any], advice: str) -> None:
-    (outcome,) = _run(*objects, _vmi(**vmi)).outcomes
+async def test_a_failure_says_what_to_do(objects: tuple[dict[str, Any], ...], vmi: dict[str, Any], advice: str) -> None:
+    (outcome,) = (await _run(*objects, _vmi(**vmi))).outcomes
     assert outcome.failure is not None
     assert outcome.failure.advice.startswith(advice)
 
 
-def test_a_node_that_the_input_lacks_says_so() -> None:
+async def test_a_node_that_the_input_lacks_says_so() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
-    (outcome,) = _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi(), node="b").outcomes
+    (outcome,) = (await _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi(), node="b")).outcomes
     assert outcome.failure is not None
     assert (outcome.failure.message, outcome.failure.advice) == ('node "b" not found', "choose a node of the input, or add the Node")
 
 
-def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:
+async def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:
     vmi = _vmi(domain={"devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}, resourceClaims=[])
-    (outcome,) = _run(vmi).outcomes
+    (outcome,) = (await _run(vmi)).outcomes
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.reason) == (HandOver.DOMAIN_XML, "CountMismatch")
     assert "the embedded cluster does not have" in outcome.failure.advice
 
 
 @pytest.mark.parametrize(("version", "ready"), [("v1.9.2", True), ("v1.8.4", False), ("dev-build", True)])
-def test_the_kubevirt_object_tells_version_and_gates(version: str, ready: bool) -> None:
+async def test_the_kubevirt_object_tells_version_and_gates(version: str, ready: bool) -> None:
     kubevirt = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
@@ -224,12 +223,12 @@ def test_the_kubevirt_object_tells_version_and_gates(version: str, ready: bool) 
         "spec": {},
         "status": {"observedKubeVirtVersion": version},
     }
-    ran = _run(kubevirt, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
+    ran = await _run(kubevirt, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     assert ran.outcomes[0].ready == ready
 
 
-def test_a_node_whose_name_is_no_label_value_gets_no_host_name_label() -> None:
-    ran = _run(CLASS, TEMPLATE, _slice("n" * 70, "0000:01:00.0"), _vmi())
+async def test_a_node_whose_name_is_no_label_value_gets_no_host_name_label() -> None:
+    ran = await _run(CLASS, TEMPLATE, _slice("n" * 70, "0000:01:00.0"), _vmi())
     (node,) = (obj for obj in ran.objects if isinstance(obj, Node))
     assert "kubernetes.io/hostname" not in node.metadata.labels
     assert ran.ready

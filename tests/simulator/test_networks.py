@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,19 +53,19 @@ def _vmi(interface: dict[str, Any], **devices: Any) -> dict[str, Any]:
     return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm"}, "spec": spec}
 
 
-def _run(*raw: dict[str, Any], gates: dict[str, bool] = ON, kubevirt: str = "1.9") -> VmOutcome:
+async def _run(*raw: dict[str, Any], gates: dict[str, bool] = ON, kubevirt: str = "1.9") -> VmOutcome:
     inputs = [
         Sourced[TypedObject](read_object(obj), DocumentSource("input", line))
         for line, obj in enumerate([*yaml.safe_load_all(WORLD), *raw], 1)
     ]
     settings = RunSettings(gates=gates, kubevirt=KubeVirtVersion.parse(kubevirt))
-    ran = asyncio.run(run_on(MemoryCluster.deterministic(), inputs, settings, lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    ran = await run_on(MemoryCluster.deterministic(), inputs, settings, lambda: datetime(2026, 1, 1, tzinfo=UTC))
     (outcome,) = ran.outcomes
     return outcome
 
 
-def test_an_sriov_interface_gets_its_function() -> None:
-    outcome = _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}))
+async def test_an_sriov_interface_gets_its_function() -> None:
+    outcome = await _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}))
     assert outcome.ready, outcome.failure
     (network,) = outcome.devices
     assert network.to_json() == {
@@ -86,8 +85,8 @@ def test_an_sriov_interface_gets_its_function() -> None:
 
 
 @pytest.mark.parametrize(("published", "address"), [({}, None), ({"resource_kubernetes_io__pciBusID": "0000:08:02.1"}, "0000:08:02.1")])
-def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, str], address: str | None) -> None:
-    outcome = _run(_slice(**published), _vmi({"binding": {"name": "tap"}}))
+async def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, str], address: str | None) -> None:
+    outcome = await _run(_slice(**published), _vmi({"binding": {"name": "tap"}}))
     assert outcome.ready, outcome.failure
     (network,) = outcome.devices
     assert (network.allocated, network.pci_address, network.xml, network.binding) == ("net.example.com/a/vf-0", address, None, "tap")
@@ -101,8 +100,8 @@ def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, str], 
         ({"mdevUUID": "b5b8ce27-0b8c-4b5e-a0f0-1f1f6d3c3a01"}, "only an mdev UUID is published"),
     ],
 )
-def test_a_function_without_pci_address_fails_where_it_is_resolved(published: dict[str, str], message: str) -> None:
-    failure = _run(_slice(**published), _vmi({"sriov": {}})).failure
+async def test_a_function_without_pci_address_fails_where_it_is_resolved(published: dict[str, str], message: str) -> None:
+    failure = (await _run(_slice(**published), _vmi({"sriov": {}}))).failure
     assert failure is not None
     assert (failure.step, failure.reason) == (HandOver.DEVICE_STATUS, "NoAddress")
     assert failure.message.startswith("networks/fast: ")
@@ -110,20 +109,20 @@ def test_a_function_without_pci_address_fails_where_it_is_resolved(published: di
     assert failure.advice.startswith("select a device of a driver that publishes addresses")
 
 
-def test_a_network_and_a_gpu_can_not_have_one_device() -> None:
+async def test_a_network_and_a_gpu_can_not_have_one_device() -> None:
     address = "0000:08:02.1"
     twice = _slice(resource_kubernetes_io__pciBusID=address)
     twice["spec"]["devices"].append({**twice["spec"]["devices"][0], "name": "vf-1"})
     vmi = _vmi({"sriov": {}}, gpus=[{"name": "g", "claimName": "d", "requestName": "r"}])
     vmi["spec"]["resourceClaims"].append({"name": "d", "resourceClaimTemplateName": "one"})
-    outcome = _run(twice, vmi)
+    outcome = await _run(twice, vmi)
     assert [device.device for device in outcome.devices] == ["gpus/g", "networks/fast"]
     assert outcome.failure is not None
     assert outcome.failure.reason == "DuplicateAddress"
 
 
-def test_the_gate_is_alpha_and_off_unless_it_is_switched_on() -> None:
-    outcome = _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}), gates={})
+async def test_the_gate_is_alpha_and_off_unless_it_is_switched_on() -> None:
+    outcome = await _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}), gates={})
     assert outcome.failure is not None
     assert outcome.failure.step == HandOver.ADMISSION
     assert "--gates NetworkDevicesWithDRA=true" in outcome.failure.advice

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -47,9 +46,9 @@ def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -
     return lint_documents(documents, LintSettings(), version=release, gates=GATES if release else None, trial=Fitting)
 
 
-def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None) -> Ran:
+async def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None) -> Ran:
     now, chosen = datetime(2026, 1, 1, tzinfo=UTC), RunSettings(kubevirt=release, gates=GATES if release else {})
-    return asyncio.run(run_on(MemoryCluster.deterministic(), objects, chosen, lambda: now, refused))
+    return await run_on(MemoryCluster.deterministic(), objects, chosen, lambda: now, refused)
 
 
 def _readable(documents: list[Document]) -> tuple[Sourced[Any], ...]:
@@ -57,10 +56,10 @@ def _readable(documents: list[Document]) -> tuple[Sourced[Any], ...]:
     return tuple(each for each in read if isinstance(each, Sourced))
 
 
-def test_the_sound_input_is_ready() -> None:
+async def test_the_sound_input_is_ready() -> None:
     documents = _documents(sound())
     assert [each.findings for each in _judged(documents).checked] == [()]
-    assert _ran(_readable(documents)).ready
+    assert (await _ran(_readable(documents))).ready
 
 
 RELEASES = [None, *map(KubeVirtVersion.parse, ("1.9", "1.8.4", "1.8.0", "1.7.4"))]
@@ -70,14 +69,14 @@ GATES = {"GPUsWithDRA": True, "HostDevices": True, "HostDevicesWithDRA": True}
 @pytest.mark.slow
 @given(inputs(), st.sampled_from(RELEASES))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVersion | None) -> None:
+async def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVersion | None) -> None:
     documents = _documents(objects)
     judgement = _judged(documents, release)
     if not judgement.readable or not judgement.subjects:
         return
     denials = [f"{each.title}: {finding}" for each in judgement.checked for finding in each.findings if finding.severity == "denial"]
     # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they refuse by themselves.
-    alone = _ran(_readable(documents), release=release)
+    alone = await _ran(_readable(documents), release=release)
     note(f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}")
     if not denials:
         assert alone.refused == ()
@@ -91,7 +90,7 @@ def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVers
             assert verdict.causes == ()
     denied = {str(each.source) for each in judgement.checked if each.denied}
     assert {each.source for each in alone.refused} <= denied
-    raw = _ran(*inputs_of(judgement), release)
+    raw = await _ran(*inputs_of(judgement), release)
     ready = {each.source for each in raw.outcomes if each.failure is None}
     for judged in judgement.subjects:
         if judged.denied and str(judged.source) in ready:

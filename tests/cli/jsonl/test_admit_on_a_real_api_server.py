@@ -167,26 +167,23 @@ def said(verdict: Verdict) -> Answer:
 
 
 @pytest.mark.parametrize("version", ["1.5", "1.7", "1.8.0", "1.8.3", "1.9", "main"])
-def test_admit_and_a_real_api_server_agree(control_plane: ControlPlane, namespace: str, version: str) -> None:
+async def test_admit_and_a_real_api_server_agree(control_plane: ControlPlane, namespace: str, version: str) -> None:
     parsed = KubeVirtVersion.parse(version)
     gates = Gates.of(parsed, dict.fromkeys(KNOWN_GATES, True) | {"Sidecar": False})
     chance = random.Random(f"admission {version}")
 
-    async def compare() -> None:
-        async with kubevirt_installed(control_plane, gates):
-            bad: Json = {**VMI, "metadata": {"name": "vm", "labels": {"kubevirt.io/created-by": "x"}}, "spec": {"domain": {"devices": {}}}}
-            ask = lambda: asyncio.to_thread(answered, control_plane, namespace, bad, "Warn")  # noqa: E731 - asked again and again
-            await eventually(ask, lambda answer: answer[0][0] == "kubevirt")
-            for _ in range(60):
-                obj = random_object(chance)
-                validation: FieldValidation = chance.choice(["Warn", "Warn", "Ignore", "Strict"])
-                theirs, message = await asyncio.to_thread(answered, control_plane, namespace, obj, validation)
-                verdict = admit(obj, gates, field_validation=validation)
-                assert said(verdict) == theirs, (obj, validation, message, verdict.message)
-                for cause in verdict.causes:
-                    if cause.message.startswith("strict decoding error"):
-                        assert f'unknown field "{cause.field}"' in message
-                    elif theirs[0] == "kubevirt":
-                        assert cause.message in message
-
-    asyncio.run(compare())
+    async with kubevirt_installed(control_plane, gates):
+        bad: Json = {**VMI, "metadata": {"name": "vm", "labels": {"kubevirt.io/created-by": "x"}}, "spec": {"domain": {"devices": {}}}}
+        ask = lambda: asyncio.to_thread(answered, control_plane, namespace, bad, "Warn")  # noqa: E731 - asked again and again
+        await eventually(ask, lambda answer: answer[0][0] == "kubevirt")
+        for _ in range(60):
+            obj = random_object(chance)
+            validation: FieldValidation = chance.choice(["Warn", "Warn", "Ignore", "Strict"])
+            theirs, message = await asyncio.to_thread(answered, control_plane, namespace, obj, validation)
+            verdict = admit(obj, gates, field_validation=validation)
+            assert said(verdict) == theirs, (obj, validation, message, verdict.message)
+            for cause in verdict.causes:
+                if cause.message.startswith("strict decoding error"):
+                    assert f'unknown field "{cause.field}"' in message
+                elif theirs[0] == "kubevirt":
+                    assert cause.message in message

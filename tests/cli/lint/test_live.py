@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,11 +125,11 @@ class _Served:
         return Listed(tuple(each for each in self._objects if (each.kind or each.KIND) == kind.KIND), "1")
 
 
-def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:
+async def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:
     raw = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "m"}}
     fault = {"VirtualMachineInstancetype": NotFound("not served"), "ControllerRevision": Forbidden("may not")}
     served = _Served(fault, read_object(raw))
-    gathered = asyncio.run(gather(cast("Reader", served)))
+    gathered = await gather(cast("Reader", served))
     assert [(each.kind, each.name) for each in gathered.objects] == [("VirtualMachineClusterInstancetype", "m")]
     assert gathered.unknown == {"ControllerRevision"}
     assert served.labels["ControllerRevision"] == "instancetype.kubevirt.io/object-name"

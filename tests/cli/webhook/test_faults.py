@@ -84,56 +84,53 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
         assert running.process.poll() is None
 
 
-def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane, tmp_path: Path) -> None:
     """Keepers come with other names one after the other, so that the Secret gets another certificate each time, while clients ask two
     servers without a pause, over a new connection each time."""
     namespace = plane.create_namespace("faults-")
 
-    async def all_of_it() -> None:
-        async with connect(str(plane.kubeconfig)) as cluster:
+    async with connect(str(plane.kubeconfig)) as cluster:
 
-            def keeper(number: int) -> StoredAuthority:
-                names = ("localhost", f"replica-{number}.example.com")
-                return StoredAuthority(cluster, "authority", "tls", namespace, names, "", lambda: datetime.now(UTC))
+        def keeper(number: int) -> StoredAuthority:
+            names = ("localhost", f"replica-{number}.example.com")
+            return StoredAuthority(cluster, "authority", "tls", namespace, names, "", lambda: datetime.now(UTC))
 
-            async def files(name: str = "tls") -> dict[str, bytes]:
-                return files_of((await cluster.get(SECRET, name, namespace)).to_wire())
+        async def files(name: str = "tls") -> dict[str, bytes]:
+            return files_of((await cluster.get(SECRET, name, namespace)).to_wire())
 
-            async def mounted() -> bytes:
-                """As a kubelet refreshes the volumes of both pods; the certificate."""
-                content = await files()
-                for folder in folders:
-                    write_volume(folder, {name: content[name].decode() for name in ("tls.crt", "tls.key")})
-                return content["tls.crt"]
+        async def mounted() -> bytes:
+            """As a kubelet refreshes the volumes of both pods; the certificate."""
+            content = await files()
+            for folder in folders:
+                write_volume(folder, {name: content[name].decode() for name in ("tls.crt", "tls.key")})
+            return content["tls.crt"]
 
-            folders = [tmp_path / name for name in ("one", "other")]
-            await keeper(0).reconcile()
-            seen = {await mounted()}
-            tls = [ReloadingTls(CertificateFolder(folder)) for folder in folders]
-            servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
-            ports = [(await server.start("127.0.0.1", 0))[0] for server in servers]
-            trust = ssl.create_default_context(cadata=(await files())["ca.crt"].decode())
-            stop = asyncio.Event()
-            background = [asyncio.create_task(server.keep_certificate(0.01)) for server in servers]
-            clients = [asyncio.create_task(_ask(port, trust, stop)) for port in ports for _ in range(2)]
-            for number in range(2, 10):
-                await keeper(number).reconcile()
-                # Another set of names has another authority, which clients are told of before anything is served by it.
-                trust.load_verify_locations(cadata=(await files())["ca.crt"].decode())
-                served = await mounted()
-                seen.add(served)
-                expires = x509.load_pem_x509_certificate(served).not_valid_after_utc
-                while any(each.expires != expires for each in tls):
-                    await asyncio.sleep(0.01)
-            stop.set()
-            assert min(await asyncio.gather(*clients)) > 0
-            assert len(seen) == 9
-            for task in background:
-                task.cancel()
-            for server in servers:
-                await server.stop(0)
-
-    asyncio.run(all_of_it())
+        folders = [tmp_path / name for name in ("one", "other")]
+        await keeper(0).reconcile()
+        seen = {await mounted()}
+        tls = [ReloadingTls(CertificateFolder(folder)) for folder in folders]
+        servers = [WebhookServer(lambda: KNOWLEDGE, each, Metrics()) for each in tls]
+        ports = [(await server.start("127.0.0.1", 0))[0] for server in servers]
+        trust = ssl.create_default_context(cadata=(await files())["ca.crt"].decode())
+        stop = asyncio.Event()
+        background = [asyncio.create_task(server.keep_certificate(0.01)) for server in servers]
+        clients = [asyncio.create_task(_ask(port, trust, stop)) for port in ports for _ in range(2)]
+        for number in range(2, 10):
+            await keeper(number).reconcile()
+            # Another set of names has another authority, which clients are told of before anything is served by it.
+            trust.load_verify_locations(cadata=(await files())["ca.crt"].decode())
+            served = await mounted()
+            seen.add(served)
+            expires = x509.load_pem_x509_certificate(served).not_valid_after_utc
+            while any(each.expires != expires for each in tls):
+                await asyncio.sleep(0.01)
+        stop.set()
+        assert min(await asyncio.gather(*clients)) > 0
+        assert len(seen) == 9
+        for task in background:
+            task.cancel()
+        for server in servers:
+            await server.stop(0)
 
 
 async def _ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event) -> int:

@@ -99,57 +99,51 @@ async def _settled(live: LiveWorld, want: Callable[[], Awaitable[Any]]) -> None:
         await asyncio.sleep(0.002)
 
 
-def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
+async def test_it_is_what_a_list_of_everything_says(monkeypatch: Any) -> None:
     monkeypatch.setattr(live_world, "SETTLE_SECONDS", 0.001)
     monkeypatch.setattr(live_world, "AT_ONCE", 2)
 
-    async def all_of_it() -> None:
-        dice = random.Random(5)
-        cluster = MemoryCluster.deterministic()
+    dice = random.Random(5)
+    cluster = MemoryCluster.deterministic()
+    for _ in range(40):
+        await _change(cluster, dice)
+    live = LiveWorld(cluster)
+    assert live.knowledge() is None
+    assert len(live.waiting_for) == len(KINDS)
+
+    async def want() -> Any:
+        return _seen(LintInputs.of(await _objects(cluster), known=live.world.known))
+
+    async with live.following():
+        while live.knowledge() is None:
+            await asyncio.sleep(0)
+        assert live.waiting_for == ()
+        assert _seen(live.world) == await want()
         for _ in range(40):
-            await _change(cluster, dice)
-        live = LiveWorld(cluster)
-        assert live.knowledge() is None
-        assert len(live.waiting_for) == len(KINDS)
-
-        async def want() -> Any:
-            return _seen(LintInputs.of(await _objects(cluster), known=live.world.known))
-
-        async with live.following():
-            while live.knowledge() is None:
-                await asyncio.sleep(0)
-            assert live.waiting_for == ()
-            assert _seen(live.world) == await want()
-            for _ in range(40):
-                before, seen = live.world, _seen(live.world)
-                for _ in range(dice.randint(1, 15)):
-                    await _change(cluster, dice)
-                await _settled(live, want)
-                assert _seen(before) == seen, "who looks at a state sees no other"
-            known = live.knowledge()
-            assert known is live.knowledge(), "nothing is made anew while nothing changes"
-
-    asyncio.run(all_of_it())
+            before, seen = live.world, _seen(live.world)
+            for _ in range(dice.randint(1, 15)):
+                await _change(cluster, dice)
+            await _settled(live, want)
+            assert _seen(before) == seen, "who looks at a state sees no other"
+        known = live.knowledge()
+        assert known is live.knowledge(), "nothing is made anew while nothing changes"
 
 
-def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
-    async def all_of_it() -> None:
-        cluster = MemoryCluster.deterministic()
-        assert LiveWorld(cluster).world.configuration.version == NEWEST
-        version = KubeVirtVersion.parse("1.7.1")
-        live = LiveWorld(cluster, LiveSettings(version=version, gates={"HostDevices": True}))
-        kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k", "namespace": "k"}}
-        await cluster.create(read_object({**kubevirt, "status": {"observedKubeVirtVersion": "v1.9.0"}}))
-        async with live.following():
-            while (known := live.knowledge()) is None:
-                await asyncio.sleep(0)
-            assert known.gates.version == version
-            assert "HostDevices" in known.gates
-
-    asyncio.run(all_of_it())
+async def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
+    cluster = MemoryCluster.deterministic()
+    assert LiveWorld(cluster).world.configuration.version == NEWEST
+    version = KubeVirtVersion.parse("1.7.1")
+    live = LiveWorld(cluster, LiveSettings(version=version, gates={"HostDevices": True}))
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k", "namespace": "k"}}
+    await cluster.create(read_object({**kubevirt, "status": {"observedKubeVirtVersion": "v1.9.0"}}))
+    async with live.following():
+        while (known := live.knowledge()) is None:
+            await asyncio.sleep(0)
+        assert known.gates.version == version
+        assert "HostDevices" in known.gates
 
 
-def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(caplog: pytest.LogCaptureFixture) -> None:
     async def all_of_it() -> None:
         cluster = MemoryCluster.deterministic()
         live = LiveWorld(cluster)
@@ -165,25 +159,22 @@ def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(cap
             while "GPUsWithDRA" in live.world.configuration.gates:
                 await asyncio.sleep(0)
 
-    asyncio.run(all_of_it())
+    await all_of_it()
     sentence = 'status.observedKubeVirtVersion is "20260801_abcdef", which names no release: the rules of 1.9, the newest'
     assert [record.levelname for record in caplog.records if sentence in record.message] == ["WARNING"]
 
 
-def test_configured_keys_of_addresses_count() -> None:
-    async def all_of_it() -> None:
-        cluster = MemoryCluster.deterministic()
-        device = {"name": "d", "attributes": {"where": {"string": "0000:01:00.0"}}}
-        pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-        spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": pool, "devices": [device]}
-        await cluster.create(ResourceSlice.from_wire({"metadata": {"name": "s"}, "spec": spec}))
-        live = LiveWorld(cluster, LiveSettings(address_keys=(DriverKeys("gpu.example.com", pci=("where",)),)))
-        async with live.following():
-            while live.knowledge() is None:
-                await asyncio.sleep(0)
-        assert [each.addresses for each in live.world.inventory.devices] == [Addresses(pci="0000:01:00.0")]
-
-    asyncio.run(all_of_it())
+async def test_configured_keys_of_addresses_count() -> None:
+    cluster = MemoryCluster.deterministic()
+    device = {"name": "d", "attributes": {"where": {"string": "0000:01:00.0"}}}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": pool, "devices": [device]}
+    await cluster.create(ResourceSlice.from_wire({"metadata": {"name": "s"}, "spec": spec}))
+    live = LiveWorld(cluster, LiveSettings(address_keys=(DriverKeys("gpu.example.com", pci=("where",)),)))
+    async with live.following():
+        while live.knowledge() is None:
+            await asyncio.sleep(0)
+    assert [each.addresses for each in live.world.inventory.devices] == [Addresses(pci="0000:01:00.0")]
 
 
 def _large(number: int, generation: int = 1) -> ResourceSlice:
@@ -194,30 +185,27 @@ def _large(number: int, generation: int = 1) -> ResourceSlice:
 
 
 @pytest.mark.slow
-def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
-    async def all_of_it() -> None:
-        live = LiveWorld(MemoryCluster.deterministic())
-        for number in range(5000):
-            live._slice(None, _large(number))
-        live._whole = True
-        task = asyncio.create_task(live._settle())
-        turns, seen = [], live.world
-        while len(live.world.inventory.slice_names) < 5000:
-            begin = time.process_time()
-            await asyncio.sleep(0)
-            turns.append(time.process_time() - begin)
-            if live.world is seen:
-                turns.pop()
-            seen = live.world
-        assert len(turns) == 200
-        assert sorted(turns)[180] < 0.02, "seconds; a few thousandths on a machine of one's own"
-        took = []
-        for number in range(50):
-            begin = time.process_time()
-            live._slice(None, _large(number, 2))
-            live._take_over()
-            took.append(time.process_time() - begin)
-        assert sorted(took)[len(took) // 2] < 0.005
-        task.cancel()
-
-    asyncio.run(all_of_it())
+async def test_changes_of_thousands_of_slices_leave_turns_to_reviews() -> None:
+    live = LiveWorld(MemoryCluster.deterministic())
+    for number in range(5000):
+        live._slice(None, _large(number))
+    live._whole = True
+    task = asyncio.create_task(live._settle())
+    turns, seen = [], live.world
+    while len(live.world.inventory.slice_names) < 5000:
+        begin = time.process_time()
+        await asyncio.sleep(0)
+        turns.append(time.process_time() - begin)
+        if live.world is seen:
+            turns.pop()
+        seen = live.world
+    assert len(turns) == 200
+    assert sorted(turns)[180] < 0.02, "seconds; a few thousandths on a machine of one's own"
+    took = []
+    for number in range(50):
+        begin = time.process_time()
+        live._slice(None, _large(number, 2))
+        live._take_over()
+        took.append(time.process_time() - begin)
+    assert sorted(took)[len(took) // 2] < 0.005
+    task.cancel()

@@ -67,8 +67,8 @@ class Room:
         return x509.load_pem_x509_certificate(files_of(await self.secret())["tls.crt"])
 
 
-def run(test: Callable[[Room], Awaitable[None]]) -> None:
-    asyncio.run(_awaited(test(Room())))
+async def run(test: Callable[[Room], Awaitable[None]]) -> None:
+    await _awaited(test(Room()))
 
 
 async def _awaited(what: Awaitable[None]) -> None:
@@ -78,7 +78,7 @@ async def _awaited(what: Awaitable[None]) -> None:
 HOOK: Json = {"name": "a.virt-dra.io", "clientConfig": {"url": "https://localhost/"}}
 
 
-def test_the_first_makes_it_and_the_others_use_it() -> None:
+async def test_the_first_makes_it_and_the_others_use_it() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK, {**HOOK, "name": "b.virt-dra.io"})
         one, other = room.keeper(), room.keeper()
@@ -90,10 +90,10 @@ def test_the_first_makes_it_and_the_others_use_it() -> None:
         assert [await room.secret(name) for name in ("authority", "tls")] == made
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 4
 
-    run(steps)
+    await run(steps)
 
 
-def test_all_at_once_agree() -> None:
+async def test_all_at_once_agree() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         keepers = [room.keeper() for _ in range(5)]
@@ -104,10 +104,10 @@ def test_all_at_once_agree() -> None:
         assert (await room.bundle()).to_files() == settled.to_files()
         assert await room.trusted() == [settled.ca_bundle] * 2
 
-    run(steps)
+    await run(steps)
 
 
-def test_nothing_is_written_while_nothing_is_due() -> None:
+async def test_nothing_is_written_while_nothing_is_due() -> None:
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
         keeper = room.keeper()
@@ -118,10 +118,10 @@ def test_nothing_is_written_while_nothing_is_due() -> None:
         await room.keeper().reconcile()
         assert room.cluster.resource_version == version
 
-    run(steps)
+    await run(steps)
 
 
-def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None:
+async def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None:
     """One looks every month, over 25 years; at no time is served what wasn't trusted a look before. Now and then another one does."""
 
     async def steps(room: Room) -> None:
@@ -142,10 +142,10 @@ def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None
         assert len(authorities) > 3
         assert len(certificates) > 100
 
-    run(steps)
+    await run(steps)
 
 
-def test_what_is_new_is_trusted_before_it_is_served() -> None:
+async def test_what_is_new_is_trusted_before_it_is_served() -> None:
     """Where the configuration can't be written the webhook keeps the certificate that it has."""
 
     async def steps(room: Room) -> None:
@@ -167,7 +167,7 @@ def test_what_is_new_is_trusted_before_it_is_served() -> None:
         assert await room.served() != before
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 2
 
-    run(steps)
+    await run(steps)
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -179,7 +179,7 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 @pytest.mark.parametrize("gone", [("tls",), ("authority",), ("authority", "tls")])
-def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> None:
+async def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> None:
     async def steps(room: Room) -> None:
         keeper = room.keeper()
         await keeper.reconcile()
@@ -189,10 +189,10 @@ def test_a_secret_that_vanished_gets_back_what_it_had(gone: tuple[str, ...]) -> 
         await keeper.reconcile()
         assert (await room.bundle()).to_files() == before
 
-    run(steps)
+    await run(steps)
 
 
-def test_a_certificate_that_vanished_unnoticed_is_made_anew_by_the_same_authority() -> None:
+async def test_a_certificate_that_vanished_unnoticed_is_made_anew_by_the_same_authority() -> None:
     async def steps(room: Room) -> None:
         await room.keeper().reconcile()
         before = await room.bundle()
@@ -201,7 +201,7 @@ def test_a_certificate_that_vanished_unnoticed_is_made_anew_by_the_same_authorit
         after = await room.bundle()
         assert (after.trusted, after.serving.certificate == before.serving.certificate) == (before.trusted, False)
 
-    run(steps)
+    await run(steps)
 
 
 OTHER = bootstrap(("localhost",), NOW, SystemKeys())
@@ -216,7 +216,7 @@ OTHER = bootstrap(("localhost",), NOW, SystemKeys())
         pytest.param({"tls.crt": "?", "ca.key": "eA=="}, id="rubbish"),
     ],
 )
-def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
+async def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
     async def steps(room: Room) -> None:
         await room.put("tls", data, type="Opaque")  # type: ignore[arg-type] # the Secret's type
         keeper = room.keeper()
@@ -230,10 +230,10 @@ def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> None:
         assert secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt"} | ({"other"} if data and "other" in data else set())
         assert (await room.served()) != OTHER.serving.certificate
 
-    run(steps)
+    await run(steps)
 
 
-def test_of_a_release_that_kept_both_in_one_secret_the_authority_is_succeeded() -> None:
+async def test_of_a_release_that_kept_both_in_one_secret_the_authority_is_succeeded() -> None:
     """What is served stays and stays trusted; the key that the webhook could read signs no more, and is gone."""
 
     async def steps(room: Room) -> None:
@@ -251,10 +251,10 @@ def test_of_a_release_that_kept_both_in_one_secret_the_authority_is_succeeded() 
         await room.keeper().reconcile()
         assert _signed(await room.served(), bundle.authority.certificate)
 
-    run(steps)
+    await run(steps)
 
 
-def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
+async def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
     async def steps(room: Room) -> None:
         data = dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")
         await room.put("authority", data)
@@ -267,10 +267,10 @@ def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
         with pytest.raises(NotReconciled, match=r"ca\.key is not base64"):
             await room.keeper().reconcile()
 
-    run(steps)
+    await run(steps)
 
 
-def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
+async def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
     """And not back again by one that still runs with the old ones."""
 
     async def steps(room: Room) -> None:
@@ -282,10 +282,10 @@ def test_other_names_are_taken_over_by_who_starts_with_them() -> None:
         await old.reconcile()
         assert await room.secret() == after
 
-    run(steps)
+    await run(steps)
 
 
-def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
+async def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
     async def steps(room: Room) -> None:
         keeper = room.keeper()
         await keeper.reconcile()  # there is no configuration yet
@@ -296,10 +296,10 @@ def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
         await keeper.reconcile()
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3
 
-    run(steps)
+    await run(steps)
 
 
-def test_no_descriptor_for_a_connection_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_descriptor_for_a_connection_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """As where something else on the machine has taken all of them."""
 
     async def steps(room: Room) -> None:
@@ -320,12 +320,12 @@ def test_no_descriptor_for_a_connection_ends_nothing(caplog: pytest.LogCaptureFi
                 await asyncio.sleep(0.001)
         task.cancel()
 
-    run(steps)
+    await run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert told == ["the webhook's certificate can't be renewed"]
 
 
-def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def steps(room: Room) -> None:
         keeper = room.keeper()
         tries = 0
@@ -346,6 +346,6 @@ def test_failures_are_told_once_and_tried_again(caplog: pytest.LogCaptureFixture
             await asyncio.sleep(0.001)
         task.cancel()
 
-    run(steps)
+    await run(steps)
     told = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert told == ["the webhook's certificate can't be renewed"]

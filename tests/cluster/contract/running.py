@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
@@ -101,19 +101,16 @@ _PREPARED: set[str] = set()
 IMPLEMENTATIONS: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]] = {"memory": memory, "kube": kube}
 
 
-def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> Callable[..., None]:
+def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> Callable[..., Coroutine[Any, Any, None]]:
     """Makes ``async def test_x(cluster, namespace, …)`` a test over all implementations. Further parameters are pytest's."""
 
-    def run(implementation: str, request: pytest.FixtureRequest, **values: object) -> None:
-        async def in_own_namespace() -> None:
-            async with IMPLEMENTATIONS[implementation](request) as cluster:
-                namespace = (await cluster.create(Namespace(metadata=ObjectMeta(generate_name="contract-")))).name
-                try:
-                    await test(cluster, namespace, **values)  # type: ignore[call-arg, arg-type]  # pytest passes what the signature names
-                finally:
-                    await _clean_up(cluster, namespace)
-
-        asyncio.run(in_own_namespace())
+    async def run(implementation: str, request: pytest.FixtureRequest, **values: object) -> None:
+        async with IMPLEMENTATIONS[implementation](request) as cluster:
+            namespace = (await cluster.create(Namespace(metadata=ObjectMeta(generate_name="contract-")))).name
+            try:
+                await test(cluster, namespace, **values)  # type: ignore[call-arg, arg-type]  # pytest passes what the signature names
+            finally:
+                await _clean_up(cluster, namespace)
 
     run.__name__, run.__doc__, run.__module__ = getattr(test, "__name__", "run"), test.__doc__, test.__module__
     own = list(inspect.signature(test).parameters.values())[2:]

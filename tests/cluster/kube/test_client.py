@@ -48,16 +48,13 @@ POD = f"{PODS}/p"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-def asked(test: Callable[[ScriptedServer, KubeCluster], Awaitable[None]], folder: Path, **limits: float) -> None:
+async def asked(test: Callable[[ScriptedServer, KubeCluster], Awaitable[None]], folder: Path, **limits: float) -> None:
     """Runs a test against a server of its own."""
 
-    async def run() -> None:
-        async with asyncio.timeout(20), scripted_server() as server, asking(server, folder, limits=limits) as cluster:
-            server.asked.clear()
-            server.bodies.clear()
-            await test(server, cluster)
-
-    asyncio.run(run())
+    async with asyncio.timeout(20), scripted_server() as server, asking(server, folder, limits=limits) as cluster:
+        server.asked.clear()
+        server.bodies.clear()
+        await test(server, cluster)
 
 
 def raw(name: str, version: int = 1, **more: object) -> dict[str, Any]:
@@ -86,7 +83,7 @@ async def taken(cluster: KubeCluster, number: int, version: str = "10") -> list[
 # --- repeating --------------------------------------------------------------------------------------------------------
 
 
-def test_a_busy_server_is_asked_again_after_the_time_it_says(tmp_path: Path) -> None:
+async def test_a_busy_server_is_asked_again_after_the_time_it_says(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         busy = status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})
         server.answers("POST", PODS, busy, json_answer(raw("p"), 201))
@@ -96,39 +93,39 @@ def test_a_busy_server_is_asked_again_after_the_time_it_says(tmp_path: Path) -> 
         assert asyncio.get_running_loop().time() - began >= 1
         assert len(server.asked) == 2
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_server_that_stays_busy_is_told_so_within_our_patience(tmp_path: Path) -> None:
+async def test_a_server_that_stays_busy_is_told_so_within_our_patience(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, status(429, "TooManyRequests", "later", retryAfterSeconds=30))
         with pytest.raises(TooManyRequests) as caught:
             await cluster.get(Pod, "p", "n")
         assert (str(caught.value), caught.value.retry_after, len(server.asked)) == ("later", 30, 1)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_server_that_is_starting_is_asked_again(tmp_path: Path) -> None:
+async def test_a_server_that_is_starting_is_asked_again(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, text_answer("upstream connect error", 503), cut_answer(), json_answer(raw("p")))
         assert (await cluster.get(Pod, "p", "n")).name == "p"
         assert len(server.asked) >= 3
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) -> None:
+async def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("POST", PODS, cut_answer(), json_answer(raw("p"), 201))
         with pytest.raises(Unavailable, match="the connection was lost"):
             await cluster.create(Pod(metadata=ObjectMeta(generate_name="p-", namespace="n")))
         assert len(server.asked) == 1
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_operations_whose_answer_was_lost_are_not_repeated_but_merges_are(tmp_path: Path) -> None:
+async def test_operations_whose_answer_was_lost_are_not_repeated_but_merges_are(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("PATCH", POD, cut_answer(), json_answer(raw("p")))
         with pytest.raises(Unavailable):
@@ -138,40 +135,40 @@ def test_operations_whose_answer_was_lost_are_not_repeated_but_merges_are(tmp_pa
         content = [request.headers["Content-Type"] for request in server.asked]
         assert content == ["application/json-patch+json", "application/merge-patch+json", "application/merge-patch+json"]
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_an_answer_that_does_not_come_ends(tmp_path: Path) -> None:
+async def test_an_answer_that_does_not_come_ends(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, stream_answer(b"{", then="silence"))
         with pytest.raises(Unavailable, match="didn't answer in time"):
             await cluster.get(Pod, "p", "n")
         assert len(server.asked) == 2
 
-    asked(test, tmp_path, timeout=0.2, attempts=2)
+    await asked(test, tmp_path, timeout=0.2, attempts=2)
 
 
-def test_requests_keep_to_the_rate(tmp_path: Path) -> None:
+async def test_requests_keep_to_the_rate(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, json_answer(raw("p")))
         began = asyncio.get_running_loop().time()
         await asyncio.gather(*(cluster.get(Pod, "p", "n") for _ in range(10)))
         assert 0.3 <= asyncio.get_running_loop().time() - began < 3
 
-    asked(test, tmp_path, qps=20, burst=2)
+    await asked(test, tmp_path, qps=20, burst=2)
 
 
-def test_requests_say_who_asks(tmp_path: Path) -> None:
+async def test_requests_say_who_asks(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, json_answer(raw("p")))
         await cluster.get(Pod, "p", "n")
         assert server.asked[0].headers["User-Agent"] == USER_AGENT
         assert USER_AGENT.startswith("virt-dra/")
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_what_the_server_warns_of_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_the_server_warns_of_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, json_answer(raw("p"), headers={"Warning": '299 - "v1 Pod is old-fashioned"'}))
         for _ in range(2):
@@ -179,13 +176,13 @@ def test_what_the_server_warns_of_is_logged_once(tmp_path: Path, caplog: pytest.
         assert [record.getMessage() for record in caplog.records] == [f"{server.url} warns: v1 Pod is old-fashioned"]
 
     with caplog.at_level(logging.WARNING):
-        asked(test, tmp_path)
+        await asked(test, tmp_path)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_refusals_carry_their_causes(tmp_path: Path) -> None:
+async def test_refusals_carry_their_causes(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         causes = [{"field": "spec.x", "reason": "FieldValueRequired", "message": "Required value"}]
         server.answers("PUT", POD, status(422, "Invalid", 'Pod "p" is invalid: spec.x: Required value', causes=causes))
@@ -193,43 +190,40 @@ def test_refusals_carry_their_causes(tmp_path: Path) -> None:
             await cluster.update(Pod(metadata=ObjectMeta(name="p", namespace="n")))
         assert caught.value.causes == (StatusCause("spec.x", "FieldValueRequired", "Required value"),)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb", ""])
-def test_names_that_lead_elsewhere_are_not_asked_for(tmp_path: Path, name: str) -> None:
+async def test_names_that_lead_elsewhere_are_not_asked_for(tmp_path: Path, name: str) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         with pytest.raises(NotFound, match=r"^pods .* not found$"):
             await cluster.get(Pod, name, "n")
         assert server.asked == []
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_refused_credentials_are_read_anew_once(tmp_path: Path) -> None:
+async def test_refused_credentials_are_read_anew_once(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
 
-    async def run() -> None:
-        async with scripted_server() as server, asking(server, tmp_path, user={"tokenFile": str(token)}) as cluster:
-            refused = status(401, "Unauthorized", "Unauthorized")
-            server.answers("GET", POD, refused, json_answer(raw("p")))
-            token.write_text("new")
-            server.asked.clear()
-            assert (await cluster.get(Pod, "p", "n")).name == "p"
-            assert [request.headers["Authorization"] for request in server.asked] == ["Bearer old", "Bearer new"]
-            server.answers("GET", POD, refused)
-            with pytest.raises(Unauthorized):
-                await cluster.get(Pod, "p", "n")
-            assert len(server.asked) == 4  # what was read is new enough to be tried again
-
-    asyncio.run(run())
+    async with scripted_server() as server, asking(server, tmp_path, user={"tokenFile": str(token)}) as cluster:
+        refused = status(401, "Unauthorized", "Unauthorized")
+        server.answers("GET", POD, refused, json_answer(raw("p")))
+        token.write_text("new")
+        server.asked.clear()
+        assert (await cluster.get(Pod, "p", "n")).name == "p"
+        assert [request.headers["Authorization"] for request in server.asked] == ["Bearer old", "Bearer new"]
+        server.answers("GET", POD, refused)
+        with pytest.raises(Unauthorized):
+            await cluster.get(Pod, "p", "n")
+        assert len(server.asked) == 4  # what was read is new enough to be tried again
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def test_lists_come_in_pages(tmp_path: Path) -> None:
+async def test_lists_come_in_pages(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, json_answer(page(raw("a"), raw("b"), token="t/1+x")), json_answer(page(raw("c"))))
         listed = await cluster.list(Pod, "n", labels="a in (b,c)", fields="spec.nodeName=n1")
@@ -238,10 +232,10 @@ def test_lists_come_in_pages(tmp_path: Path) -> None:
         selection = {"labelSelector": "a in (b,c)", "fieldSelector": "spec.nodeName=n1", "limit": "2"}
         assert [dict(request.query) for request in server.asked] == [selection, {**selection, "continue": "t/1+x"}]
 
-    asked(test, tmp_path, page=2)
+    await asked(test, tmp_path, page=2)
 
 
-def test_a_list_whose_state_is_gone_before_its_last_page_is_read_at_once(tmp_path: Path) -> None:
+async def test_a_list_whose_state_is_gone_before_its_last_page_is_read_at_once(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         gone = status(410, "Expired", "The provided continue parameter is too old")
         server.answers("GET", PODS, json_answer(page(raw("a"), token="t")), gone, json_answer(page(raw("a"), raw("b"), version=20)))
@@ -249,10 +243,10 @@ def test_a_list_whose_state_is_gone_before_its_last_page_is_read_at_once(tmp_pat
         assert ([obj.name for obj in listed.items], listed.resource_version) == (["a", "b"], "20")
         assert [dict(request.query) for request in server.asked] == [{"limit": "1"}, {"limit": "1", "continue": "t"}, {}]
 
-    asked(test, tmp_path, page=1)
+    await asked(test, tmp_path, page=1)
 
 
-def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, json_answer(page(raw("a"), raw("b", spec={"containers": 7}), raw("c", spec={"unheard": {"of": 1}}))))
         for _ in range(2):
@@ -261,13 +255,13 @@ def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(tmp_path: Path
         assert listed.items[1].to_wire()["spec"] == {"unheard": {"of": 1}}
 
     with caplog.at_level(logging.WARNING):
-        asked(test, tmp_path)
+        await asked(test, tmp_path)
     assert [record.getMessage() for record in caplog.records] == [
         "Pod n/b is left out: it doesn't have the shape known to this version of virt-dra: spec.containers: must be a list, not an integer"
     ]
 
 
-def test_an_unreadable_object_that_is_asked_for_is_refused(tmp_path: Path) -> None:
+async def test_an_unreadable_object_that_is_asked_for_is_refused(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, json_answer(raw("p", spec={"containers": 7})))
         with pytest.raises(Unreadable) as caught:
@@ -276,20 +270,20 @@ def test_an_unreadable_object_that_is_asked_for_is_refused(tmp_path: Path) -> No
             "Pod n/p doesn't have the shape known to this version of virt-dra: spec.containers: must be a list, not an integer"
         )
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", ""])
-def test_an_answer_that_is_no_object_is_told(tmp_path: Path, body: str) -> None:
+async def test_an_answer_that_is_no_object_is_told(tmp_path: Path, body: str) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", POD, text_answer(body))
         with pytest.raises(Unavailable, match="the server answered what is no"):
             await cluster.get(Pod, "p", "n")
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_the_server(tmp_path: Path) -> None:
+async def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_the_server(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         stored = raw("p", spec={"containers": [{"name": "c", "novel": [1]}], "more": True}, future={"x": None})
         stored["metadata"].update(managedFields=[{"manager": "m", "fieldsV1": {"f:spec": {}}}], novel="yes")
@@ -301,10 +295,10 @@ def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_the_ser
         del stored["metadata"]["managedFields"]
         assert sent == {**stored, "apiVersion": "v1", "kind": "Pod", "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_an_informer_trims_pages_and_begins_anew_when_a_page_is_gone(tmp_path: Path) -> None:
+async def test_an_informer_trims_pages_and_begins_anew_when_a_page_is_gone(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         objects = [raw(name, spec={"nodeName": name, "novel": True}) for name in "abc"]
         gone = status(410, "Expired", "The provided continue parameter is too old")
@@ -329,13 +323,13 @@ def test_an_informer_trims_pages_and_begins_anew_when_a_page_is_gone(tmp_path: P
         pages = [("2", None), ("2", None)]
         assert limits[:9] == [*pages, *pages, (None, None), (None, "20"), (None, "21"), *pages]
 
-    asked(test, tmp_path, page=2)
+    await asked(test, tmp_path, page=2)
 
 
 # --- watches ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_watch_goes_on_from_the_last_version_when_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_watch_goes_on_from_the_last_version_when_its_time_is_over(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         mark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "20"}, "spec": {"containers": None}}
         first = stream_answer(event_line("ADDED", raw("a", 11)), event_line("BOOKMARK", mark))
@@ -347,10 +341,10 @@ def test_a_watch_goes_on_from_the_last_version_when_its_time_is_over(tmp_path: P
         assert queries == [{"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version} for version in ("10", "20")]
         assert all(400 <= number <= 800 for number in seconds)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_watch_that_is_cut_says_so_after_what_came_whole(tmp_path: Path) -> None:
+async def test_a_watch_that_is_cut_says_so_after_what_came_whole(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         half = event_line("MODIFIED", raw("a", 12))[:40]
         server.answers("GET", PODS, stream_answer(event_line("ADDED", raw("a", 11)), half, then="cut", pause=0.05))
@@ -360,30 +354,30 @@ def test_a_watch_that_is_cut_says_so_after_what_came_whole(tmp_path: Path) -> No
         with pytest.raises(Unavailable, match="the connection was lost"):
             await anext(events)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_watch_that_always_ends_at_once_is_told(tmp_path: Path) -> None:
+async def test_a_watch_that_always_ends_at_once_is_told(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, stream_answer())
         with pytest.raises(Unavailable, match=r"^a watch of pods ended as soon as it began$"):
             await taken(cluster, 1)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_a_watch_that_says_nothing_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_watch_that_says_nothing_is_begun_anew(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         silent = stream_answer(event_line("ADDED", raw("a", 11)), then="silence")
         server.answers("GET", PODS, silent, stream_answer(event_line("DELETED", raw("a", 12)), then="silence"))
         assert await taken(cluster, 2) == [("ADDED", "a", "11"), ("DELETED", "a", "12")]
         assert [request.query["resourceVersion"] for request in server.asked] == ["10", "11"]
 
-    asked(test, tmp_path, silence=0.2)
+    await asked(test, tmp_path, silence=0.2)
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-def test_a_version_that_is_too_old_is_gone(tmp_path: Path, in_stream: bool) -> None:
+async def test_a_version_that_is_too_old_is_gone(tmp_path: Path, in_stream: bool) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         if in_stream:
             server.answers(
@@ -394,10 +388,10 @@ def test_a_version_that_is_too_old_is_gone(tmp_path: Path, in_stream: bool) -> N
         with pytest.raises(Gone, match=r"^too old resource version: 10 \(99\)$"):
             await taken(cluster, 1)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_events_of_any_length_in_pieces_of_any_length(tmp_path: Path) -> None:
+async def test_events_of_any_length_in_pieces_of_any_length(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         slices = [
             {
@@ -417,10 +411,10 @@ def test_events_of_any_length_in_pieces_of_any_length(tmp_path: Path) -> None:
                 break
         assert found == [("ADDED", "s11", 1_500_000), ("ADDED", "s12", 1_500_000), ("DELETED", "s11", 1_500_000)]
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_what_becomes_unreadable_leaves_a_watch_as_it_leaves_a_list(tmp_path: Path) -> None:
+async def test_what_becomes_unreadable_leaves_a_watch_as_it_leaves_a_list(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         broken = {"containers": 7}
         server.answers(
@@ -432,23 +426,23 @@ def test_what_becomes_unreadable_leaves_a_watch_as_it_leaves_a_list(tmp_path: Pa
         )  # fmt: skip
         assert await taken(cluster, 4) == [("ADDED", "a", "11"), ("DELETED", "a", "12"), ("MODIFIED", "a", "14"), ("DELETED", "a", "15")]
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 @pytest.mark.parametrize("line", [b"<html>\n", b"[]\n", b'{"type": "ADDED"}\n'])
-def test_a_watch_that_tells_no_events_is_told(tmp_path: Path, line: bytes) -> None:
+async def test_a_watch_that_tells_no_events_is_told(tmp_path: Path, line: bytes) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, stream_answer(line))
         with pytest.raises(Unavailable, match="a watch sent (invalid JSON|something that is no event)"):
             await taken(cluster, 1)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 # --- any kind ---------------------------------------------------------------------------------------------------------
 
 
-def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> None:
+async def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         kinds = [
             {"name": "oxen", "kind": "Ox", "namespaced": True, "verbs": ["get"]},
@@ -470,10 +464,10 @@ def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> None:
         assert len(server.asked_for("/apis/example.com/v1")) == 2
         assert (await cluster.served_kind("example.com/v1", "Ox")).subresources == ("status",)
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> None:
+async def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers(
             "GET",
@@ -494,10 +488,10 @@ def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> None:
         ]
         assert {request.headers["Content-Type"] for request in server.asked_for(POD)} == {"application/apply-patch+yaml"}
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
-def test_kinds_without_a_type_are_asked_for_by_their_guessed_name(tmp_path: Path) -> None:
+async def test_kinds_without_a_type_are_asked_for_by_their_guessed_name(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         policy = {"kind": "Policy", "metadata": {"name": "a", "namespace": "default"}, "spec": {"x": 1}}
         server.answers("GET", "/apis/example.com/v1/namespaces/default/policies/a", json_answer(policy))
@@ -506,4 +500,4 @@ def test_kinds_without_a_type_are_asked_for_by_their_guessed_name(tmp_path: Path
         server.answers("GET", "/api/v1/namespaces/a", json_answer({"kind": "Namespace", "metadata": {"name": "a"}}))
         assert (await cluster.get(Namespace, "a", "ignored")).name == "a"
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 import stat
@@ -35,20 +34,20 @@ async def problem(kubeconfig: Path | None = None, context: str | None = None) ->
     return caught.value.reason, str(caught.value)
 
 
-def test_no_configuration() -> None:
-    assert asyncio.run(problem()) == (
+async def test_no_configuration() -> None:
+    assert await problem() == (
         "NoConfiguration",
         "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is there, and this is no pod with a service account. "
         "Give --kubeconfig FILE or set KUBECONFIG",
     )
 
 
-def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = tmp_path / "missing"
-    assert asyncio.run(problem(missing)) == ("NoConfiguration", f"kubeconfig {missing} does not exist: check the path")
+    assert await problem(missing) == ("NoConfiguration", f"kubeconfig {missing} does not exist: check the path")
     monkeypatch.setenv("KUBECONFIG", str(missing))
     advice = "$KUBECONFIG names it: check the path, or unset it"
-    assert asyncio.run(problem()) == ("NoConfiguration", f"kubeconfig {missing} does not exist: {advice}")
+    assert await problem() == ("NoConfiguration", f"kubeconfig {missing} does not exist: {advice}")
 
 
 @pytest.mark.parametrize(
@@ -64,33 +63,33 @@ def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("{current-context: a, contexts: [{name: a, context: 7}], clusters: []}", "it isn't a kubeconfig"),
     ],
 )
-def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, wanted: str) -> None:
+async def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, wanted: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
-    reason, message = asyncio.run(problem(path))
+    reason, message = await problem(path)
     assert reason == "BadConfiguration"
     assert message.startswith(f"kubeconfig {path} can't be used: ")
     assert wanted in message
 
 
-def test_a_context_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_context_that_is_not_there(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {})
-    assert asyncio.run(problem(path, "other")) == (
+    assert await problem(path, "other") == (
         "BadConfiguration",
         f'kubeconfig {path} can\'t be used: it has no context "other"; kubectl config get-contexts shows those it has',
     )
 
 
-def test_certificates_that_are_none(tmp_path: Path) -> None:
+async def test_certificates_that_are_none(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, "https://127.0.0.1:1", {}, {"certificate-authority-data": "bm9uZQ=="})
-    reason, message = asyncio.run(problem(path))
+    reason, message = await problem(path)
     assert reason == "BadConfiguration"
     assert message.startswith(f'the certificates of kubeconfig {path}, context "test" can\'t be used: ')
 
 
-def test_nobody_answers(tmp_path: Path) -> None:
+async def test_nobody_answers(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, "http://127.0.0.1:1", {})
-    reason, message = asyncio.run(problem(path))
+    reason, message = await problem(path)
     assert reason == "Unreachable"
     assert message.startswith("http://127.0.0.1:1 can't be reached: Cannot connect to host 127.0.0.1:1 ")
     assert message.endswith(
@@ -108,27 +107,24 @@ def test_nobody_answers(tmp_path: Path) -> None:
         (text_answer("<html>hello</html>"), "Unreachable", "the server answered what is no JSON: "),
     ],
 )
-def test_a_server_that_refuses_us(tmp_path: Path, answer: Any, reason: str, beginning: str) -> None:
-    async def test() -> None:
-        async with scripted_server() as server:
-            server.answers("GET", "/version", answer)
-            found = await problem(write_kubeconfig(tmp_path, server.url, {"token": "t"}))
-            assert found[0] == reason
-            assert found[1].startswith(beginning)
-
-    asyncio.run(test())
+async def test_a_server_that_refuses_us(tmp_path: Path, answer: Any, reason: str, beginning: str) -> None:
+    async with scripted_server() as server:
+        server.answers("GET", "/version", answer)
+        found = await problem(write_kubeconfig(tmp_path, server.url, {"token": "t"}))
+        assert found[0] == reason
+        assert found[1].startswith(beginning)
 
 
 @pytest.mark.control_plane
-def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, control_plane.server, {"token": "t"})
-    reason, message = asyncio.run(problem(path))
+    reason, message = await problem(path)
     assert reason == "TLS"
     assert message.endswith("check certificate-authority in the kubeconfig, and that the server's name is in its certificate")
 
 
 @pytest.mark.control_plane
-def test_a_token_nobody_knows_and_a_user_without_rights(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_token_nobody_knows_and_a_user_without_rights(control_plane: ControlPlane, tmp_path: Path) -> None:
     text = Path(control_plane.kubeconfig_of_user("nobody")).read_text()
     path = tmp_path / "config"
     path.write_text(text)
@@ -138,8 +134,8 @@ def test_a_token_nobody_knows_and_a_user_without_rights(control_plane: ControlPl
             review = await cluster.may("list", "pods")
             return review.allowed
 
-    assert asyncio.run(powerless()) is False
-    asyncio.run(_refused_token(control_plane, tmp_path))
+    assert await powerless() is False
+    await _refused_token(control_plane, tmp_path)
 
 
 async def _refused_token(plane: ControlPlane, folder: Path) -> None:
@@ -147,23 +143,20 @@ async def _refused_token(plane: ControlPlane, folder: Path) -> None:
     assert (await problem(path))[0] == "Unauthorized"
 
 
-def test_kubeconfig_of_the_environment_then_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with scripted_server() as first, scripted_server() as second:
-            monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, first.url, {})))
-            home = tmp_path / "home" / ".kube"
-            home.mkdir(parents=True)
-            write_kubeconfig(home, second.url, {}).rename(home / "config")
-            async with connect() as cluster:
-                assert cluster.transport.server == first.url
-            monkeypatch.delenv("KUBECONFIG")
-            async with connect() as cluster:
-                assert cluster.transport.server == second.url
-
-    asyncio.run(test())
+async def test_kubeconfig_of_the_environment_then_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_server() as first, scripted_server() as second:
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path, first.url, {})))
+        home = tmp_path / "home" / ".kube"
+        home.mkdir(parents=True)
+        write_kubeconfig(home, second.url, {}).rename(home / "config")
+        async with connect() as cluster:
+            assert cluster.transport.server == first.url
+        monkeypatch.delenv("KUBECONFIG")
+        async with connect() as cluster:
+            assert cluster.transport.server == second.url
 
 
-def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over real TLS, as in a pod; the files are where the test says, since nobody may write to a pod's place here."""
     from kubernetes.aio.config import incluster_config
 
@@ -201,40 +194,34 @@ def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path,
         finally:
             await runner.cleanup()
 
-    asyncio.run(test())
+    await test()
     assert [text.lower() for text in asked] == ["bearer one", "bearer one", "bearer two"]
 
 
-def test_credentials_of_a_program(tmp_path: Path) -> None:
+async def test_credentials_of_a_program(tmp_path: Path) -> None:
     program = tmp_path / "login"
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "from-a-program"}}
     program.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(credential))})\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
 
-    async def test() -> None:
-        async with scripted_server() as server:
-            async with connect(str(write_kubeconfig(tmp_path, server.url, user))):
-                pass
-            assert [request.headers["Authorization"] for request in server.asked] == ["Bearer from-a-program"]
-
-    asyncio.run(test())
+    async with scripted_server() as server:
+        async with connect(str(write_kubeconfig(tmp_path, server.url, user))):
+            pass
+        assert [request.headers["Authorization"] for request in server.asked] == ["Bearer from-a-program"]
 
 
 @pytest.mark.control_plane
-def test_a_client_certificate_and_reading_with_it(control_plane: ControlPlane) -> None:
+async def test_a_client_certificate_and_reading_with_it(control_plane: ControlPlane) -> None:
     async def test() -> list[str]:
         async with connect(str(control_plane.kubeconfig)) as cluster:
             return [obj.name for obj in (await cluster.list(Namespace)).items]
 
-    assert "default" in asyncio.run(test())
+    assert "default" in await test()
 
 
-def test_the_server_is_asked_once_when_it_answers(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with scripted_server() as server:
-            server.answers("GET", "/version", status(503, "ServiceUnavailable", "starting"), json_answer(VERSION))
-            async with connect(str(write_kubeconfig(tmp_path, server.url, {}))):
-                assert len(server.asked) == 2
-
-    asyncio.run(test())
+async def test_the_server_is_asked_once_when_it_answers(tmp_path: Path) -> None:
+    async with scripted_server() as server:
+        server.answers("GET", "/version", status(503, "ServiceUnavailable", "starting"), json_answer(VERSION))
+        async with connect(str(write_kubeconfig(tmp_path, server.url, {}))):
+            assert len(server.asked) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import pairwise
 
@@ -151,34 +150,26 @@ def annotated(obj: ResourceClaim) -> ResourceClaim:
     return obj.with_(metadata=obj.metadata.with_(annotations={"seen": obj.metadata.labels.get("other", "")}))
 
 
-def test_a_change_is_made_again_of_what_is_there_after_a_conflict() -> None:
-    async def test() -> None:
-        cluster = Contended.deterministic()
-        await cluster.create(claim("n", "c", meta=ObjectMeta(labels={"other": "9"})))
-        cluster.others = 3
-        changed = await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated)
-        assert (changed.metadata.annotations, changed.metadata.labels) == ({"seen": "0"}, {"other": "0"})
-        cluster.others = 6
-        with pytest.raises(Conflict):
-            await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: annotated(obj).without("spec"), attempts=5)
-        assert cluster.others == 1
-        with pytest.raises(ValueError, match="attempts must be at least 1, not 0"):
-            await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, attempts=0)
-
-    asyncio.run(test())
+async def test_a_change_is_made_again_of_what_is_there_after_a_conflict() -> None:
+    cluster = Contended.deterministic()
+    await cluster.create(claim("n", "c", meta=ObjectMeta(labels={"other": "9"})))
+    cluster.others = 3
+    changed = await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated)
+    assert (changed.metadata.annotations, changed.metadata.labels) == ({"seen": "0"}, {"other": "0"})
+    cluster.others = 6
+    with pytest.raises(Conflict):
+        await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: annotated(obj).without("spec"), attempts=5)
+    assert cluster.others == 1
+    with pytest.raises(ValueError, match="attempts must be at least 1, not 0"):
+        await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, attempts=0)
 
 
-def test_nothing_is_written_when_nothing_changes() -> None:
-    async def test() -> None:
-        cluster = MemoryCluster.deterministic()
-        created = await cluster.create(claim("n", "c"))
-        assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda _: None) == created
-        assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: obj, known=created) == created
-        outdated = created.with_(metadata=created.metadata.with_(resource_version="0", labels={"other": "old"}))
-        assert (await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, known=outdated)).metadata.annotations == {
-            "seen": "old"
-        }
-        with pytest.raises(NotFound):
-            await update_with_retry(cluster, ResourceClaim, ("n", "x"), annotated)
-
-    asyncio.run(test())
+async def test_nothing_is_written_when_nothing_changes() -> None:
+    cluster = MemoryCluster.deterministic()
+    created = await cluster.create(claim("n", "c"))
+    assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda _: None) == created
+    assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: obj, known=created) == created
+    outdated = created.with_(metadata=created.metadata.with_(resource_version="0", labels={"other": "old"}))
+    assert (await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, known=outdated)).metadata.annotations == {"seen": "old"}
+    with pytest.raises(NotFound):
+        await update_with_retry(cluster, ResourceClaim, ("n", "x"), annotated)

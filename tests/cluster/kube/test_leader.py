@@ -63,101 +63,86 @@ async def spec_of(cluster: KubeCluster, namespace: str) -> dict[str, object]:
 
 
 @pytest.mark.control_plane
-def test_work_that_ends_gives_the_lease_back(control_plane: ControlPlane, namespace: str) -> None:
-    async def test() -> None:
-        leading = Leading()
-        told: list[bool] = []
-        async with client(control_plane) as cluster:
-            await lead(cluster, "op", namespace, "a", leading.work("a", 0.01), timing=TIMING, leading=told.append)
-            spec = await spec_of(cluster, namespace)
-            assert (spec.get("holderIdentity"), spec["leaseDurationSeconds"], told) == (None, 1, [True, False])
-
-    asyncio.run(test())
+async def test_work_that_ends_gives_the_lease_back(control_plane: ControlPlane, namespace: str) -> None:
+    leading = Leading()
+    told: list[bool] = []
+    async with client(control_plane) as cluster:
+        await lead(cluster, "op", namespace, "a", leading.work("a", 0.01), timing=TIMING, leading=told.append)
+        spec = await spec_of(cluster, namespace)
+        assert (spec.get("holderIdentity"), spec["leaseDurationSeconds"], told) == (None, 1, [True, False])
 
 
 @pytest.mark.control_plane
-def test_a_leader_that_stops_is_followed_at_once(control_plane: ControlPlane, namespace: str) -> None:
-    async def test() -> None:
-        leading = Leading()
-        async with client(control_plane) as cluster:
-            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a", slow_end=0.2), timing=TIMING))
-            await leading.until("a")
-            second = asyncio.create_task(lead(cluster, "op", namespace, "b", leading.work("b"), timing=TIMING))
-            await asyncio.sleep(1.5)
-            assert leading.order == ["a"]
-            spec = await spec_of(cluster, namespace)
-            assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec.get("leaseTransitions", 0)) == ("a", 4, 0)
-            first.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await first
-            await leading.until("b", patience=2)  # less than the lease's duration
-            assert (await spec_of(cluster, namespace))["leaseTransitions"] == 1
-            second.cancel()
-            await asyncio.wait({second})
-
-    asyncio.run(test())
+async def test_a_leader_that_stops_is_followed_at_once(control_plane: ControlPlane, namespace: str) -> None:
+    leading = Leading()
+    async with client(control_plane) as cluster:
+        first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a", slow_end=0.2), timing=TIMING))
+        await leading.until("a")
+        second = asyncio.create_task(lead(cluster, "op", namespace, "b", leading.work("b"), timing=TIMING))
+        await asyncio.sleep(1.5)
+        assert leading.order == ["a"]
+        spec = await spec_of(cluster, namespace)
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec.get("leaseTransitions", 0)) == ("a", 4, 0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await leading.until("b", patience=2)  # less than the lease's duration
+        assert (await spec_of(cluster, namespace))["leaseTransitions"] == 1
+        second.cancel()
+        await asyncio.wait({second})
 
 
 @pytest.mark.control_plane
-def test_the_works_exception_comes_out_and_the_lease_is_free(control_plane: ControlPlane, namespace: str) -> None:
+async def test_the_works_exception_comes_out_and_the_lease_is_free(control_plane: ControlPlane, namespace: str) -> None:
     async def failing() -> None:
         raise ZeroDivisionError
 
-    async def test() -> None:
-        async with client(control_plane) as cluster:
-            with pytest.raises(ZeroDivisionError):
-                await lead(cluster, "op", namespace, "a", failing, timing=TIMING)
-            assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
-
-    asyncio.run(test())
+    async with client(control_plane) as cluster:
+        with pytest.raises(ZeroDivisionError):
+            await lead(cluster, "op", namespace, "a", failing, timing=TIMING)
+        assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
 
 
 @pytest.mark.control_plane
 @pytest.mark.parametrize("how", ["cut", "hung"])
-def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
+async def test_a_leader_that_cannot_renew_stops_before_the_next_begins(
     control_plane: ControlPlane, namespace: str, tmp_path: Path, how: str
 ) -> None:
     """``hung``: its connections stay open, but nothing comes back."""
 
-    async def test() -> None:
-        leading = Leading()
-        async with client(control_plane) as near, cutting_proxy("127.0.0.1", control_plane.port) as proxy:
-            path = tmp_path / "kubeconfig"
-            path.write_text(Path(control_plane.kubeconfig).read_text().replace(f":{control_plane.port}", f":{proxy.port}"))
-            async with connect(str(path), limits=ClientLimits(qps=0)) as far:
-                first = asyncio.create_task(lead(far, "op", namespace, "a", leading.work("a"), timing=TIMING))
-                await leading.until("a")
-                second = asyncio.create_task(lead(near, "op", namespace, "b", leading.work("b"), timing=TIMING))
-                if how == "cut":
-                    proxy.refuse = True
-                    proxy.cut()
-                else:
-                    proxy.hang = True
-                with pytest.raises(LeadershipLost, match=rf"^the lease {namespace}/op could not be renewed for 3 s$"):
-                    await first
-                assert leading.now == set()
-                await leading.until("b")
-                assert leading.order == ["a", "b"]
-                second.cancel()
-                await asyncio.wait({second})
-
-    asyncio.run(test())
+    leading = Leading()
+    async with client(control_plane) as near, cutting_proxy("127.0.0.1", control_plane.port) as proxy:
+        path = tmp_path / "kubeconfig"
+        path.write_text(Path(control_plane.kubeconfig).read_text().replace(f":{control_plane.port}", f":{proxy.port}"))
+        async with connect(str(path), limits=ClientLimits(qps=0)) as far:
+            first = asyncio.create_task(lead(far, "op", namespace, "a", leading.work("a"), timing=TIMING))
+            await leading.until("a")
+            second = asyncio.create_task(lead(near, "op", namespace, "b", leading.work("b"), timing=TIMING))
+            if how == "cut":
+                proxy.refuse = True
+                proxy.cut()
+            else:
+                proxy.hang = True
+            with pytest.raises(LeadershipLost, match=rf"^the lease {namespace}/op could not be renewed for 3 s$"):
+                await first
+            assert leading.now == set()
+            await leading.until("b")
+            assert leading.order == ["a", "b"]
+            second.cancel()
+            await asyncio.wait({second})
 
 
 @pytest.mark.control_plane
-def test_a_leader_whose_lease_was_taken_stops(control_plane: ControlPlane, namespace: str) -> None:
-    async def test() -> None:
-        leading = Leading()
-        async with client(control_plane) as cluster:
-            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
-            await leading.until("a")
-            await cluster.patch_raw(LEASE, "Lease", "op", namespace, merge={"spec": {"holderIdentity": "thief"}})
-            with pytest.raises(LeadershipLost, match=rf"^thief has taken the lease {namespace}/op$"):
-                await first
-            assert leading.now == set()
-            assert (await spec_of(cluster, namespace))["holderIdentity"] == "thief"
-
-    asyncio.run(test())
+async def test_a_leader_whose_lease_was_taken_stops(control_plane: ControlPlane, namespace: str) -> None:
+    leading = Leading()
+    async with client(control_plane) as cluster:
+        first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
+        await leading.until("a")
+        await cluster.patch_raw(LEASE, "Lease", "op", namespace, merge={"spec": {"holderIdentity": "thief"}})
+        with pytest.raises(LeadershipLost, match=rf"^thief has taken the lease {namespace}/op$"):
+            await first
+        assert leading.now == set()
+        assert (await spec_of(cluster, namespace))["holderIdentity"] == "thief"
 
 
 @pytest.mark.parametrize("timing", [(3, 3, 1), (3, 2, 2), (3, 2, 0)])
@@ -199,31 +184,28 @@ def test_renewing_keeps_what_taking_wrote() -> None:
 
 
 @pytest.mark.control_plane
-def test_a_lease_that_was_taken_while_its_taker_was_told_to_go_is_given_back(
+async def test_a_lease_that_was_taken_while_its_taker_was_told_to_go_is_given_back(
     control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would lead for as long as it lasts, or for ever where the next ones don't live that long."""
 
-    async def test() -> None:
-        taken_there = asyncio.Event()
-        create = RawObjects.create_raw
+    taken_there = asyncio.Event()
+    create = RawObjects.create_raw
 
-        async def answered_late(objects: RawObjects, raw: Mapping[str, Any]) -> Json:
-            made = await create(objects, raw)
-            taken_there.set()
-            await asyncio.sleep(60)
-            return made
+    async def answered_late(objects: RawObjects, raw: Mapping[str, Any]) -> Json:
+        made = await create(objects, raw)
+        taken_there.set()
+        await asyncio.sleep(60)
+        return made
 
-        monkeypatch.setattr(RawObjects, "create_raw", answered_late)
-        leading = Leading()
-        async with client(control_plane) as cluster:
-            first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
-            await taken_there.wait()
-            assert (await spec_of(cluster, namespace))["holderIdentity"] == "a"
-            first.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await first
-            assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
-            assert leading.order == []
-
-    asyncio.run(test())
+    monkeypatch.setattr(RawObjects, "create_raw", answered_late)
+    leading = Leading()
+    async with client(control_plane) as cluster:
+        first = asyncio.create_task(lead(cluster, "op", namespace, "a", leading.work("a"), timing=TIMING))
+        await taken_there.wait()
+        assert (await spec_of(cluster, namespace))["holderIdentity"] == "a"
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await spec_of(cluster, namespace)).get("holderIdentity") is None
+        assert leading.order == []

@@ -17,19 +17,16 @@ from virt_dra.cluster.port import ApiError, BadRequest, Conflict, Forbidden, Not
 pytestmark = pytest.mark.control_plane
 
 
-def asked(plane: ControlPlane, test: Callable[[KubeCluster], Awaitable[None]], user: Path | None = None) -> None:
-    async def run() -> None:
-        async with connect(str(user or plane.kubeconfig), limits=ClientLimits(qps=0, page=2)) as cluster:
-            await test(cluster)
-
-    asyncio.run(run())
+async def asked(plane: ControlPlane, test: Callable[[KubeCluster], Awaitable[None]], user: Path | None = None) -> None:
+    async with connect(str(user or plane.kubeconfig), limits=ClientLimits(qps=0, page=2)) as cluster:
+        await test(cluster)
 
 
 def config_map(namespace: str, name: str = "c", **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
-def test_apply_owns_fields_and_leaves_others_alone(control_plane: ControlPlane, namespace: str) -> None:
+async def test_apply_owns_fields_and_leaves_others_alone(control_plane: ControlPlane, namespace: str) -> None:
     async def test(cluster: KubeCluster) -> None:
         await cluster.apply(config_map(namespace, a="1", b="1"), field_manager="one")
         with pytest.raises(Conflict, match=r'conflict with "one": \.data\.a'):
@@ -39,10 +36,10 @@ def test_apply_owns_fields_and_leaves_others_alone(control_plane: ControlPlane, 
         withdrawn = await cluster.apply(config_map(namespace, a="2"), field_manager="one")
         assert withdrawn["data"] == {"a": "2"}
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_a_dry_run_stores_nothing(control_plane: ControlPlane, namespace: str) -> None:
+async def test_a_dry_run_stores_nothing(control_plane: ControlPlane, namespace: str) -> None:
     async def test(cluster: KubeCluster) -> None:
         shown = await cluster.apply(config_map(namespace, a="1"), field_manager="one", dry_run=True)
         assert shown["metadata"]["uid"]
@@ -54,10 +51,10 @@ def test_a_dry_run_stores_nothing(control_plane: ControlPlane, namespace: str) -
         await cluster.delete_raw("v1", "ConfigMap", "c", namespace, dry_run=True)
         assert (await cluster.get_raw("v1", "ConfigMap", "c", namespace))["data"] == {"a": "1"}
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_create_update_patch_list_and_delete(control_plane: ControlPlane, namespace: str) -> None:
+async def test_create_update_patch_list_and_delete(control_plane: ControlPlane, namespace: str) -> None:
     async def test(cluster: KubeCluster) -> None:
         for name in "abc":
             await cluster.create_raw(config_map(namespace, name, x="1"))
@@ -84,7 +81,7 @@ def test_create_update_patch_list_and_delete(control_plane: ControlPlane, namesp
         await cluster.delete_raw("v1", "ConfigMap", "a", namespace, uid=updated["metadata"]["uid"])
         assert [raw["metadata"]["name"] for raw in await cluster.list_raw("v1", "ConfigMap", namespace)] == ["b", "c"]
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
 @pytest.mark.parametrize(
@@ -96,24 +93,24 @@ def test_create_update_patch_list_and_delete(control_plane: ControlPlane, namesp
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": 7}}, "ConfigMap: metadata.name is required and must be a string"),
     ],
 )
-def test_objects_that_do_not_say_what_they_are(control_plane: ControlPlane, raw: dict[str, Any], message: str) -> None:
+async def test_objects_that_do_not_say_what_they_are(control_plane: ControlPlane, raw: dict[str, Any], message: str) -> None:
     async def test(cluster: KubeCluster) -> None:
         with pytest.raises(BadRequest) as caught:
             await cluster.apply(raw, field_manager="one")
         assert str(caught.value) == message
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_fields_that_the_server_does_not_know_are_refused(control_plane: ControlPlane, namespace: str) -> None:
+async def test_fields_that_the_server_does_not_know_are_refused(control_plane: ControlPlane, namespace: str) -> None:
     async def test(cluster: KubeCluster) -> None:
         with pytest.raises(ApiError, match=r"\.novel: field not declared in schema"):
             await cluster.apply({**config_map(namespace), "novel": 1}, field_manager="one")
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_a_new_kind_is_found_as_soon_as_it_is_served(control_plane: ControlPlane, namespace: str) -> None:
+async def test_a_new_kind_is_found_as_soon_as_it_is_served(control_plane: ControlPlane, namespace: str) -> None:
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -157,10 +154,10 @@ def test_a_new_kind_is_found_as_soon_as_it_is_served(control_plane: ControlPlane
         finally:
             await cluster.delete_raw("apiextensions.k8s.io/v1", "CustomResourceDefinition", "oxen.raw.example.com")
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_what_the_server_says_of_itself(control_plane: ControlPlane) -> None:
+async def test_what_the_server_says_of_itself(control_plane: ControlPlane) -> None:
     async def test(cluster: KubeCluster) -> None:
         assert (await cluster.server_version())["gitVersion"] == "v1.37.1"
         assert {"v1", "apps/v1", "resource.k8s.io/v1"} <= set(await cluster.api_versions())
@@ -169,10 +166,10 @@ def test_what_the_server_says_of_itself(control_plane: ControlPlane) -> None:
         assert await cluster.kinds_of("absent.example.com/v1") == ()
         assert 'kubernetes_feature_enabled{name="DynamicResourceAllocation"' in await cluster.metrics_text()
 
-    asked(control_plane, test)
+    await asked(control_plane, test)
 
 
-def test_what_we_may_do(control_plane: ControlPlane, namespace: str) -> None:
+async def test_what_we_may_do(control_plane: ControlPlane, namespace: str) -> None:
     async def admin(cluster: KubeCluster) -> None:
         assert (await cluster.may("delete", "nodes")).allowed
 
@@ -182,24 +179,21 @@ def test_what_we_may_do(control_plane: ControlPlane, namespace: str) -> None:
         with pytest.raises(Forbidden, match=r'^configmaps is forbidden: User "nobody" cannot list resource "configmaps"'):
             await cluster.list_raw("v1", "ConfigMap", namespace)
 
-    asked(control_plane, admin)
-    asked(control_plane, nobody, control_plane.kubeconfig_of_user("nobody"))
+    await asked(control_plane, admin)
+    await asked(control_plane, nobody, control_plane.kubeconfig_of_user("nobody"))
 
 
-def test_other_certificates_are_taken_up_without_a_new_client(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_other_certificates_are_taken_up_without_a_new_client(control_plane: ControlPlane, tmp_path: Path) -> None:
     async def who(cluster: KubeCluster) -> str:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         return str((await cluster.create_raw(review))["status"]["userInfo"]["username"])
 
-    async def test() -> None:
-        path = tmp_path / "kubeconfig"
-        first, second = (Path(control_plane.kubeconfig_of_user(name, ("system:masters",))) for name in ("first", "second"))
-        path.write_text(first.read_text())
-        async with connect(str(path)) as cluster:
-            assert await who(cluster) == "first"
-            assert cluster.transport.renew is not None
-            path.write_text(second.read_text())
-            assert await cluster.transport.renew()
-            assert await who(cluster) == "second"
-
-    asyncio.run(test())
+    path = tmp_path / "kubeconfig"
+    first, second = (Path(control_plane.kubeconfig_of_user(name, ("system:masters",))) for name in ("first", "second"))
+    path.write_text(first.read_text())
+    async with connect(str(path)) as cluster:
+        assert await who(cluster) == "first"
+        assert cluster.transport.renew is not None
+        path.write_text(second.read_text())
+        assert await cluster.transport.renew()
+        assert await who(cluster) == "second"

@@ -33,7 +33,7 @@ OTHER_OBJECTS: list[Any] = [
 
 
 @pytest.mark.parametrize("answered", OTHER_OBJECTS, ids=range(len(OTHER_OBJECTS)))
-def test_another_object_than_was_asked_for_is_no_answer(tmp_path: Path, answered: object) -> None:
+async def test_another_object_than_was_asked_for_is_no_answer(tmp_path: Path, answered: object) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", "/api/v1", json_answer({"kind": "APIResourceList", "resources": [PODS_SERVED]}))
         for method in ("GET", "PUT", "PATCH"):
@@ -49,7 +49,7 @@ def test_another_object_than_was_asked_for_is_no_answer(tmp_path: Path, answered
             with pytest.raises(Unavailable, match="the server answered"):
                 await attempt
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 OTHER_LISTS: list[Any] = [
@@ -65,7 +65,7 @@ OTHER_LISTS: list[Any] = [
 
 
 @pytest.mark.parametrize("answered", OTHER_LISTS, ids=range(len(OTHER_LISTS)))
-def test_what_is_no_list_does_not_mean_that_nothing_is_there(tmp_path: Path, answered: object) -> None:
+async def test_what_is_no_list_does_not_mean_that_nothing_is_there(tmp_path: Path, answered: object) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, json_answer(answered))
         server.answers("GET", "/api/v1", json_answer({"kind": "APIResourceList", "resources": [PODS_SERVED]}))
@@ -78,7 +78,7 @@ def test_what_is_no_list_does_not_mean_that_nothing_is_there(tmp_path: Path, ans
             await informer.synced()
             assert [obj.name for obj in informer.store.values()] == ["a"]
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ OTHER_EVENTS: list[Any] = [
 
 
 @pytest.mark.parametrize("event", OTHER_EVENTS, ids=range(len(OTHER_EVENTS)))
-def test_an_event_about_something_else_is_not_passed_over(tmp_path: Path, event: object) -> None:
+async def test_an_event_about_something_else_is_not_passed_over(tmp_path: Path, event: object) -> None:
     """It may stand for a change: the watch goes on from the version before it."""
 
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
@@ -135,4 +135,4 @@ def test_an_event_about_something_else_is_not_passed_over(tmp_path: Path, event:
         assert seen == [("", "9"), ("9", "11"), ("11", "")]
         assert server.asked_for(PODS)[2].query["resourceVersion"] == "11"
 
-    asked(test, tmp_path)
+    await asked(test, tmp_path)

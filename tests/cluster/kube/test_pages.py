@@ -54,14 +54,11 @@ class Paged:
         return web.Response(body=body, content_type="application/json")
 
 
-def _asked(paged: Paged, folder: Path, test: Callable[[KubeCluster], Awaitable[None]], **limits: Any) -> None:
-    async def whole() -> None:
-        async with scripted_server() as server:
-            _serve(server, paged)
-            async with asking(server, folder, limits=limits) as cluster:
-                await test(cluster)
-
-    asyncio.run(whole())
+async def _asked(paged: Paged, folder: Path, test: Callable[[KubeCluster], Awaitable[None]], **limits: Any) -> None:
+    async with scripted_server() as server:
+        _serve(server, paged)
+        async with asking(server, folder, limits=limits) as cluster:
+            await test(cluster)
 
 
 def _serve(server: ScriptedServer, paged: Paged) -> None:
@@ -77,7 +74,7 @@ def _serve(server: ScriptedServer, paged: Paged) -> None:
         (20_000 * KIB, 10, 20_000 * KIB, 10),
     ],
 )
-def test_every_object_comes_once_in_pages_that_are_not_large(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+async def test_every_object_comes_once_in_pages_that_are_not_large(tmp_path: Path, sizes: tuple[int, ...]) -> None:
     paged = Paged(*sizes)
     read: list[int] = []
 
@@ -88,22 +85,22 @@ def test_every_object_comes_once_in_pages_that_are_not_large(tmp_path: Path, siz
             read.append(sum(paged.sizes[pod.name] for pod in page.items))
         assert names == paged.names
 
-    _asked(paged, tmp_path, test)
+    await _asked(paged, tmp_path, test)
     assert max(read) <= max(8 * 1024 * KIB, *sizes), "four times what a page should have, or one object"
     assert len(paged.served) < 40 + sum(sizes) // (300 * KIB), "no more requests than the sizes call for"
 
 
-def test_small_objects_come_in_as_few_pages_as_ever(tmp_path: Path) -> None:
+async def test_small_objects_come_in_as_few_pages_as_ever(tmp_path: Path) -> None:
     paged = Paged(*(KIB,) * 1200)
 
     async def test(cluster: KubeCluster) -> None:
         assert len((await cluster.list(Pod)).items) == 1200
 
-    _asked(paged, tmp_path, test)
+    await _asked(paged, tmp_path, test)
     assert [limit for limit, _ in paged.served] == [500, 500, 500]
 
 
-def test_an_informer_keeps_of_large_objects_what_is_read_and_the_event_loop_goes_on(tmp_path: Path) -> None:
+async def test_an_informer_keeps_of_large_objects_what_is_read_and_the_event_loop_goes_on(tmp_path: Path) -> None:
     paged = Paged(*(256 * KIB,) * 200)
     stalls: list[float] = []
 
@@ -124,5 +121,5 @@ def test_an_informer_keeps_of_large_objects_what_is_read_and_the_event_loop_goes
             task.cancel()
         await asyncio.wait({heart, running})
 
-    _asked(paged, tmp_path, test)
+    await _asked(paged, tmp_path, test)
     assert stalls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -25,18 +25,6 @@ from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes
 from virt_dra.cluster.port import AlreadyExists, BadRequest, Cluster, Forbidden, Gone, Invalid, NotFound, StatusCause
 
-Scenario = Callable[[], Coroutine[Any, Any, None]]
-
-
-def scenario(test: Scenario) -> Callable[[], None]:
-    """An asynchronous test as pytest takes it."""
-
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = getattr(test, "__name__", "run"), test.__doc__
-    return run
-
 
 def named(objects: Sequence[TypedObject]) -> list[tuple[str, str]]:
     return [(resource_of(obj).kind, obj.key) for obj in objects]
@@ -55,7 +43,6 @@ def test_it_has_the_ports_shape() -> None:
 # --- sources --------------------------------------------------------------------------------------------------------
 
 
-@scenario
 async def test_deterministic_clusters_are_equal() -> None:
     async def run() -> tuple[TypedObject, ...]:
         cluster = MemoryCluster.deterministic()
@@ -73,7 +60,6 @@ async def test_deterministic_clusters_are_equal() -> None:
     assert {obj.metadata.creation_timestamp for obj in first} == {"2026-01-01T00:00:00Z"}
 
 
-@scenario
 async def test_a_taken_name_is_generated_anew() -> None:
     suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "ccccc"])
     cluster = MemoryCluster(lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda: next(suffixes), counted_suffixes())
@@ -81,7 +67,6 @@ async def test_a_taken_name_is_generated_anew() -> None:
     assert made == ["p-aaaaa", "p-ccccc"]
 
 
-@scenario
 async def test_a_source_of_one_name_runs_out() -> None:
     cluster = MemoryCluster(lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda: "aaaaa", counted_suffixes())
     await cluster.create(pod("n", meta=ObjectMeta(generate_name="p-")))
@@ -103,7 +88,6 @@ def test_generated_names_fit(seed: int, prefix: str) -> None:
     assert generated(prefix, suffix) == (prefix + suffix if len(prefix) <= 58 else prefix[:58] + suffix)
 
 
-@scenario
 async def test_the_embedded_cluster_has_real_sources() -> None:
     created = await embedded_cluster().create(pod("n", meta=ObjectMeta(generate_name="p-")))
     assert len(created.metadata.uid) == 36
@@ -113,7 +97,6 @@ async def test_the_embedded_cluster_has_real_sources() -> None:
 # --- namespaces and scopes ------------------------------------------------------------------------------------------
 
 
-@scenario
 async def test_objects_without_a_namespace_are_in_default() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(claim("", "c"))
@@ -123,7 +106,6 @@ async def test_objects_without_a_namespace_are_in_default() -> None:
     assert cluster.snapshot() == ()
 
 
-@scenario
 async def test_cluster_scoped_objects_have_no_namespace() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(DeviceClass(metadata=ObjectMeta(name="d", namespace="n")))
@@ -132,7 +114,6 @@ async def test_cluster_scoped_objects_have_no_namespace() -> None:
     assert (await cluster.list(DeviceClass, "n")).items == (created,)
 
 
-@scenario
 async def test_namespaces_need_not_exist_unless_asked_for() -> None:
     assert (await MemoryCluster.deterministic().create(claim("n", "c"))).namespace == "n"
     strict = MemoryCluster.deterministic(namespaces_must_exist=True)
@@ -140,7 +121,6 @@ async def test_namespaces_need_not_exist_unless_asked_for() -> None:
     assert str(await refusal(NotFound, strict.create(claim("n", "c")))) == 'namespaces "n" not found'
 
 
-@scenario
 async def test_the_namespaces_of_the_system_stay() -> None:
     cluster = MemoryCluster.deterministic()
     await cluster.create(Namespace(metadata=ObjectMeta(name="default")))
@@ -148,7 +128,6 @@ async def test_the_namespaces_of_the_system_stay() -> None:
     assert str(error) == 'namespaces "default" is forbidden: this namespace may not be deleted'
 
 
-@scenario
 async def test_namespaces_tell_their_phase() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(Namespace(metadata=ObjectMeta(name="n", finalizers=("example.com/f",))))
@@ -178,7 +157,6 @@ def test_an_object_must_name_its_kind() -> None:
 # --- kinds of our own ------------------------------------------------------------------------------------------------
 
 
-@scenario
 async def test_the_status_of_a_vmi_is_part_of_the_object() -> None:
     """K-9.1."""
     cluster = MemoryCluster.deterministic()
@@ -193,14 +171,12 @@ async def test_the_status_of_a_vmi_is_part_of_the_object() -> None:
     )
 
 
-@scenario
 async def test_nodes_are_created_with_their_status() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(Node.from_wire({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}))
     assert created.to_wire()["status"] == {"capacity": {"cpu": "4"}}
 
 
-@scenario
 async def test_the_presence_of_an_empty_field_matters_in_custom_resources_only() -> None:
     cluster = MemoryCluster.deterministic()
     custom = await cluster.create(vmi("v"))
@@ -211,7 +187,6 @@ async def test_the_presence_of_an_empty_field_matters_in_custom_resources_only()
     assert (custom.metadata.resource_version, native.metadata.resource_version) == ("1", "2")
 
 
-@scenario
 async def test_a_taint_rule_with_another_effect_starts_anew() -> None:
     """C-13.3."""
     times = iter([datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 10)])
@@ -227,7 +202,6 @@ async def test_a_taint_rule_with_another_effect_starts_anew() -> None:
     assert before < after
 
 
-@scenario
 async def test_objects_written_in_python_and_read_from_yaml_are_stored_alike() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(claim("default", "c"))
@@ -235,7 +209,6 @@ async def test_objects_written_in_python_and_read_from_yaml_are_stored_alike() -
     assert await cluster.update(created.with_(api_version="", kind="")) == created
 
 
-@scenario
 async def test_a_patch_cannot_make_another_object() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(claim("default", "c"))
@@ -265,7 +238,6 @@ async def test_a_patch_cannot_make_another_object() -> None:
     assert cluster.snapshot() == (created,)
 
 
-@scenario
 async def test_text_that_is_no_unicode_is_kept() -> None:
     cluster = MemoryCluster.deterministic()
     raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "\ud800"}}
@@ -293,7 +265,6 @@ class Judge(AdmitAll):
         return (StatusCause("status", "FieldValueForbidden", "never"),)
 
 
-@scenario
 async def test_admission_comes_from_outside() -> None:
     cluster = MemoryCluster.deterministic(admission=Judge())
     created = await cluster.create(pod("n", "good"))
@@ -311,7 +282,6 @@ async def test_admission_comes_from_outside() -> None:
 # --- history --------------------------------------------------------------------------------------------------------
 
 
-@scenario
 async def test_history_is_bounded() -> None:
     cluster = MemoryCluster.deterministic(history=3)
     for name in "abcdefgh":
@@ -322,7 +292,6 @@ async def test_history_is_bounded() -> None:
     assert str(error) == "too old resource version: 4 (5)"
 
 
-@scenario
 async def test_a_reader_that_falls_behind_must_list_again() -> None:
     cluster = MemoryCluster.deterministic(history=2)
     stream = cluster.watch(ResourceClaim, resource_version="")
@@ -333,7 +302,6 @@ async def test_a_reader_that_falls_behind_must_list_again() -> None:
     await refusal(Gone, anext(aiter(stream)))
 
 
-@scenario
 async def test_the_history_of_one_kind_does_not_push_out_another() -> None:
     cluster = MemoryCluster.deterministic(history=2)
     await cluster.create(claim("n", "a"))
@@ -343,13 +311,11 @@ async def test_the_history_of_one_kind_does_not_push_out_another() -> None:
     assert told(await events(cluster.watch(ResourceClaim, resource_version="00"), 1)) == [("ADDED", "a")]
 
 
-@scenario
 async def test_a_version_that_is_none_is_refused() -> None:
     stream = MemoryCluster.deterministic().watch(Pod, resource_version="yesterday")
     assert str(await refusal(BadRequest, anext(aiter(stream)))) == 'invalid resource version: "yesterday" is not a number'
 
 
-@scenario
 async def test_a_watcher_that_is_cancelled_leaves_nothing_behind() -> None:
     cluster = MemoryCluster.deterministic()
     for _ in range(3):
@@ -373,7 +339,6 @@ OWNED: dict[str, Any] = {
 }  # fmt: skip
 
 
-@scenario
 async def test_load_keeps_what_is_given() -> None:
     cluster = MemoryCluster.deterministic()
     cluster.load([read_object(OWNED)])
@@ -383,7 +348,6 @@ async def test_load_keeps_what_is_given() -> None:
     assert (await cluster.create(pod("n", "next"))).metadata.resource_version == "43"
 
 
-@scenario
 async def test_load_fills_in_what_is_missing() -> None:
     cluster = MemoryCluster.deterministic()
     cluster.load([
@@ -400,7 +364,6 @@ async def test_load_fills_in_what_is_missing() -> None:
     assert loaded.spec.devices.requests[0].exactly.allocation_mode == "ExactCount"
 
 
-@scenario
 async def test_what_was_saved_loads_as_it_was() -> None:
     first = MemoryCluster.deterministic()
     owner = await first.create(pod("n", "p"))
@@ -415,7 +378,6 @@ async def test_what_was_saved_loads_as_it_was() -> None:
     assert (await second.get(ResourceClaim, "c", "n")).metadata.deletion_timestamp is not None
 
 
-@scenario
 async def test_load_takes_all_or_none() -> None:
     cluster = MemoryCluster.deterministic()
     await cluster.create(claim("n", "taken"))
@@ -435,7 +397,6 @@ async def test_load_takes_all_or_none() -> None:
         assert cluster.snapshot() == before
 
 
-@scenario
 async def test_load_makes_watchers_list_again() -> None:
     cluster = MemoryCluster.deterministic()
     created = await cluster.create(claim("n", "a"))
@@ -452,7 +413,6 @@ async def test_load_makes_watchers_list_again() -> None:
     assert told(await events(again, 1)) == [("ADDED", "c")]
 
 
-@scenario
 async def test_owners_outside_of_a_loaded_extract_are_alive() -> None:
     cluster = MemoryCluster.deterministic()
     cluster.load([read_object(OWNED)])
@@ -468,7 +428,6 @@ def owned_by(kind: str, uid: str) -> ObjectMeta:
     return ObjectMeta(owner_references=(OwnerReference(api_version=version, kind=kind, name="o", uid=uid),))
 
 
-@scenario
 async def test_owners_must_be_in_the_same_namespace_or_cluster_scoped() -> None:
     cluster = MemoryCluster.deterministic()
     elsewhere = await cluster.create(pod("m", "o"))
@@ -478,7 +437,6 @@ async def test_owners_must_be_in_the_same_namespace_or_cluster_scoped() -> None:
     assert [obj.name for obj in (await cluster.list(ResourceClaim)).items] == ["b"]
 
 
-@scenario
 async def test_cluster_scoped_objects_of_namespaced_owners_are_never_collected() -> None:
     cluster = MemoryCluster.deterministic()
     owner = await cluster.create(pod("n", "o"))
@@ -489,7 +447,6 @@ async def test_cluster_scoped_objects_of_namespaced_owners_are_never_collected()
     assert named(cluster.snapshot()) == [("DeviceClass", "n-d")]
 
 
-@scenario
 async def test_a_long_chain_of_owners_is_collected_at_once() -> None:
     cluster = MemoryCluster.deterministic(admission=AdmitAll())
     uid = first = (await cluster.create(claim("n", "c0"))).metadata.uid
@@ -503,19 +460,16 @@ async def test_a_long_chain_of_owners_is_collected_at_once() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 7), st.sets(st.integers(0, 7), max_size=3)), max_size=8, unique_by=lambda e: e[0]), st.integers(0, 7)
 )
-def test_after_any_deletion_nothing_is_without_an_owner_that_had_one(graph: list[tuple[int, set[int]]], victim: int) -> None:
-    async def run() -> None:
-        cluster = MemoryCluster.deterministic(admission=AdmitAll())
-        uids: dict[int, str] = {}
-        for node, owners in graph:
-            references = tuple(OwnerReference(api_version="v1", kind="Pod", name=f"p{o}", uid=uids[o]) for o in sorted(owners) if o in uids)
-            uids[node] = (await cluster.create(pod("n", f"p{node}", meta=ObjectMeta(owner_references=references)))).metadata.uid
-        had_owners = {obj.name for obj in cluster.snapshot() if obj.metadata.owner_references}
-        if victim in uids:
-            await cluster.delete(Pod, f"p{victim}", "n")
-        left = {obj.metadata.uid: obj for obj in cluster.snapshot()}
-        for obj in left.values():
-            assert all(owner.uid in left for owner in obj.metadata.owner_references)
-            assert bool(obj.metadata.owner_references) is (obj.name in had_owners)
-
-    asyncio.run(run())
+async def test_after_any_deletion_nothing_is_without_an_owner_that_had_one(graph: list[tuple[int, set[int]]], victim: int) -> None:
+    cluster = MemoryCluster.deterministic(admission=AdmitAll())
+    uids: dict[int, str] = {}
+    for node, owners in graph:
+        references = tuple(OwnerReference(api_version="v1", kind="Pod", name=f"p{o}", uid=uids[o]) for o in sorted(owners) if o in uids)
+        uids[node] = (await cluster.create(pod("n", f"p{node}", meta=ObjectMeta(owner_references=references)))).metadata.uid
+    had_owners = {obj.name for obj in cluster.snapshot() if obj.metadata.owner_references}
+    if victim in uids:
+        await cluster.delete(Pod, f"p{victim}", "n")
+    left = {obj.metadata.uid: obj for obj in cluster.snapshot()}
+    for obj in left.values():
+        assert all(owner.uid in left for owner in obj.metadata.owner_references)
+        assert bool(obj.metadata.owner_references) is (obj.name in had_owners)

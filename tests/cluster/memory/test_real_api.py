@@ -6,7 +6,6 @@ same; all of them, on a server with the gates nobody touched too: ``pytest --all
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -68,7 +67,7 @@ def kind_of(step: Json, answers: list[Json]) -> str:
     return str(written.get("kind", ""))
 
 
-def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], request: pytest.FixtureRequest) -> None:
+async def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], request: pytest.FixtureRequest) -> None:
     gates, server = asked
     assert gates in GATES
     judged: Counter[tuple[str, bool]] = Counter()
@@ -76,7 +75,7 @@ def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], request: py
     for name in chosen(request.config.getoption("--all-scenarios")):
         steps = SCENARIOS[name]
         answers = live(server, steps)
-        found = asyncio.run(replay(steps, gates))
+        found = await replay(steps, gates)
         faults += [f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, answers, found)) if fault]
         judged.update(
             (kind_of(step, answers), answer["code"] < 400)
@@ -89,6 +88,6 @@ def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], request: py
     assert sum(count for (kind, good), count in judged.items() if kind in DRA_KINDS and not good) >= 200
 
 
-def test_random_objects_are_judged_alike(asked: tuple[str, Server], capsys: pytest.CaptureFixture[str]) -> None:
+async def test_random_objects_are_judged_alike(asked: tuple[str, Server], capsys: pytest.CaptureFixture[str]) -> None:
     """The cases are made for a server with all gates."""
-    assert asyncio.run(compare(asked[1], Random(SEED), RANDOM_CASES)) == 0, capsys.readouterr().out
+    assert await compare(asked[1], Random(SEED), RANDOM_CASES) == 0, capsys.readouterr().out

@@ -7,7 +7,6 @@ where one without any gate that can be switched off answered differently from th
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -31,11 +30,11 @@ def test_every_scenario_is_recorded() -> None:
 
 @pytest.mark.parametrize("server", GATES)
 @pytest.mark.parametrize("group", sorted({name.partition("/")[0] for name in SCENARIOS}))
-def test_memory_answers_as_the_api_server(group: str, server: str) -> None:
+async def test_memory_answers_as_the_api_server(group: str, server: str) -> None:
     faults = []
     for name, steps in SCENARIOS.items():
         if name.partition("/")[0] == group and name not in DIFFERENT and (server == "answers" or not _changes_server(steps)):
-            found = asyncio.run(replay(steps, server))
+            found = await replay(steps, server)
             faults += [
                 f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, recorded(name, server), found)) if fault
             ]
@@ -43,8 +42,8 @@ def test_memory_answers_as_the_api_server(group: str, server: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_known_differences_are_still_there(name: str) -> None:
-    assert any(differences(SCENARIOS[name], recorded(name, "answers"), asyncio.run(replay(SCENARIOS[name], "answers"))))
+async def test_known_differences_are_still_there(name: str) -> None:
+    assert any(differences(SCENARIOS[name], recorded(name, "answers"), await replay(SCENARIOS[name], "answers")))
 
 
 def recorded(name: str, server: str) -> list[Json]:

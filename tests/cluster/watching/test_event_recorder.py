@@ -46,15 +46,15 @@ async def written(cluster: Cluster, namespace: str = "") -> list[dict[str, Any]]
     return [obj.to_wire() for obj in (await cluster.list(EVENT, namespace)).items]
 
 
-def run(test: Callable[[MemoryCluster, Clock], Awaitable[None]]) -> None:
-    asyncio.run(_run(test))
+async def run(test: Callable[[MemoryCluster, Clock], Awaitable[None]]) -> None:
+    await _run(test)
 
 
 async def _run(test: Callable[[MemoryCluster, Clock], Awaitable[None]]) -> None:
     await test(MemoryCluster.deterministic(), Clock())
 
 
-def test_an_event_says_about_what_by_whom_and_when() -> None:
+async def test_an_event_says_about_what_by_whom_and_when() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock)
         events.record(ABOUT, "Warning", "NoDevice", "no device fits")
@@ -77,10 +77,10 @@ def test_an_event_says_about_what_by_whom_and_when() -> None:
             "lastTimestamp": "2026-01-01T00:00:00Z",
         }
 
-    run(test)
+    await run(test)
 
 
-def test_the_same_said_again_within_the_window_is_counted() -> None:
+async def test_the_same_said_again_within_the_window_is_counted() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock)
         for minutes in (0, 9, 9, 11):
@@ -100,10 +100,10 @@ def test_the_same_said_again_within_the_window_is_counted() -> None:
             ("c.4", 1, "00:29", "00:29"),
         ]
 
-    run(test)
+    await run(test)
 
 
-def test_a_clock_that_was_set_back_keeps_no_window_open() -> None:
+async def test_a_clock_that_was_set_back_keeps_no_window_open() -> None:
     """Nobody knows how long ago the last one was; its time would go back."""
 
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
@@ -115,10 +115,10 @@ def test_a_clock_that_was_set_back_keeps_no_window_open() -> None:
         told = [(event["count"], event["lastTimestamp"]) for event in await written(cluster)]
         assert sorted(told) == [(1, "2025-12-31T23:00:00Z"), (1, "2026-01-01T00:00:00Z")]
 
-    run(test)
+    await run(test)
 
 
-def test_an_event_that_was_removed_is_made_anew() -> None:
+async def test_an_event_that_was_removed_is_made_anew() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock)
         for _ in range(2):
@@ -129,10 +129,10 @@ def test_an_event_that_was_removed_is_made_anew() -> None:
         await events.flush()
         assert [(event["metadata"]["name"], event["count"]) for event in await written(cluster)] == [("c.3", 1)]
 
-    run(test)
+    await run(test)
 
 
-def test_an_object_that_causes_many_events_gets_few() -> None:
+async def test_an_object_that_causes_many_events_gets_few() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock, EventLimits(burst=3, refill=timedelta(minutes=5)))
         for number in range(10):
@@ -144,10 +144,10 @@ def test_an_object_that_causes_many_events_gets_few() -> None:
         assert [event["message"] for event in await written(cluster)] == ["try 0", "try 1", "try 2", "later", "another object"]
         assert events.dropped == 7
 
-    run(test)
+    await run(test)
 
 
-def test_failures_are_logged_and_do_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_are_logged_and_do_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         await cluster.create(Namespace(metadata=ObjectMeta(name="n")))
         events = recorder(cluster, clock)
@@ -159,7 +159,7 @@ def test_failures_are_logged_and_do_not_stop_the_rest(caplog: pytest.LogCaptureF
         assert event["message"] == "x" * 1023 + "…"
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(_run_strict(test))
+        await _run_strict(test)
     assert [record.getMessage() for record in caplog.records] == [
         'an event about ResourceClaim c could not be written: namespaces "gone" not found'
     ]
@@ -169,7 +169,7 @@ async def _run_strict(test: Callable[[MemoryCluster, Clock], Awaitable[None]]) -
     await test(MemoryCluster.deterministic(namespaces_must_exist=True), Clock())
 
 
-def test_more_than_can_wait_pushes_out_the_oldest() -> None:
+async def test_more_than_can_wait_pushes_out_the_oldest() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         events = recorder(cluster, clock, EventLimits(waiting=2))
         for text in ("one", "two", "three"):
@@ -182,10 +182,10 @@ def test_more_than_can_wait_pushes_out_the_oldest() -> None:
         await asyncio.wait({task})
         assert ([event["message"] for event in await written(cluster)], events.dropped) == (["two", "three", "four"], 1)
 
-    run(test)
+    await run(test)
 
 
-def test_events_about_cluster_scoped_objects_are_kept_in_default() -> None:
+async def test_events_about_cluster_scoped_objects_are_kept_in_default() -> None:
     async def test(cluster: MemoryCluster, clock: Clock) -> None:
         about = reference_to(await cluster.create(device_class("x", "gpu")))
         assert (about.kind, about.namespace, about.name) == ("DeviceClass", "", "x-gpu")
@@ -194,11 +194,11 @@ def test_events_about_cluster_scoped_objects_are_kept_in_default() -> None:
         await events.flush()
         assert [event["metadata"]["namespace"] for event in await written(cluster)] == ["default"]
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.control_plane
-def test_a_real_api_server_takes_and_counts_them(control_plane: ControlPlane, namespace: str) -> None:
+async def test_a_real_api_server_takes_and_counts_them(control_plane: ControlPlane, namespace: str) -> None:
     # Imported here, since the client's package takes a third of a second.
     from virt_dra.cluster.kube.cluster import connect
 
@@ -213,5 +213,5 @@ def test_a_real_api_server_takes_and_counts_them(control_plane: ControlPlane, na
             assert (await cluster.get(ResourceClaim, "c", namespace)).metadata.uid == about.uid
             return await written(cluster, namespace)
 
-    (event,) = asyncio.run(test())
+    (event,) = await test()
     assert (event["count"], event["involvedObject"]["name"], event["message"]) == (3, "c", "no device fits")

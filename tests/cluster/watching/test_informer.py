@@ -22,12 +22,9 @@ from virt_dra.cluster.watching.informer import Informer, InformerStore, ListerWa
 Told = list[tuple[str, str]]
 
 
-def run(test: Callable[[MemoryCluster], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await test(MemoryCluster.deterministic())
-
-    asyncio.run(bounded())
+async def run(test: Callable[[MemoryCluster], Awaitable[None]]) -> None:
+    async with asyncio.timeout(10):
+        await test(MemoryCluster.deterministic())
 
 
 def quick(cluster: ListerWatcher, kind: type[O], namespace: str = "", **more: object) -> Informer[O]:
@@ -61,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_what_is_there_and_every_change_is_told() -> None:
+async def test_what_is_there_and_every_change_is_told() -> None:
     async def test(cluster: MemoryCluster) -> None:
         await cluster.create(claim("n", "a"))
         informer = quick(cluster, ResourceClaim)
@@ -79,10 +76,10 @@ def test_what_is_there_and_every_change_is_told() -> None:
             assert sorted(informer.store.keys()) == [("m", "b"), ("n", "b")]
             assert informer.age < 5
 
-    run(test)
+    await run(test)
 
 
-def test_who_listens_later_is_told_what_is_there() -> None:
+async def test_who_listens_later_is_told_what_is_there() -> None:
     async def test(cluster: MemoryCluster) -> None:
         for name in "ab":
             await cluster.create(claim("n", name))
@@ -90,10 +87,10 @@ def test_who_listens_later_is_told_what_is_there() -> None:
         async with running(informer):
             assert sorted(noted(informer)) == [("+", "a"), ("+", "b")]
 
-    run(test)
+    await run(test)
 
 
-def test_only_what_is_selected_is_followed() -> None:
+async def test_only_what_is_selected_is_followed() -> None:
     async def test(cluster: MemoryCluster) -> None:
         informer = quick(cluster, ResourceClaim, "n", labels="tier=gold")
         told = noted(informer)
@@ -106,10 +103,10 @@ def test_only_what_is_selected_is_followed() -> None:
             await settled()
             assert told == [("+", "a"), ("+", "b"), ("-", "a")]
 
-    run(test)
+    await run(test)
 
 
-def test_indexes_follow_the_objects() -> None:
+async def test_indexes_follow_the_objects() -> None:
     async def test(cluster: MemoryCluster) -> None:
         def nodes(found: Pod) -> list[str]:
             return [found.spec.node_name] if found.spec.node_name else []
@@ -132,10 +129,10 @@ def test_indexes_follow_the_objects() -> None:
             with pytest.raises(KeyError):
                 store.by_index("nodes", "n1")
 
-    run(test)
+    await run(test)
 
 
-def test_what_is_stored_may_be_less_than_what_is_read() -> None:
+async def test_what_is_stored_may_be_less_than_what_is_read() -> None:
     async def test(cluster: MemoryCluster) -> None:
         def slim(found: ResourceClaim) -> ResourceClaim:
             return found.with_(metadata=found.metadata.without("annotations"))
@@ -149,10 +146,10 @@ def test_what_is_stored_may_be_less_than_what_is_read() -> None:
             assert stored is not None
             assert (stored.metadata.annotations, stored.metadata.labels, told) == ({}, {"b": "c"}, [("+", "a")])
 
-    run(test)
+    await run(test)
 
 
-def test_a_fault_of_a_listener_ends_the_body() -> None:
+async def test_a_fault_of_a_listener_ends_the_body() -> None:
     async def test(cluster: MemoryCluster) -> None:
         informer = quick(cluster, ResourceClaim)
 
@@ -169,7 +166,7 @@ def test_a_fault_of_a_listener_ends_the_body() -> None:
         with pytest.raises(ZeroDivisionError):
             await body()
 
-    run(test)
+    await run(test)
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -235,7 +232,7 @@ class Faulty:
             broken.cancel()
 
 
-def test_a_cut_watch_goes_on_from_the_last_version() -> None:
+async def test_a_cut_watch_goes_on_from_the_last_version() -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         informer = quick(faulty, ResourceClaim)
@@ -253,10 +250,10 @@ def test_a_cut_watch_goes_on_from_the_last_version() -> None:
             assert faulty.lists == 1
             assert faulty.watched_from[:2] == ["0", created.metadata.resource_version]
 
-    run(test)
+    await run(test)
 
 
-def test_a_version_that_is_too_old_is_followed_by_a_list_and_gaps_are_told() -> None:
+async def test_a_version_that_is_too_old_is_followed_by_a_list_and_gaps_are_told() -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         informer = quick(faulty, ResourceClaim)
@@ -277,10 +274,10 @@ def test_a_version_that_is_too_old_is_followed_by_a_list_and_gaps_are_told() -> 
             assert sorted(told) == [("+", "born"), ("+", "remade"), ("-", "gone"), ("-", "remade"), ("~", "changed")]
             assert told.index(("-", "remade")) < told.index(("+", "remade"))
 
-    run(test)
+    await run(test)
 
 
-def test_failing_lists_are_tried_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_lists_are_tried_again_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         faulty.list_faults = [Unavailable("no route"), Unavailable("no route")]
@@ -290,11 +287,11 @@ def test_failing_lists_are_tried_again_and_logged(caplog: pytest.LogCaptureFixtu
             assert (len(informer.store), faulty.lists) == (1, 3)
 
     with caplog.at_level(logging.WARNING):
-        run(test)
+        await run(test)
     assert [record.getMessage() for record in caplog.records] == ["ResourceClaim in n: no route"] * 2
 
 
-def test_after_many_failures_the_list_is_made_anew_whatever_the_reason() -> None:
+async def test_after_many_failures_the_list_is_made_anew_whatever_the_reason() -> None:
     """A server that was restored from a backup may not know our version, and says so in words of its own."""
 
     async def test(cluster: MemoryCluster) -> None:
@@ -305,11 +302,11 @@ def test_after_many_failures_the_list_is_made_anew_whatever_the_reason() -> None
             faulty.break_watches(Unavailable("cut"))
             await until(lambda: faulty.lists > 1)
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize("optional", [True, False])
-def test_a_kind_that_is_not_served_has_no_objects_if_it_is_optional(optional: bool) -> None:
+async def test_a_kind_that_is_not_served_has_no_objects_if_it_is_optional(optional: bool) -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         not_served = NotFound("the server could not find the requested resource")
@@ -329,10 +326,10 @@ def test_a_kind_that_is_not_served_has_no_objects_if_it_is_optional(optional: bo
         task.cancel()
         await asyncio.wait({task})
 
-    run(test)
+    await run(test)
 
 
-def test_several_kinds_run_together() -> None:
+async def test_several_kinds_run_together() -> None:
     async def test(cluster: MemoryCluster) -> None:
         await cluster.create(claim("n", "a"))
         await cluster.create(device_class("x", "b"))
@@ -340,7 +337,7 @@ def test_several_kinds_run_together() -> None:
         async with running(claims, classes):
             assert (len(claims.store), [found.name for found in classes.store.values()]) == (1, ["x-b"])
 
-    run(test)
+    await run(test)
 
 
 class Seen:
@@ -360,7 +357,7 @@ class Seen:
         self.restarts.append((kind, reason))
 
 
-def test_lists_events_and_restarts_are_observed() -> None:
+async def test_lists_events_and_restarts_are_observed() -> None:
     async def test(cluster: MemoryCluster) -> None:
         seen, faulty = Seen(), Faulty(cluster)
         informer = quick(faulty, ResourceClaim, observer=seen)
@@ -375,7 +372,7 @@ def test_lists_events_and_restarts_are_observed() -> None:
         assert seen.events == [("ResourceClaim", "ADDED")]
         assert seen.restarts == [("ResourceClaim", reason) for reason in ("ServiceUnavailable", "Ended", "Expired")]
 
-    run(test)
+    await run(test)
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
@@ -388,7 +385,7 @@ STEPS = st.lists(
 
 @settings(max_examples=150)
 @given(STEPS)
-def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_it(steps: list[tuple[str, str]]) -> None:
+async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_it(steps: list[tuple[str, str]]) -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         informer = quick(faulty, ResourceClaim)
@@ -436,7 +433,7 @@ def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_i
             assert {found.name: found for found in informer.store.values()} == listed
             assert mirror == listed
 
-    run(test)
+    await run(test)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.integers(0, 3)), st.booleans()), max_size=25))

@@ -16,15 +16,12 @@ from virt_dra.cluster.port import Unavailable
 from virt_dra.cluster.watching.work_queue import WorkQueue, WorkResult
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await test()
-
-    asyncio.run(bounded())
+async def run(test: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.timeout(10):
+        await test()
 
 
-def test_a_key_waits_once_and_keys_keep_their_order() -> None:
+async def test_a_key_waits_once_and_keys_keep_their_order() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         done: list[str] = []
@@ -40,11 +37,11 @@ def test_a_key_waits_once_and_keys_keep_their_order() -> None:
         await queue.run(work)
         assert done == ["a", "b", "c"]
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize(("error", "traced"), [(Unavailable("etcdserver: request timed out"), False), (KeyError("spec"), True)])
-def test_only_a_fault_of_the_program_leaves_a_trace(error: Exception, traced: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_a_fault_of_the_program_leaves_a_trace(error: Exception, traced: bool, caplog: pytest.LogCaptureFixture) -> None:
     """In an outage every VM's work fails, again and again."""
 
     async def test() -> None:
@@ -58,13 +55,13 @@ def test_only_a_fault_of_the_program_leaves_a_trace(error: Exception, traced: bo
 
         await queue.run(work)
 
-    run(test)
+    await run(test)
     (record,) = caplog.records
     assert (record.exc_info is not None, record.levelname) == (traced, "ERROR" if traced else "WARNING")
     assert str(error) in caplog.text
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards() -> None:
+async def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         at_once: Counter[str] = Counter()
@@ -87,10 +84,10 @@ def test_a_key_that_is_added_while_it_is_worked_on_is_worked_on_again_afterwards
         await workers
         assert done == ["a"] * 4
 
-    run(test)
+    await run(test)
 
 
-def test_different_keys_are_worked_on_in_parallel() -> None:
+async def test_different_keys_are_worked_on_in_parallel() -> None:
     async def test() -> None:
         queue: WorkQueue[int] = WorkQueue()
         together = asyncio.Barrier(3)
@@ -105,10 +102,10 @@ def test_different_keys_are_worked_on_in_parallel() -> None:
         queue.close()
         await workers
 
-    run(test)
+    await run(test)
 
 
-def test_of_two_delays_the_shorter_counts_and_work_ends_the_waiting() -> None:
+async def test_of_two_delays_the_shorter_counts_and_work_ends_the_waiting() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         done: list[str] = []
@@ -133,10 +130,10 @@ def test_of_two_delays_the_shorter_counts_and_work_ends_the_waiting() -> None:
         queue.close()
         await workers
 
-    run(test)
+    await run(test)
 
 
-def test_work_says_when_it_wants_the_key_again() -> None:
+async def test_work_says_when_it_wants_the_key_again() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         times: list[float] = []
@@ -152,10 +149,10 @@ def test_work_says_when_it_wants_the_key_again() -> None:
         assert len(times) == 2
         assert times[1] - times[0] >= 0.05
 
-    run(test)
+    await run(test)
 
 
-def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=0.01, longest_delay=0.03, chance=lambda: 1.0)
         times: list[float] = []
@@ -175,7 +172,7 @@ def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(
         assert (failures, queue.failures("a")) == ([0, 1, 2, 3, 4], 0)
 
     with caplog.at_level(logging.ERROR):
-        run(test)
+        await run(test)
     assert [record.getMessage() for record in caplog.records][:2] == [
         "reconciling a failed (attempt 1); retrying in 0.010 s",
         "reconciling a failed (attempt 2); retrying in 0.020 s",
@@ -183,7 +180,7 @@ def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(
     assert all(record.exc_info for record in caplog.records)
 
 
-def test_closing_lets_work_end_and_drops_what_waits() -> None:
+async def test_closing_lets_work_end_and_drops_what_waits() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         done: list[str] = []
@@ -206,10 +203,10 @@ def test_closing_lets_work_end_and_drops_what_waits() -> None:
         await workers
         assert (done, len(queue), queue.delayed, queue.in_work) == (["a"], 0, 0, 0)
 
-    run(test)
+    await run(test)
 
 
-def test_cancellation_reaches_the_work() -> None:
+async def test_cancellation_reaches_the_work() -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()
         cancelled: list[str] = []
@@ -229,7 +226,7 @@ def test_cancellation_reaches_the_work() -> None:
             await workers
         assert cancelled == ["a"]
 
-    run(test)
+    await run(test)
 
 
 class Recorded:
@@ -249,7 +246,7 @@ class Recorded:
         self.outcomes.append(outcome)
 
 
-def test_depth_latency_and_outcomes_are_observed() -> None:
+async def test_depth_latency_and_outcomes_are_observed() -> None:
     async def test() -> None:
         seen = Recorded()
         queue: WorkQueue[str] = WorkQueue(observer=seen, first_delay=5)
@@ -270,11 +267,11 @@ def test_depth_latency_and_outcomes_are_observed() -> None:
         queue.close()
         await workers
 
-    run(test)
+    await run(test)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=30), st.integers(1, 3))
-def test_no_addition_is_lost(additions: list[tuple[str, int]], workers: int) -> None:
+async def test_no_addition_is_lost(additions: list[tuple[str, int]], workers: int) -> None:
     """Whatever was added is worked on after it was added, however additions and work interleave, and never twice at a time."""
 
     async def test() -> None:
@@ -306,4 +303,4 @@ def test_no_addition_is_lost(additions: list[tuple[str, int]], workers: int) -> 
         await task
         assert all(worked[key] > when for key, when in added.items())
 
-    run(test)
+    await run(test)

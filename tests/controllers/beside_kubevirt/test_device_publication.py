@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -55,15 +54,15 @@ def condition(kind: str, status: str, reason: str, message: str = "", since: str
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
 
 
-def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
-    asyncio.run(_run(life, World.of(changes)))
+async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
+    await _run(life, World.of(changes))
 
 
 async def _run(life: Callable[[World], Awaitable[None]], world: World) -> None:
     await life(world)
 
 
-def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_deleted() -> None:
+async def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_deleted() -> None:
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"}
 
     async def life(world: World) -> None:
@@ -75,18 +74,18 @@ def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_deleted() 
         ((kind, reason, message),) = await world.told()
         assert (kind, reason, message.endswith("it was deleted while the pod runs; restart the VM")) == ("Warning", "ClaimMissing", True)
 
-    run(life, {"claims": [], "pod.status.phase": "Running", "pod.status.conditions": [bound]})
+    await run(life, {"claims": [], "pod.status.phase": "Running", "pod.status.conditions": [bound]})
 
 
-def test_a_pod_whose_claims_are_allocated_before_it_is_bound_is_told_without_a_place() -> None:
+async def test_a_pod_whose_claims_are_allocated_before_it_is_bound_is_told_without_a_place() -> None:
     async def life(world: World) -> None:
         assert await world.told() == [("Normal", "DevicesResolved", "gpus/g0 0000:01:00.0")]
         assert await world.told() == []
 
-    run(life, {"pod.spec.nodeName": None})
+    await run(life, {"pod.spec.nodeName": None})
 
 
-def test_what_is_resolved_is_published_whole_and_once() -> None:
+async def test_what_is_resolved_is_published_whole_and_once() -> None:
     async def life(world: World) -> None:
         assert await world.told() == [("Normal", "DevicesResolved", "on node node-a: gpus/g0 0000:01:00.0")]
         devices = await world.devices()
@@ -113,10 +112,10 @@ def test_what_is_resolved_is_published_whole_and_once() -> None:
         assert await world.reconcile() == NOTHING
         assert world.memory.resource_version == version
 
-    run(life)
+    await run(life)
 
 
-def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -> None:
+async def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -> None:
     async def life(world: World) -> None:
         assert await world.told() == []
         status = await world.status()
@@ -135,20 +134,20 @@ def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -> None
             condition("DevicesHealthy", "True", "AllDevicesHealthy", since="2026-11-21T09:05:00Z"),
         ]
 
-    run(life, {"claims.0.status": None})
+    await run(life, {"claims.0.status": None})
 
 
-def test_before_there_is_a_pod_that_is_what_is_waited_for() -> None:
+async def test_before_there_is_a_pod_that_is_what_is_waited_for() -> None:
     async def life(world: World) -> None:
         assert await world.told() == []
         status = await world.status()
         assert (status["ready"], [device["reason"] for device in status["devices"]]) == ("0/1", ["PodMissing"])
         assert "podName" not in status
 
-    run(life, {"pod": None})
+    await run(life, {"pod": None})
 
 
-def test_an_error_is_told_once_and_again_when_it_is_another() -> None:
+async def test_an_error_is_told_once_and_again_when_it_is_another() -> None:
     async def life(world: World) -> None:
         assert [(kind, reason) for kind, reason, _ in await world.told()] == [("Warning", "RequestNotInClaim")]
         assert await world.told() == []
@@ -159,10 +158,10 @@ def test_an_error_is_told_once_and_again_when_it_is_another() -> None:
         await world.memory.create(ResourceClaim.from_wire(wire))
         assert [(kind, reason) for kind, reason, _ in await world.told()] == [("Warning", "ClaimForeign")]
 
-    run(life, {"claims.0.status.allocation.devices.results.0.request": "other"})
+    await run(life, {"claims.0.status.allocation.devices.results.0.request": "other"})
 
 
-def test_an_object_that_somebody_deleted_comes_again() -> None:
+async def test_an_object_that_somebody_deleted_comes_again() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         before = await world.status()
@@ -170,10 +169,10 @@ def test_an_object_that_somebody_deleted_comes_again() -> None:
         await world.reconcile()
         assert await world.status() == before
 
-    run(life)
+    await run(life)
 
 
-def test_what_somebody_else_wrote_into_the_object_is_put_right() -> None:
+async def test_what_somebody_else_wrote_into_the_object_is_put_right() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         before = await world.status()
@@ -185,10 +184,10 @@ def test_what_somebody_else_wrote_into_the_object_is_put_right() -> None:
         after = await world.status()
         assert {**after, "conditions": None} == {**before, "conditions": None}
 
-    run(life)
+    await run(life)
 
 
-def test_the_object_goes_with_its_vmi_and_one_of_an_earlier_vmi_is_replaced() -> None:
+async def test_the_object_goes_with_its_vmi_and_one_of_an_earlier_vmi_is_replaced() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         (old,) = (await world.memory.list(VirtualMachineInstanceDevices)).items
@@ -201,10 +200,10 @@ def test_the_object_goes_with_its_vmi_and_one_of_an_earlier_vmi_is_replaced() ->
         assert (await world.devices()).metadata.owner_references[0].uid == "vmi-2"
         assert (status["ready"], status["devices"][0]["reason"]) == ("0/1", "PodMissing")
 
-    run(life)
+    await run(life)
 
 
-def test_a_vmi_without_claimed_devices_has_no_object_and_loses_one_it_had() -> None:
+async def test_a_vmi_without_claimed_devices_has_no_object_and_loses_one_it_had() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         vmi = await world.vmi()
@@ -216,7 +215,7 @@ def test_a_vmi_without_claimed_devices_has_no_object_and_loses_one_it_had() -> N
             await world.devices()
         assert DEVICE_STATUS_ANNOTATION not in (await world.vmi()).metadata.annotations
 
-    run(life)
+    await run(life)
 
 
 @pytest.mark.parametrize(
@@ -227,16 +226,16 @@ def test_a_vmi_without_claimed_devices_has_no_object_and_loses_one_it_had() -> N
         {"vmi.metadata.deletionTimestamp": "2026-11-21T09:00:00Z", "vmi.metadata.finalizers": ["x.example.com/y"]},
     ],
 )
-def test_a_vmi_that_ended_or_is_going_is_left_as_it_is(gone: dict[str, Any]) -> None:
+async def test_a_vmi_that_ended_or_is_going_is_left_as_it_is(gone: dict[str, Any]) -> None:
     async def life(world: World) -> None:
         version = world.memory.resource_version
         assert await world.told() == []
         assert world.memory.resource_version == version
 
-    run(life, gone)
+    await run(life, gone)
 
 
-def test_a_forged_annotation_is_removed_and_a_wrong_one_corrected() -> None:
+async def test_a_forged_annotation_is_removed_and_a_wrong_one_corrected() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         assert DEVICE_STATUS_ANNOTATION not in (await world.vmi()).metadata.annotations
@@ -247,13 +246,13 @@ def test_a_forged_annotation_is_removed_and_a_wrong_one_corrected() -> None:
         await world.reconcile()
         assert json.loads((await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION]) == DEVICE_STATUS
 
-    run(life, {"claims.0.status": None, "vmi.metadata.annotations": {DEVICE_STATUS_ANNOTATION: '{"gpuStatuses":[]}'}})
+    await run(life, {"claims.0.status": None, "vmi.metadata.annotations": {DEVICE_STATUS_ANNOTATION: '{"gpuStatuses":[]}'}})
 
 
 # --- while the VMI runs ---
 
 
-def test_a_device_that_vanishes_under_a_running_vmi_keeps_what_is_known() -> None:
+async def test_a_device_that_vanishes_under_a_running_vmi_keeps_what_is_known() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -276,10 +275,10 @@ def test_a_device_that_vanishes_under_a_running_vmi_keeps_what_is_known() -> Non
         assert await world.told() == [("Normal", "DevicesHealthy", "all devices are healthy again")]
         assert (await world.status())["devices"] == [RESOLVED]
 
-    run(life)
+    await run(life)
 
 
-def test_an_address_that_changes_under_a_running_vmi_is_told_and_not_taken() -> None:
+async def test_an_address_that_changes_under_a_running_vmi_is_told_and_not_taken() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -294,10 +293,10 @@ def test_an_address_that_changes_under_a_running_vmi_is_told_and_not_taken() -> 
         )  # fmt: skip
         assert (await world.status())["devices"][0]["pciAddress"] == "0000:01:00.0"
 
-    run(life)
+    await run(life)
 
 
-def test_another_pod_is_not_held_to_what_the_first_was_started_with() -> None:
+async def test_another_pod_is_not_held_to_what_the_first_was_started_with() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -313,7 +312,7 @@ def test_another_pod_is_not_held_to_what_the_first_was_started_with() -> None:
         status = await world.status()
         assert (status["podUID"], status["devices"][0]["pciAddress"], status["devices"][0].get("reason")) == ("pod-2", "0000:02:00.0", None)
 
-    run(life)
+    await run(life)
 
 
 RULE: Json = {
@@ -323,7 +322,7 @@ RULE: Json = {
 }  # fmt: skip
 
 
-def test_a_taint_rule_on_a_running_vmis_device_is_told_and_shown() -> None:
+async def test_a_taint_rule_on_a_running_vmis_device_is_told_and_shown() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         assert (await world.status())["devices"][0]["taints"] == [RULE["spec"]["taint"]]
@@ -336,25 +335,25 @@ def test_a_taint_rule_on_a_running_vmis_device_is_told_and_shown() -> None:
         assert await world.told() == [("Normal", "DevicesHealthy", "all devices are healthy again")]
         assert "taints" not in (await world.status())["devices"][0]
 
-    run(life, {"rules": [RULE]})
+    await run(life, {"rules": [RULE]})
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
-def test_a_tolerated_taint_is_shown_and_not_told(effect: str) -> None:
+async def test_a_tolerated_taint_is_shown_and_not_told(effect: str) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
         assert await world.told() == []
         assert (await world.status())["devices"][0]["taints"] == [{"key": "k", "effect": effect, "timeAdded": "2026-11-21T09:00:00Z"}]
 
-    run(life, {
+    await run(life, {
         "slices.0.spec.devices.0.taints": [{"key": "k", "effect": effect}],
         "claims.0.status.allocation.devices.results.0.tolerations": [{"key": "k", "operator": "Exists"}],
     })  # fmt: skip
 
 
 @pytest.mark.parametrize("resource_id", ["gpu.example.com/node-a/d0", "gpu.example.com/gpu=claim-1-d0"])
-def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device(resource_id: str) -> None:
+async def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device(resource_id: str) -> None:
     async def life(world: World) -> None:
         def says(health: Json) -> Json:
             status = {"name": "claim:gpus/gpu", "resources": [{"resourceID": resource_id, **health}]}
@@ -369,7 +368,7 @@ def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device(resou
         assert (await world.status())["devices"][0]["health"] == {"status": "Unhealthy", "message": "ECC errors"}
         assert (await world.conditions())["DevicesHealthy"] == ("False", "DeviceUnhealthy")
 
-    run(life)
+    await run(life)
 
 
 # --- others ---
@@ -387,7 +386,7 @@ SECOND = objects({
 """A VMI with a pod and a claim of its own, and the same device."""
 
 
-def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
+async def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         world.memory.load(SECOND)
@@ -400,7 +399,7 @@ def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
         assert [reason for _, reason, _ in told] == ["SharedAddress", "DevicesResolved"]
         assert await world.told() == []
 
-    run(life)
+    await run(life)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +412,7 @@ def test_an_address_that_two_vmis_have_is_told_of_the_later_one() -> None:
     ],
     ids=["being deleted", "another of that name", "finished", "gone"],
 )
-def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[str, Any] | None) -> None:
+async def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[str, Any] | None) -> None:
     """Its object stays until the garbage collector sees it, with the address that the next VMI has now."""
 
     async def life(world: World) -> None:
@@ -430,7 +429,7 @@ def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[str, An
         assert inputs is not None
         assert [event.reason for event in device_publication.plan(inputs).events] == ["DevicesResolved"]
 
-    run(life)
+    await run(life)
 
 
 RECORD = {
@@ -454,7 +453,7 @@ PLUGIN: dict[str, Any] = {
 }
 
 
-def test_plugin_devices_are_shown_and_stay_out_of_the_device_status() -> None:
+async def test_plugin_devices_are_shown_and_stay_out_of_the_device_status() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
@@ -470,10 +469,10 @@ def test_plugin_devices_are_shown_and_stay_out_of_the_device_status() -> None:
         await world.reconcile()
         assert [device["pciAddress"] for device in (await world.status())["devices"]] == ["0000:01:00.0", "0000:02:00.0"]
 
-    run(life, PLUGIN)
+    await run(life, PLUGIN)
 
 
-def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_it() -> None:
+async def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_it() -> None:
     async def life(world: World) -> None:
         told = await world.told()
         assert told[0] == (
@@ -489,7 +488,7 @@ def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_it() ->
         assert (status["devices"], status["ready"]) == ([RESOLVED | unknown], "0/1")
         assert await world.told() == []
 
-    run(life, {"pod.metadata.annotations": {INTEGRATION_ANNOTATION: '{"pairs": 1}'}})
+    await run(life, {"pod.metadata.annotations": {INTEGRATION_ANNOTATION: '{"pairs": 1}'}})
 
 
 @pytest.mark.parametrize(
@@ -499,22 +498,22 @@ def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_it() ->
         (Forbidden("no"), False, [("WriteRefused", "creating VirtualMachineInstanceDevices lab/fedora: no")]),
     ],
 )
-def test_a_refused_write(monkeypatch: pytest.MonkeyPatch, error: ApiError, again: bool, told: list[tuple[str, str]]) -> None:
+async def test_a_refused_write(monkeypatch: pytest.MonkeyPatch, error: ApiError, again: bool, told: list[tuple[str, str]]) -> None:
     async def life(world: World) -> None:
         monkeypatch.setattr(world.memory, "create", _refuse(error))
         done = await world.reconcile()
         assert (done.stale, [(event.reason, event.message) for event in done.events], done.written) == (again, told, 0)
 
-    run(life)
+    await run(life)
 
 
-def test_a_server_that_does_not_answer_is_for_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_is_for_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async def life(world: World) -> None:
         monkeypatch.setattr(world.memory, "create", _refuse(Unavailable("starting")))
         with pytest.raises(Unavailable):
             await world.reconcile()
 
-    run(life)
+    await run(life)
 
 
 def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
@@ -524,7 +523,7 @@ def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
     return refusing
 
 
-def test_the_end_of_the_grace_period_is_looked_at_again() -> None:
+async def test_the_end_of_the_grace_period_is_looked_at_again() -> None:
     async def life(world: World) -> None:
         world.now = NOW
         assert (await world.reconcile()).requeue_at == NOW + timedelta(minutes=1, seconds=30)
@@ -534,7 +533,7 @@ def test_the_end_of_the_grace_period_is_looked_at_again() -> None:
         assert (done.requeue_at, [event.reason for event in done.events]) == (None, ["DeviceNotPublished"])
         assert (await world.status())["devices"][0]["state"] == "Error"
 
-    run(life, {"slices": [], "claims.0.status.allocation.allocationTimestamp": "2026-11-21T08:59:30Z"})
+    await run(life, {"slices": [], "claims.0.status.allocation.allocationTimestamp": "2026-11-21T08:59:30Z"})
 
 
 @pytest.mark.parametrize("case", cases_in(CASES))
@@ -565,7 +564,7 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
 @pytest.mark.parametrize(
     "passing", [{"slices.0.spec.pool.resourceSliceCount": 2}, {"pod": None}], ids=["pool published anew", "no pod for a moment"]
 )
-def test_what_passes_by_itself_is_not_told_of_a_running_vmi(passing: dict[str, Any]) -> None:
+async def test_what_passes_by_itself_is_not_told_of_a_running_vmi(passing: dict[str, Any]) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -581,4 +580,4 @@ def test_what_passes_by_itself_is_not_told_of_a_running_vmi(passing: dict[str, A
         assert await world.told() == []
         assert await world.status() == before
 
-    run(life)
+    await run(life)

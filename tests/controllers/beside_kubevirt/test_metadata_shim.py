@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -180,37 +179,31 @@ def test_what_is_no_record_is_told() -> None:
     assert (problem.reason, problem.subject) == ("BadIntegrationAnnotation", f"lab/{POD}")
 
 
-def test_what_is_written_is_written_once_and_put_right_when_somebody_changes_it() -> None:
-    async def life() -> None:
-        world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
-        await world.reconcile()
-        written = (await world.pod()).metadata.annotations[KEY]
-        version = world.memory.resource_version
-        await world.reconcile()
-        assert world.memory.resource_version == version
-        await world.memory.patch(Pod, POD, "lab", merge={"metadata": {"annotations": {KEY: "{}"}}})
-        await world.reconcile()
-        assert (await world.pod()).metadata.annotations[KEY] == written
-
-    asyncio.run(life())
+async def test_what_is_written_is_written_once_and_put_right_when_somebody_changes_it() -> None:
+    world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
+    await world.reconcile()
+    written = (await world.pod()).metadata.annotations[KEY]
+    version = world.memory.resource_version
+    await world.reconcile()
+    assert world.memory.resource_version == version
+    await world.memory.patch(Pod, POD, "lab", merge={"metadata": {"annotations": {KEY: "{}"}}})
+    await world.reconcile()
+    assert (await world.pod()).metadata.annotations[KEY] == written
 
 
-def test_a_running_vm_keeps_the_address_that_it_was_started_with() -> None:
-    async def life() -> None:
-        world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
-        await world.reconcile()
-        written = (await world.pod()).metadata.annotations[KEY]
-        await world.runs()
-        published = await world.memory.get(ResourceSlice, "node-a-gpus")
-        moved = changed(BASE, {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}})
-        await world.memory.update(published.with_(spec=ResourceSlice.from_wire(moved["slices"][0]).spec))
-        await world.reconcile()
-        assert (await world.pod()).metadata.annotations[KEY] == written
-        await world.memory.delete(ResourceSlice, "node-a-gpus")
-        await world.reconcile()
-        assert (await world.pod()).metadata.annotations[KEY] == written
-
-    asyncio.run(life())
+async def test_a_running_vm_keeps_the_address_that_it_was_started_with() -> None:
+    world = World.of({"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record())}})
+    await world.reconcile()
+    written = (await world.pod()).metadata.annotations[KEY]
+    await world.runs()
+    published = await world.memory.get(ResourceSlice, "node-a-gpus")
+    moved = changed(BASE, {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}})
+    await world.memory.update(published.with_(spec=ResourceSlice.from_wire(moved["slices"][0]).spec))
+    await world.reconcile()
+    assert (await world.pod()).metadata.annotations[KEY] == written
+    await world.memory.delete(ResourceSlice, "node-a-gpus")
+    await world.reconcile()
+    assert (await world.pod()).metadata.annotations[KEY] == written
 
 
 def test_where_annotations_are_full_only_the_addresses_are_written_and_then_nothing() -> None:
@@ -357,61 +350,55 @@ def gates_of(version: str) -> Gates:
 
 @pytest.mark.parametrize("version", ["1.8.0", "1.8.2", "1.8.3", "1.9", "main"])
 @pytest.mark.parametrize("direct", [False, True], ids=["template", "direct"])
-def test_a_shimmed_device_reaches_the_domain_of_every_kubevirt(version: str, direct: bool) -> None:
-    async def life() -> None:
-        source = {"resourceClaimName": CLAIM} if direct else {"resourceClaimTemplateName": "single-gpu"}
-        gpu_address = {"gpu.example.com/pciAddress": {"string": "0000:01:00.0"}}
-        changes: dict[str, object] = {
-            "vmi.spec.resourceClaims.0": {"name": "gpus", **source},
-            "slices.0.spec.devices.0.attributes": gpu_address,
-            "vmi.metadata.annotations": {KEY: '{"forged": true}', INTEGRATION_ANNOTATION: "forged"},
-        }
-        raw = changed(BASE, changes)
-        vmi = VirtualMachineInstance.from_wire(raw["vmi"])
-        pod = rendered(vmi, gates_of(version))
-        assert KEY not in pod.metadata.annotations
-        world = World.of({**changes, "pod": None})
-        status = {} if direct else {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": CLAIM}]}
-        stored = pod.to_wire() | {"status": {"phase": "Pending", **status}}
-        stored["metadata"]["uid"] = "pod-1"
-        stored["spec"]["nodeName"] = "node-a"
-        world.memory.load([Pod.from_wire(stored)])
-        files, _ = kubelet(await world.pod())
-        assert list(files.values()) == [""]  # KubeVirt tries again until there is something (K-7.26)
-        await world.reconcile()
-        files, env = kubelet(await world.pod())
-        (device,) = hostdevs(vmi, env, kubevirt=version, files=files)
-        assert (device.device, str(device.address)) == ("gpus/g0", "0000:01:00.0")
-        assert (await world.status())["devices"][0]["integrationPath"] == "metadata-shim"
-
-    asyncio.run(life())
+async def test_a_shimmed_device_reaches_the_domain_of_every_kubevirt(version: str, direct: bool) -> None:
+    source = {"resourceClaimName": CLAIM} if direct else {"resourceClaimTemplateName": "single-gpu"}
+    gpu_address = {"gpu.example.com/pciAddress": {"string": "0000:01:00.0"}}
+    changes: dict[str, object] = {
+        "vmi.spec.resourceClaims.0": {"name": "gpus", **source},
+        "slices.0.spec.devices.0.attributes": gpu_address,
+        "vmi.metadata.annotations": {KEY: '{"forged": true}', INTEGRATION_ANNOTATION: "forged"},
+    }
+    raw = changed(BASE, changes)
+    vmi = VirtualMachineInstance.from_wire(raw["vmi"])
+    pod = rendered(vmi, gates_of(version))
+    assert KEY not in pod.metadata.annotations
+    world = World.of({**changes, "pod": None})
+    status = {} if direct else {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": CLAIM}]}
+    stored = pod.to_wire() | {"status": {"phase": "Pending", **status}}
+    stored["metadata"]["uid"] = "pod-1"
+    stored["spec"]["nodeName"] = "node-a"
+    world.memory.load([Pod.from_wire(stored)])
+    files, _ = kubelet(await world.pod())
+    assert list(files.values()) == [""]  # KubeVirt tries again until there is something (K-7.26)
+    await world.reconcile()
+    files, env = kubelet(await world.pod())
+    (device,) = hostdevs(vmi, env, kubevirt=version, files=files)
+    assert (device.device, str(device.address)) == ("gpus/g0", "0000:01:00.0")
+    assert (await world.status())["devices"][0]["integrationPath"] == "metadata-shim"
 
 
 @pytest.mark.parametrize("version", ["1.5.2", "1.7", "1.9"])
-def test_a_claim_in_place_of_a_plugin_device_reaches_the_domain_of_every_kubevirt(version: str) -> None:
-    async def life() -> None:
-        wanted = {"a": {"resourceClaimName": CLAIM, "request": "gpu"}}
-        changes: dict[str, object] = {
-            "vmi.spec": {"domain": {"devices": {"gpus": [{"name": "a", "deviceName": "vendor.com/a.b"}]}}},
-            "vmi.metadata.annotations": {"virt-dra.io/device-claims": json.dumps(wanted)},
-        }
-        vmi = VirtualMachineInstance.from_wire(changed(BASE, changes)["vmi"])
-        pod = rendered(vmi, gates_of(version))
-        world = World.of({**changes, "pod": None})
-        stored = pod.to_wire() | {"status": {"phase": "Pending"}}
-        stored["metadata"]["uid"] = "pod-1"
-        stored["spec"]["nodeName"] = "node-a"
-        world.memory.load([Pod.from_wire(stored)])
-        _, env = kubelet(await world.pod())
-        assert set(env.values()) == {""}
-        await world.reconcile()
-        assert (await world.pod()).metadata.annotations["addresses.virt-dra.io/ready"] == "true"
-        _, env = kubelet(await world.pod())
-        (device,) = hostdevs(vmi, env, kubevirt=version)
-        assert (device.device, str(device.address), device.source) == ("gpus/a", "0000:01:00.0", "environment")
-        assert [each["integrationPath"] for each in (await world.status())["devices"]] == ["device-plugin"]
-
-    asyncio.run(life())
+async def test_a_claim_in_place_of_a_plugin_device_reaches_the_domain_of_every_kubevirt(version: str) -> None:
+    wanted = {"a": {"resourceClaimName": CLAIM, "request": "gpu"}}
+    changes: dict[str, object] = {
+        "vmi.spec": {"domain": {"devices": {"gpus": [{"name": "a", "deviceName": "vendor.com/a.b"}]}}},
+        "vmi.metadata.annotations": {"virt-dra.io/device-claims": json.dumps(wanted)},
+    }
+    vmi = VirtualMachineInstance.from_wire(changed(BASE, changes)["vmi"])
+    pod = rendered(vmi, gates_of(version))
+    world = World.of({**changes, "pod": None})
+    stored = pod.to_wire() | {"status": {"phase": "Pending"}}
+    stored["metadata"]["uid"] = "pod-1"
+    stored["spec"]["nodeName"] = "node-a"
+    world.memory.load([Pod.from_wire(stored)])
+    _, env = kubelet(await world.pod())
+    assert set(env.values()) == {""}
+    await world.reconcile()
+    assert (await world.pod()).metadata.annotations["addresses.virt-dra.io/ready"] == "true"
+    _, env = kubelet(await world.pod())
+    (device,) = hostdevs(vmi, env, kubevirt=version)
+    assert (device.device, str(device.address), device.source) == ("gpus/a", "0000:01:00.0", "environment")
+    assert [each["integrationPath"] for each in (await world.status())["devices"]] == ["device-plugin"]
 
 
 def test_a_migration_target_is_filled_in_before_it_is_the_current_pod() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
@@ -42,8 +41,8 @@ def migrating(**changes: Any) -> dict[str, Any]:
     return {"vmi.status": running, "pod2": target_pod(), "claims.1": claim, "slices.1": published, **changes}
 
 
-def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any]) -> None:
-    asyncio.run(_lived(life, World.of(changes)))
+async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any]) -> None:
+    await _lived(life, World.of(changes))
 
 
 async def _lived(life: Callable[[World], Awaitable[None]], world: World) -> None:
@@ -57,7 +56,7 @@ TARGETS: Json = {
 }  # fmt: skip
 
 
-def test_source_and_target_are_told_separately_until_the_target_is_the_current_pod() -> None:
+async def test_source_and_target_are_told_separately_until_the_target_is_the_current_pod() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
@@ -82,11 +81,11 @@ def test_source_and_target_are_told_separately_until_the_target_is_the_current_p
         annotated = json.loads((await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION])
         assert annotated["gpuStatuses"][0]["deviceResourceClaimStatus"]["name"] == "d5"
 
-    run(life, migrating())
+    await run(life, migrating())
 
 
 @pytest.mark.parametrize("end", ["Failed", "Succeeded", "deleted"])
-def test_a_migration_that_comes_to_nothing_leaves_the_source_as_it_was(end: str) -> None:
+async def test_a_migration_that_comes_to_nothing_leaves_the_source_as_it_was(end: str) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         before = await world.status()
@@ -97,7 +96,7 @@ def test_a_migration_that_comes_to_nothing_leaves_the_source_as_it_was(end: str)
         assert await world.told() == []
         assert await world.status() == {key: value for key, value in before.items() if key != "migrationTarget"}
 
-    run(life, migrating())
+    await run(life, migrating())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_a_migration_that_comes_to_nothing_leaves_the_source_as_it_was(end: str)
         ),
     ],
 )  # fmt: skip
-def test_what_the_target_lacks_is_its_own_matter(
+async def test_what_the_target_lacks_is_its_own_matter(
     changes: dict[str, Any], ready: str, state: str, reason: str, told: list[tuple[str, str]]
 ) -> None:
     async def life(world: World) -> None:
@@ -128,10 +127,10 @@ def test_what_the_target_lacks_is_its_own_matter(
         assert (await world.conditions())["DevicesResolved"] == ("True", "AllDevicesResolved")
         assert await world.told() == []
 
-    run(life, migrating(**changes))
+    await run(life, migrating(**changes))
 
 
-def test_a_direct_claim_must_fit_both_nodes() -> None:
+async def test_a_direct_claim_must_fit_both_nodes() -> None:
     """K-10.3: one claim, two pods; the device is where it is."""
     entry = {"name": "gpus", "resourceClaimName": CLAIM}
     pod = target_pod()
@@ -157,13 +156,13 @@ def test_a_direct_claim_must_fit_both_nodes() -> None:
         assert (status["ready"], status["migrationTarget"]["ready"]) == ("1/1", "1/1")
 
     both = [{"resource": "pods", "name": name, "uid": uid} for name, uid in ((POD, "pod-1"), (TARGET, "pod-2"))]
-    run(waits, migrating(**direct))
-    run(elsewhere, migrating(**direct, **{"claims.0.status.reservedFor": both}))
+    await run(waits, migrating(**direct))
+    await run(elsewhere, migrating(**direct, **{"claims.0.status.reservedFor": both}))
     shared = {"slices.0.spec.nodeName": None, "slices.0.spec.allNodes": True}
-    run(everywhere, migrating(**direct, **shared, **{"claims.0.status.reservedFor": both}))
+    await run(everywhere, migrating(**direct, **shared, **{"claims.0.status.reservedFor": both}))
 
 
-def test_of_two_targets_the_newest_counts_and_one_that_goes_does_not() -> None:
+async def test_of_two_targets_the_newest_counts_and_one_that_goes_does_not() -> None:
     older = target_pod(node="node-a", name="older", uid="pod-3", creationTimestamp="2026-11-21T08:10:00Z")
     going = target_pod(name="going", uid="pod-4", creationTimestamp="2026-11-21T08:50:00Z", deletionTimestamp="2026-11-21T08:55:00Z",
                        finalizers=["x.example.com/y"])  # fmt: skip
@@ -174,4 +173,4 @@ def test_of_two_targets_the_newest_counts_and_one_that_goes_does_not() -> None:
         await world.reconcile()
         assert (await world.status())["migrationTarget"]["podName"] == TARGET
 
-    run(life, migrating())
+    await run(life, migrating())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -50,15 +49,15 @@ def with_network(interface: Json | None = None, attributes: Json | None = None, 
     }  # fmt: skip
 
 
-def run(life: Callable[[World], Awaitable[None]], changes: Mapping[str, Any]) -> None:
-    asyncio.run(_lived(life, World.of(changes)))
+async def run(life: Callable[[World], Awaitable[None]], changes: Mapping[str, Any]) -> None:
+    await _lived(life, World.of(changes))
 
 
 async def _lived(life: Callable[[World], Awaitable[None]], world: World) -> None:
     await life(world)
 
 
-def test_a_network_is_reported_after_the_devices_and_not_in_device_status() -> None:
+async def test_a_network_is_reported_after_the_devices_and_not_in_device_status() -> None:
     async def life(world: World) -> None:
         found = "on node node-a: gpus/g0 0000:01:00.0, networks/fast 0000:3b:02.1"
         assert await world.told() == [("Normal", "DevicesResolved", found)]
@@ -75,20 +74,20 @@ def test_a_network_is_reported_after_the_devices_and_not_in_device_status() -> N
         await world.reconcile()
         assert world.memory.resource_version == version
 
-    run(life, with_network())
+    await run(life, with_network())
 
 
-def test_a_vmi_with_a_network_only_has_an_object_and_no_annotation() -> None:
+async def test_a_vmi_with_a_network_only_has_an_object_and_no_annotation() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
         assert (status["ready"], "deviceStatus" in status) == ("1/1", False)
         assert DEVICE_STATUS_ANNOTATION not in (await world.vmi()).metadata.annotations
 
-    run(life, {**with_network(), "vmi.spec.domain.devices.gpus": []})
+    await run(life, {**with_network(), "vmi.spec.domain.devices.gpus": []})
 
 
-def test_a_network_counts_in_conditions_and_ready() -> None:
+async def test_a_network_counts_in_conditions_and_ready() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
@@ -101,7 +100,7 @@ def test_a_network_counts_in_conditions_and_ready() -> None:
             ("DevicesHealthy", "DevicesNotResolved", ""),
         ]
 
-    run(life, {**with_network(), "claims.1.status": None})
+    await run(life, {**with_network(), "claims.1.status": None})
 
 
 @pytest.mark.parametrize(
@@ -123,14 +122,16 @@ def test_a_network_counts_in_conditions_and_ready() -> None:
         pytest.param({"binding": {"name": "x"}}, PCI, "Resolved", "0000:3b:02.1", None, id="one that is there is told all the same"),
     ],
 )  # fmt: skip
-def test_which_address_an_interface_needs(interface: Json, attributes: Json, state: str, address: str | None, message: str | None) -> None:
+async def test_which_address_an_interface_needs(
+    interface: Json, attributes: Json, state: str, address: str | None, message: str | None
+) -> None:
     async def life(world: World) -> None:
         told = await world.told()
         device = (await world.status())["devices"][1]
         assert (device["state"], device.get("pciAddress"), device.get("message"), "mdevUUID" in device) == (state, address, message, False)
         assert [reason for _, reason, _ in told] == (["DevicesResolved"] if state == "Resolved" else ["NoAddress"])
 
-    run(life, with_network(interface, attributes))
+    await run(life, with_network(interface, attributes))
 
 
 @pytest.mark.parametrize(
@@ -145,19 +146,19 @@ def test_which_address_an_interface_needs(interface: Json, attributes: Json, sta
         pytest.param({"vmi.spec.networks": [{"name": "fast", "multus": {"networkName": "x"}}]}, id="no claim"),
     ],
 )
-def test_what_no_interface_takes_is_not_reported(changes: dict[str, Any]) -> None:
+async def test_what_no_interface_takes_is_not_reported(changes: dict[str, Any]) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         assert [device["kind"] for device in (await world.status())["devices"]] == ["gpus"]
 
-    run(life, {**with_network(), **changes})
+    await run(life, {**with_network(), **changes})
 
 
-def test_one_function_for_two_is_an_error_and_two_networks_without_address_are_not() -> None:
+async def test_one_function_for_two_is_an_error_and_two_networks_without_address_are_not() -> None:
     async def life(world: World) -> None:
         assert [(reason, message.partition(":")[0]) for _, reason, message in await world.told()] == [("DuplicateAddress", "networks/fast")]
 
-    run(life, with_network(attributes={"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}))
+    await run(life, with_network(attributes={"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}))
     two = with_network({"binding": {"name": "x"}}, {})
     two["vmi.spec.networks"] = [*two["vmi.spec.networks"], {"name": "more", "resourceClaim": {"claimName": "nics", "requestName": "other"}}]
     two["vmi.spec.domain.devices.interfaces"] = [{"name": name, "binding": {"name": "x"}} for name in ("fast", "more")]
@@ -170,11 +171,11 @@ def test_one_function_for_two_is_an_error_and_two_networks_without_address_are_n
         await world.reconcile()
         assert [device["state"] for device in (await world.status())["devices"]] == ["Resolved"] * 3
 
-    run(both, two)
+    await run(both, two)
 
 
 @pytest.mark.parametrize("interface", [{"sriov": {}}, {"binding": {"name": "x"}}], ids=["sriov", "binding"])
-def test_what_befalls_the_network_of_a_running_vmi_is_told_and_its_entry_stays(interface: Json) -> None:
+async def test_what_befalls_the_network_of_a_running_vmi_is_told_and_its_entry_stays(interface: Json) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -192,10 +193,10 @@ def test_what_befalls_the_network_of_a_running_vmi_is_told_and_its_entry_stays(i
         assert {key: value for key, value in after.items() if key not in ("reason", "message", "taints")} == before
         assert (await world.conditions())["DevicesResolved"] == ("True", "AllDevicesResolved")
 
-    run(life, with_network(interface))
+    await run(life, with_network(interface))
 
 
-def test_the_kubelets_word_on_its_health_is_told() -> None:
+async def test_the_kubelets_word_on_its_health_is_told() -> None:
     health = [{"name": "claim:nics/vf", "resources": [{"resourceID": "nic.example.com/node-a/vf-7", "health": "Unhealthy"}]}]
 
     async def life(world: World) -> None:
@@ -204,10 +205,10 @@ def test_the_kubelets_word_on_its_health_is_told() -> None:
         assert status["devices"][1]["health"] == {"status": "Unhealthy"}
         assert (await world.conditions())["DevicesHealthy"] == ("False", "DeviceUnhealthy")
 
-    run(life, with_network(more={"pod.status.containerStatuses": [{"name": "compute", "allocatedResourcesStatus": health}]}))
+    await run(life, with_network(more={"pod.status.containerStatuses": [{"name": "compute", "allocatedResourcesStatus": health}]}))
 
 
-def test_the_shims_file_gives_the_domain_its_function() -> None:
+async def test_the_shims_file_gives_the_domain_its_function() -> None:
     record = {"format": 1, "pairs": [{"claim": "nics", "request": "vf", "path": "metadata-shim", "layout": "KEP-5304"}]}
     changes = with_network(attributes=PCI | MDEV, more={"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record)}})
 
@@ -224,7 +225,7 @@ def test_the_shims_file_gives_the_domain_its_function() -> None:
         ]
         assert [each["integrationPath"] for each in (await world.status())["devices"]] == ["none", "metadata-shim"]
 
-    run(life, changes)
+    await run(life, changes)
 
 
 def test_what_the_operator_keeps_of_a_vmi_is_enough() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
@@ -25,11 +24,8 @@ RECORD = "pod.metadata.annotations"
 DENIED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: ResourceClaimTemplate "t" does not exist'
 
 
-def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
-    async def lived() -> None:
-        await life(World.of(changes))
-
-    asyncio.run(lived())
+async def run(life: Callable[[World], Awaitable[None]], changes: dict[str, Any] | None = None) -> None:
+    await life(World.of(changes))
 
 
 def recorded(*pairs: Json) -> dict[str, str]:
@@ -71,7 +67,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, list[str], list[str | None]]] =
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None:
+async def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None:
     changes, ready, paths, states, reasons = CASES[name]
     reason = next(each for each in reasons if each)
 
@@ -92,10 +88,10 @@ def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None:
         status = await world.status()
         assert status["ready"] == "{0}/{0}".format(len(states))
 
-    run(life, changes)
+    await run(life, changes)
 
 
-def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
+async def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
     target = target_pod()
     target["metadata"]["annotations"] = recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})
 
@@ -107,10 +103,10 @@ def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
         assert (device["state"], device["reason"]) == ("Error", "NoIntegrationPath")
         assert [event[1] for event in events if event[0] == "Warning"] == ["NoIntegrationPath"]
 
-    run(life, migrating(pod2=target))
+    await run(life, migrating(pod2=target))
 
 
-def test_addresses_that_cannot_be_written_together_make_no_device_ready() -> None:
+async def test_addresses_that_cannot_be_written_together_make_no_device_ready() -> None:
     """One resource has a PCI device and an mdev: KubeVirt would mix them up, so nothing is written, and the VM waits for ever."""
     devices = [{"name": name, "deviceName": "v.com/x"} for name in ("a", "b")]
     claim = deepcopy(BASE["claims"][0])
@@ -138,7 +134,7 @@ def test_addresses_that_cannot_be_written_together_make_no_device_ready() -> Non
         "vmi.spec.domain.devices.gpus": devices, "claims.0": claim, "slices.0": published, RECORD: record,
         "pod.spec.containers": [{"name": "compute", "resources": {"claims": uses}}],
     }  # fmt: skip
-    run(life, changes)
+    await run(life, changes)
 
 
 # --- no pod -----------------------------------------------------------------------------------------------------------
@@ -158,7 +154,7 @@ def failed(reason: str, message: str, phase: str = "Pending") -> dict[str, Any]:
         "failed to render launch manifest: HostDevice  is not permitted in permittedHostDevices configuration",
     ],
 )
-def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -> None:
+async def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -> None:
     async def life(world: World) -> None:
         wanted = (
             f"KubeVirt can't create the launcher pod (FailedCreate): {message}. It retries; see the VMI's events for the latest attempt"
@@ -173,10 +169,10 @@ def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -
         assert (resolved["reason"], resolved["message"]) == ("PodNotCreated", f"gpus/g0: {wanted}")
         assert await world.told() == []
 
-    run(life, failed("FailedCreate", message))
+    await run(life, failed("FailedCreate", message))
 
 
-def test_a_failure_of_a_moment_is_not_told() -> None:
+async def test_a_failure_of_a_moment_is_not_told() -> None:
     changes = failed("FailedCreate", f"failed to create virtual machine pod: {DENIED}")
     changes["vmi.status"]["conditions"][0]["lastTransitionTime"] = "2026-11-21T09:00:00Z"
 
@@ -189,10 +185,10 @@ def test_a_failure_of_a_moment_is_not_told() -> None:
         assert [event[1] for event in await world.told()] == ["PodNotCreated"]
         assert (await world.status())["devices"][0]["state"] == "Error"
 
-    run(life, changes)
+    await run(life, changes)
 
 
-def test_devices_of_the_device_plugin_path_are_told_of_without_a_pod_too() -> None:
+async def test_devices_of_the_device_plugin_path_are_told_of_without_a_pod_too() -> None:
     claims = '{"a": {"resourceClaimTemplateName": "one", "request": "gpu"}}'
     changes = {
         **failed("FailedCreate", f"failed to create virtual machine pod: {DENIED}"),
@@ -206,27 +202,27 @@ def test_devices_of_the_device_plugin_path_are_told_of_without_a_pod_too() -> No
         (device,) = (await world.status())["devices"]
         assert (device["name"], device["claimName"], device["requestName"], device["reason"]) == ("a", "virt-dra-0", "gpu", "PodNotCreated")
 
-    run(life, changes)
+    await run(life, changes)
 
     async def unusable(world: World) -> None:
         await world.reconcile()
         with pytest.raises(NotFound):
             await world.devices()
 
-    run(unusable, {**changes, "vmi.metadata.annotations": {"virt-dra.io/device-claims": '{"nope": {}}'}})
+    await run(unusable, {**changes, "vmi.metadata.annotations": {"virt-dra.io/device-claims": '{"nope": {}}'}})
 
 
-def test_what_kubevirt_waits_for_is_no_error() -> None:
+async def test_what_kubevirt_waits_for_is_no_error() -> None:
     async def life(world: World) -> None:
         assert await world.told() == []
         (device,) = (await world.status())["devices"]
         wanted = "KubeVirt has not created the launcher pod yet (BackendStorageNotReady): PVC pending"
         assert (device["state"], device["reason"], device["message"]) == ("Pending", "PodMissing", wanted)
 
-    run(life, failed("BackendStorageNotReady", "PVC pending"))
+    await run(life, failed("BackendStorageNotReady", "PVC pending"))
 
 
-def test_a_vmi_of_which_kubevirt_says_nothing_yet() -> None:
+async def test_a_vmi_of_which_kubevirt_says_nothing_yet() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
@@ -234,19 +230,19 @@ def test_a_vmi_of_which_kubevirt_says_nothing_yet() -> None:
         assert (device["state"], device["reason"], "integrationPath" in device) == ("Pending", "PodMissing", False)
         assert "admitted" not in device["message"]
 
-    run(life, {"pod": None, "claims": [], "vmi.status": {"phase": "Pending"}})
+    await run(life, {"pod": None, "claims": [], "vmi.status": {"phase": "Pending"}})
 
 
-def test_a_long_message_of_kubevirts_is_cut() -> None:
+async def test_a_long_message_of_kubevirts_is_cut() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         (device,) = (await world.status())["devices"]
         assert len(device["message"]) < 2300
 
-    run(life, failed("FailedCreate", "x" * 100_000))
+    await run(life, failed("FailedCreate", "x" * 100_000))
 
 
-def test_the_operator_makes_kubevirt_try_again() -> None:
+async def test_the_operator_makes_kubevirt_try_again() -> None:
     async def life(world: World) -> None:
         vmi = await world.vmi()
         await world.memory.update(vmi.with_(status=VirtualMachineInstance.from_wire({"status": failing}).status))
@@ -266,14 +262,14 @@ def test_the_operator_makes_kubevirt_try_again() -> None:
         world.now = LATER
         await life(world)
 
-    run(later, {"pod": None})
+    await run(later, {"pod": None})
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_of_a_finished_vmi_stays_what_was_and_nothing_is_ready(phase: str) -> None:
+async def test_of_a_finished_vmi_stays_what_was_and_nothing_is_ready(phase: str) -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -303,10 +299,10 @@ def test_of_a_finished_vmi_stays_what_was_and_nothing_is_ready(phase: str) -> No
         assert await world.reconcile() is NOTHING
         assert world.memory.resource_version == version
 
-    run(life, {RECORD: recorded(shim())})
+    await run(life, {RECORD: recorded(shim())})
 
 
-def test_a_vmi_that_failed_before_it_had_its_devices_keeps_the_reason() -> None:
+async def test_a_vmi_that_failed_before_it_had_its_devices_keeps_the_reason() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         vmi = await world.vmi()
@@ -316,17 +312,17 @@ def test_a_vmi_that_failed_before_it_had_its_devices_keeps_the_reason() -> None:
         assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == ("0/1", "Error", "NoIntegrationPath")
         assert (await world.conditions())["DevicesResolved"] == ("False", "NoIntegrationPath")
 
-    run(life, {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})})
+    await run(life, {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})})
 
 
-def test_a_finished_vmi_of_which_nothing_was_told_stays_untold() -> None:
+async def test_a_finished_vmi_of_which_nothing_was_told_stays_untold() -> None:
     async def life(world: World) -> None:
         assert await world.reconcile() is NOTHING
 
-    run(life, {"vmi.status": {"phase": "Failed"}})
+    await run(life, {"vmi.status": {"phase": "Failed"}})
 
 
-def test_a_running_vmi_whose_pod_is_gone_keeps_its_path() -> None:
+async def test_a_running_vmi_whose_pod_is_gone_keeps_its_path() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
@@ -335,4 +331,4 @@ def test_a_running_vmi_whose_pod_is_gone_keeps_its_path() -> None:
         await world.reconcile()
         assert (await world.status())["integrationPaths"] == "metadata-shim"
 
-    run(life, {RECORD: recorded(shim())})
+    await run(life, {RECORD: recorded(shim())})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,206 +60,178 @@ RESOLVED: Json = {
 }
 
 
-def test_a_resolved_status_is_written_once() -> None:
-    async def life() -> None:
-        memory = cluster()
-        assert await reconcile(memory, NOW) == ()
-        assert await status_of(memory) == {
-            "deviceStatus": RESOLVED,
-            "conditions": [
-                {
-                    "type": "DevicesResolved",
-                    "status": "True",
-                    "reason": "AllDevicesResolved",
-                    "message": "",
-                    "lastTransitionTime": "2026-11-21T09:00:00Z",
-                }
-            ],
-        }
-        version = memory.resource_version
-        assert await reconcile(memory, LATER) == ()
-        assert memory.resource_version == version
-
-    asyncio.run(life())
-
-
-def test_what_is_missing_is_a_condition_and_the_transition_is_timed() -> None:
-    async def life() -> None:
-        memory = cluster({"claims.0.status": None, "vmi.status": {"conditions": [{"type": "Ready", "status": "False"}]}})
-        assert await reconcile(memory, NOW) == ()
-        ready, condition = (await status_of(memory))["conditions"]
-        assert ready == {"type": "Ready", "status": "False"}
-        assert condition == {
-            "type": "DevicesResolved",
-            "status": "False",
-            "reason": "NotAllocated",
-            "message": (
-                "gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
-            ),
-            "lastTransitionTime": "2026-11-21T09:00:00Z",
-        }
-        claim = await memory.get(ResourceClaim, "fedora-gpus-abcde", "lab")
-        await memory.update_status(
-            ResourceClaim.from_wire(claim.to_wire() | {"status": {"allocation": BASE["claims"][0]["status"]["allocation"]}})
-        )
-        await reconcile(memory, LATER)
-        assert [(c.get("reason"), c.get("lastTransitionTime")) for c in (await status_of(memory))["conditions"]] == [
-            (None, None),
-            ("NotReserved", "2026-11-21T09:00:00Z"),
-        ]
-        claim = await memory.get(ResourceClaim, "fedora-gpus-abcde", "lab")
-        await memory.update_status(ResourceClaim.from_wire(claim.to_wire() | {"status": BASE["claims"][0]["status"]}))
-        await reconcile(memory, LATER)
-        status = await status_of(memory)
-        assert status["deviceStatus"] == RESOLVED
-        assert [(c.get("reason"), c.get("lastTransitionTime")) for c in status["conditions"]] == [
-            (None, None),
-            ("AllDevicesResolved", "2026-11-21T09:05:00Z"),
-        ]
-
-    asyncio.run(life())
-
-
-def test_an_error_gives_the_reason_before_what_only_takes_time() -> None:
-    async def life() -> None:
-        gpus = [{"name": "g0", "claimName": "gpus", "requestName": "gpu"}, {"name": "g1", "claimName": "none", "requestName": "gpu"}]
-        memory = cluster({"claims.0.status": None, "vmi.spec.domain.devices.gpus": gpus})
-        await reconcile(memory, NOW)
-        (condition,) = (await status_of(memory))["conditions"]
-        assert condition["reason"] == "ClaimNotListed"
-        assert condition["message"].startswith("gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; ")
-        assert "; gpus/g1: the device has claimName 'none', which no entry" in condition["message"]
-
-    asyncio.run(life())
-
-
-def test_a_device_that_vanishes_under_a_running_vmi_keeps_its_entry_and_is_told() -> None:
-    async def life() -> None:
-        memory = cluster()
-        await reconcile(memory, NOW)
-        vmi = await memory.get(VirtualMachineInstance, "fedora", "lab")
-        await memory.update(vmi.with_(status=vmi.status.with_(phase="Running")))
-        await memory.delete(ResourceSlice, "node-a-gpus")
-        await reconcile(memory, LATER)
-        status = await status_of(memory)
-        assert status["deviceStatus"] == RESOLVED
-        resolved, healthy = status["conditions"]
-        assert (resolved["status"], healthy["status"], healthy["reason"]) == ("True", "False", "DeviceNotPublished")
-        assert healthy["message"] == (
-            "gpus/g0: no slice of pool node-a of driver gpu.example.com is published; "
-            "the driver may have withdrawn the allocated device: check the driver, then restart the VM"
-        )
-        await memory.create(ResourceSlice.from_wire(BASE["slices"][0]))
-        await reconcile(memory, LATER + timedelta(minutes=1))
-        assert (await status_of(memory))["conditions"][1] == {
-            "type": "DevicesHealthy",
-            "status": "True",
-            "reason": "AllDevicesHealthy",
-            "message": "",
-            "lastTransitionTime": "2026-11-21T09:06:00Z",
-        }
-
-    asyncio.run(life())
-
-
-def test_a_taint_of_a_running_vmis_device_is_a_condition_and_an_event() -> None:
-    async def life() -> None:
-        taint = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
-        memory = cluster({"vmi.status": {"phase": "Running"}, "slices.0.spec.devices.0.taints": [taint]})
-        (event,) = await reconcile(memory, NOW)
-        message = "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs"
-        assert (event.kind, event.name, event.reason, event.message) == ("VirtualMachineInstance", "fedora", "DeviceTainted", message)
-        healthy = (await status_of(memory))["conditions"][1]
-        assert (healthy["type"], healthy["status"], healthy["reason"], healthy["message"]) == (
-            "DevicesHealthy",
-            "False",
-            "DeviceTainted",
-            message,
-        )
-
-    asyncio.run(life())
-
-
-def test_two_vmis_with_one_address_on_a_node_are_warned_about() -> None:
-    async def life() -> None:
-        memory = cluster()
-        second = changed(
-            BASE,
+async def test_a_resolved_status_is_written_once() -> None:
+    memory = cluster()
+    assert await reconcile(memory, NOW) == ()
+    assert await status_of(memory) == {
+        "deviceStatus": RESOLVED,
+        "conditions": [
             {
-                "vmi.metadata": {"name": "second", "namespace": "lab", "uid": "vmi-2"},
-                "pod.metadata.name": "virt-launcher-second",
-                "pod.metadata.uid": "pod-2",
-                "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"},
-                "pod.metadata.ownerReferences.0.uid": "vmi-2",
-                "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus-abcde",
-                "claims.0.metadata.name": "second-gpus-abcde",
-                "claims.0.metadata.uid": "claim-2",
-                "claims.0.metadata.ownerReferences.0.uid": "pod-2",
-                "claims.0.status.reservedFor.0.uid": "pod-2",
-            },
-        )
-        memory.load(
-            [
-                VirtualMachineInstance.from_wire(second["vmi"]),
-                Pod.from_wire(second["pod"]),
-                ResourceClaim.from_wire(second["claims"][0]),
-            ]
-        )
-        (event,) = await reconcile(memory, NOW)
-        assert (event.name, event.reason, event.message) == (
-            "second",
-            "SharedAddress",
-            "gpus/g0: PCI 0000:01:00.0 on node node-a is also gpus/g0 of VMI lab/fedora; "
-            "only a driver that shares the device makes this work",
-        )
-        inputs = await gather(memory, NOW)
-        elsewhere = tuple(p.with_(spec=p.spec.with_(node_name="node-b")) if p.metadata.uid == "pod-2" else p for p in inputs.pods)
-        other_node = inputs.slices[0].with_(spec=inputs.slices[0].spec.with_(node_name=None, all_nodes=True))
-        assert plan(type(inputs)(inputs.vmis, elsewhere, inputs.claims, (other_node,), NOW)).events == ()
+                "type": "DevicesResolved",
+                "status": "True",
+                "reason": "AllDevicesResolved",
+                "message": "",
+                "lastTransitionTime": "2026-11-21T09:00:00Z",
+            }
+        ],
+    }
+    version = memory.resource_version
+    assert await reconcile(memory, LATER) == ()
+    assert memory.resource_version == version
 
-    asyncio.run(life())
+
+async def test_what_is_missing_is_a_condition_and_the_transition_is_timed() -> None:
+    memory = cluster({"claims.0.status": None, "vmi.status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+    assert await reconcile(memory, NOW) == ()
+    ready, condition = (await status_of(memory))["conditions"]
+    assert ready == {"type": "Ready", "status": "False"}
+    assert condition == {
+        "type": "DevicesResolved",
+        "status": "False",
+        "reason": "NotAllocated",
+        "message": (
+            "gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+        ),
+        "lastTransitionTime": "2026-11-21T09:00:00Z",
+    }
+    claim = await memory.get(ResourceClaim, "fedora-gpus-abcde", "lab")
+    await memory.update_status(
+        ResourceClaim.from_wire(claim.to_wire() | {"status": {"allocation": BASE["claims"][0]["status"]["allocation"]}})
+    )
+    await reconcile(memory, LATER)
+    assert [(c.get("reason"), c.get("lastTransitionTime")) for c in (await status_of(memory))["conditions"]] == [
+        (None, None),
+        ("NotReserved", "2026-11-21T09:00:00Z"),
+    ]
+    claim = await memory.get(ResourceClaim, "fedora-gpus-abcde", "lab")
+    await memory.update_status(ResourceClaim.from_wire(claim.to_wire() | {"status": BASE["claims"][0]["status"]}))
+    await reconcile(memory, LATER)
+    status = await status_of(memory)
+    assert status["deviceStatus"] == RESOLVED
+    assert [(c.get("reason"), c.get("lastTransitionTime")) for c in status["conditions"]] == [
+        (None, None),
+        ("AllDevicesResolved", "2026-11-21T09:05:00Z"),
+    ]
+
+
+async def test_an_error_gives_the_reason_before_what_only_takes_time() -> None:
+    gpus = [{"name": "g0", "claimName": "gpus", "requestName": "gpu"}, {"name": "g1", "claimName": "none", "requestName": "gpu"}]
+    memory = cluster({"claims.0.status": None, "vmi.spec.domain.devices.gpus": gpus})
+    await reconcile(memory, NOW)
+    (condition,) = (await status_of(memory))["conditions"]
+    assert condition["reason"] == "ClaimNotListed"
+    assert condition["message"].startswith("gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; ")
+    assert "; gpus/g1: the device has claimName 'none', which no entry" in condition["message"]
+
+
+async def test_a_device_that_vanishes_under_a_running_vmi_keeps_its_entry_and_is_told() -> None:
+    memory = cluster()
+    await reconcile(memory, NOW)
+    vmi = await memory.get(VirtualMachineInstance, "fedora", "lab")
+    await memory.update(vmi.with_(status=vmi.status.with_(phase="Running")))
+    await memory.delete(ResourceSlice, "node-a-gpus")
+    await reconcile(memory, LATER)
+    status = await status_of(memory)
+    assert status["deviceStatus"] == RESOLVED
+    resolved, healthy = status["conditions"]
+    assert (resolved["status"], healthy["status"], healthy["reason"]) == ("True", "False", "DeviceNotPublished")
+    assert healthy["message"] == (
+        "gpus/g0: no slice of pool node-a of driver gpu.example.com is published; "
+        "the driver may have withdrawn the allocated device: check the driver, then restart the VM"
+    )
+    await memory.create(ResourceSlice.from_wire(BASE["slices"][0]))
+    await reconcile(memory, LATER + timedelta(minutes=1))
+    assert (await status_of(memory))["conditions"][1] == {
+        "type": "DevicesHealthy",
+        "status": "True",
+        "reason": "AllDevicesHealthy",
+        "message": "",
+        "lastTransitionTime": "2026-11-21T09:06:00Z",
+    }
+
+
+async def test_a_taint_of_a_running_vmis_device_is_a_condition_and_an_event() -> None:
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
+    memory = cluster({"vmi.status": {"phase": "Running"}, "slices.0.spec.devices.0.taints": [taint]})
+    (event,) = await reconcile(memory, NOW)
+    message = "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs"
+    assert (event.kind, event.name, event.reason, event.message) == ("VirtualMachineInstance", "fedora", "DeviceTainted", message)
+    healthy = (await status_of(memory))["conditions"][1]
+    assert (healthy["type"], healthy["status"], healthy["reason"], healthy["message"]) == (
+        "DevicesHealthy",
+        "False",
+        "DeviceTainted",
+        message,
+    )
+
+
+async def test_two_vmis_with_one_address_on_a_node_are_warned_about() -> None:
+    memory = cluster()
+    second = changed(
+        BASE,
+        {
+            "vmi.metadata": {"name": "second", "namespace": "lab", "uid": "vmi-2"},
+            "pod.metadata.name": "virt-launcher-second",
+            "pod.metadata.uid": "pod-2",
+            "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"},
+            "pod.metadata.ownerReferences.0.uid": "vmi-2",
+            "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus-abcde",
+            "claims.0.metadata.name": "second-gpus-abcde",
+            "claims.0.metadata.uid": "claim-2",
+            "claims.0.metadata.ownerReferences.0.uid": "pod-2",
+            "claims.0.status.reservedFor.0.uid": "pod-2",
+        },
+    )
+    memory.load(
+        [
+            VirtualMachineInstance.from_wire(second["vmi"]),
+            Pod.from_wire(second["pod"]),
+            ResourceClaim.from_wire(second["claims"][0]),
+        ]
+    )
+    (event,) = await reconcile(memory, NOW)
+    assert (event.name, event.reason, event.message) == (
+        "second",
+        "SharedAddress",
+        "gpus/g0: PCI 0000:01:00.0 on node node-a is also gpus/g0 of VMI lab/fedora; only a driver that shares the device makes this work",
+    )
+    inputs = await gather(memory, NOW)
+    elsewhere = tuple(p.with_(spec=p.spec.with_(node_name="node-b")) if p.metadata.uid == "pod-2" else p for p in inputs.pods)
+    other_node = inputs.slices[0].with_(spec=inputs.slices[0].spec.with_(node_name=None, all_nodes=True))
+    assert plan(type(inputs)(inputs.vmis, elsewhere, inputs.claims, (other_node,), NOW)).events == ()
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_vmi_is_left_as_it_is(phase: str) -> None:
-    async def life() -> None:
-        memory = cluster({"vmi.status": {"phase": phase}, "pod": None})
-        assert await reconcile(memory, NOW) == ()
-        assert await status_of(memory) == {"phase": phase}
-
-    asyncio.run(life())
+async def test_a_finished_vmi_is_left_as_it_is(phase: str) -> None:
+    memory = cluster({"vmi.status": {"phase": phase}, "pod": None})
+    assert await reconcile(memory, NOW) == ()
+    assert await status_of(memory) == {"phase": phase}
 
 
-def test_without_dra_devices_nothing_is_read_or_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def life() -> None:
-        memory = cluster({"vmi.spec.domain.devices": {}})
-        read: list[str] = []
+async def test_without_dra_devices_nothing_is_read_or_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = cluster({"vmi.spec.domain.devices": {}})
+    read: list[str] = []
 
-        async def counting(kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
-            read.append(kind.KIND)
-            return await MemoryCluster.list(memory, kind, namespace, labels=labels, fields=fields)
+    async def counting(kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+        read.append(kind.KIND)
+        return await MemoryCluster.list(memory, kind, namespace, labels=labels, fields=fields)
 
-        monkeypatch.setattr(memory, "list", counting)
-        assert await reconcile(memory, NOW, "lab") == ()
-        assert read == ["VirtualMachineInstance"]
-        assert await status_of(memory) == {}
-
-    asyncio.run(life())
+    monkeypatch.setattr(memory, "list", counting)
+    assert await reconcile(memory, NOW, "lab") == ()
+    assert read == ["VirtualMachineInstance"]
+    assert await status_of(memory) == {}
 
 
 @pytest.mark.parametrize(
     ("error", "told"), [(Forbidden("no"), [("FailedDeviceStatusUpdate", "no")]), (Conflict("the object has been modified"), [])]
 )
-def test_a_refused_write_is_told_unless_the_vmi_changed(
+async def test_a_refused_write_is_told_unless_the_vmi_changed(
     monkeypatch: pytest.MonkeyPatch, error: ApiError, told: list[tuple[str, str]]
 ) -> None:
-    async def life() -> None:
-        memory = cluster()
-        monkeypatch.setattr(memory, "update", _refuse(error))
-        events = await apply(memory, plan(await gather(memory, NOW)).actions)
-        assert [(event.reason, event.message) for event in events] == told
-
-    asyncio.run(life())
+    memory = cluster()
+    monkeypatch.setattr(memory, "update", _refuse(error))
+    events = await apply(memory, plan(await gather(memory, NOW)).actions)
+    assert [(event.reason, event.message) for event in events] == told
 
 
 def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
@@ -270,21 +241,18 @@ def _refuse(error: ApiError) -> Callable[..., Awaitable[None]]:
     return refusing
 
 
-def test_a_taint_rule_taints_the_device_of_a_running_vmi() -> None:
-    async def life() -> None:
-        memory = cluster({"vmi.status": {"phase": "Running"}})
-        rule = {
-            "metadata": {"name": "broken"},
-            "spec": {
-                "deviceSelector": {"driver": "gpu.example.com", "device": "d0"},
-                "taint": {"key": "example.com/broken", "effect": "NoExecute"},
-            },
-        }
-        await memory.create(DeviceTaintRule.from_wire(rule))
-        (event,) = await reconcile(memory, NOW)
-        assert (event.reason, event.message) == (
-            "DeviceTainted",
-            "gpus/g0: device d0 has taint example.com/broken=:NoExecute; see the driver's logs",
-        )
-
-    asyncio.run(life())
+async def test_a_taint_rule_taints_the_device_of_a_running_vmi() -> None:
+    memory = cluster({"vmi.status": {"phase": "Running"}})
+    rule = {
+        "metadata": {"name": "broken"},
+        "spec": {
+            "deviceSelector": {"driver": "gpu.example.com", "device": "d0"},
+            "taint": {"key": "example.com/broken", "effect": "NoExecute"},
+        },
+    }
+    await memory.create(DeviceTaintRule.from_wire(rule))
+    (event,) = await reconcile(memory, NOW)
+    assert (event.reason, event.message) == (
+        "DeviceTainted",
+        "gpus/g0: device d0 has taint example.com/broken=:NoExecute; see the driver's logs",
+    )

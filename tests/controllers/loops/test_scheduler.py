@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -84,18 +83,15 @@ async def cluster_with(*objects: TypedObject) -> Recorder:
     return cluster
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await scenario()
-
-    asyncio.run(main())
+async def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    await scenario()
 
 
 async def conditions(cluster: MemoryCluster, name: str) -> list[Json]:
     return [condition.to_wire() for condition in (await cluster.get(Pod, name, "lab")).status.conditions]
 
 
-def test_a_pod_gets_its_devices_and_its_node() -> None:
+async def test_a_pod_gets_its_devices_and_its_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 2), claim("c"), pod("p", "c"))
         await schedule(cluster, NOW)
@@ -117,10 +113,10 @@ def test_a_pod_gets_its_devices_and_its_node() -> None:
         assert await schedule(cluster, LATER) == ()
         assert cluster.writes == []
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
+async def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c1"), claim("c2"), pod("p1", "c1"), pod("p2", "c2"))
         decisions = await schedule(cluster, NOW)
@@ -141,10 +137,10 @@ def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
         assert (await cluster.get(Pod, "p2", "lab")).spec.node_name == "n1"
         assert await conditions(cluster, "p2") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-01T13:00:00Z"}]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_two_pods_share_a_claim_in_one_round() -> None:
+async def test_two_pods_share_a_claim_in_one_round() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c"))
         await schedule(cluster, NOW)
@@ -152,10 +148,10 @@ def test_two_pods_share_a_claim_in_one_round() -> None:
         assert [consumer.name for consumer in shared.status.reserved_for] == ["p1", "p2"]
         assert [(await cluster.get(Pod, name, "lab")).spec.node_name for name in ("p1", "p2")] == ["n2", "n2"]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_conflict_is_retried_with_a_fresh_read() -> None:
+async def test_a_conflict_is_retried_with_a_fresh_read() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
 
@@ -167,7 +163,7 @@ def test_a_conflict_is_retried_with_a_fresh_read() -> None:
         assert cluster.writes[:3] == ["update ResourceClaim c", "status ResourceClaim c", "status ResourceClaim c"]
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
 
-    run(scenario)
+    await run(scenario)
 
 
 ALLOCATION = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "d0"}]}}
@@ -181,7 +177,7 @@ ALLOCATION = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool":
         ("recreate", "claim lab/c got deleted and created again in the meantime"),
     ],
 )
-def test_a_claim_that_changed_its_fate_is_an_error_of_the_attempt(change: str, message: str) -> None:
+async def test_a_claim_that_changed_its_fate_is_an_error_of_the_attempt(change: str, message: str) -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         decisions = plan(await gather(cluster))
@@ -198,10 +194,10 @@ def test_a_claim_that_changed_its_fate_is_an_error_of_the_attempt(change: str, m
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name is None
         assert (await conditions(cluster, "p"))[0]["reason"] == "SchedulerError"
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_reservation_is_taken_back_when_the_pod_is_gone() -> None:
+async def test_a_reservation_is_taken_back_when_the_pod_is_gone() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
 
@@ -215,10 +211,10 @@ def test_a_reservation_is_taken_back_when_the_pod_is_gone() -> None:
         assert left.status.allocation is not None  # stays until somebody deallocates it (C-5.16)
         assert left.status.reserved_for == ()
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_an_unusable_allocation_is_given_back_and_the_next_round_succeeds() -> None:
+async def test_an_unusable_allocation_is_given_back_and_the_next_round_succeeds() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         gone = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]}
@@ -232,10 +228,10 @@ def test_an_unusable_allocation_is_given_back_and_the_next_round_succeeds() -> N
         await schedule(cluster, NOW)
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_broken_selector_is_shown_verbatim() -> None:
+async def test_a_broken_selector_is_shown_verbatim() -> None:
     async def scenario() -> None:
         broken = claim("c", expression='device.attributes["gpu.example.com"].memory == 1')
         cluster = await cluster_with(node("n1"), slice_("n1", 1), broken, pod("p", "c"))
@@ -247,10 +243,10 @@ def test_a_broken_selector_is_shown_verbatim() -> None:
             "chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
         )
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_taint_rules_keep_devices_from_being_allocated() -> None:
+async def test_taint_rules_keep_devices_from_being_allocated() -> None:
     async def scenario() -> None:
         rule = DeviceTaintRule.from_wire(
             {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "NoSchedule"}}}
@@ -260,10 +256,10 @@ def test_taint_rules_keep_devices_from_being_allocated() -> None:
         (condition,) = await conditions(cluster, "p")
         assert condition["message"] == "0/1 nodes can allocate: 1 untolerated device taint"
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_finished_bound_and_deleted_pods_are_left_alone() -> None:
+async def test_finished_bound_and_deleted_pods_are_left_alone() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"))
         await cluster.create(
@@ -275,4 +271,4 @@ def test_finished_bound_and_deleted_pods_are_left_alone() -> None:
         decisions: tuple[SchedulingDecision, ...] = await schedule(cluster, NOW)
         assert (decisions, cluster.writes) == ((), [])
 
-    run(scenario)
+    await run(scenario)

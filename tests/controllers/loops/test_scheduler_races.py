@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,7 +54,7 @@ def why(decision: SchedulingDecision) -> tuple[str, str]:
     return decision.outcome.reason, decision.outcome.message
 
 
-def test_a_pod_that_somebody_else_bound_meanwhile_stays_on_its_node() -> None:
+async def test_a_pod_that_somebody_else_bound_meanwhile_stays_on_its_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), claim("c"), pod("p", "c"))
         cluster.before["status ResourceClaim c"] = lambda: bind_by_hand(cluster, "p", "n2")
@@ -65,10 +64,10 @@ def test_a_pod_that_somebody_else_bound_meanwhile_stays_on_its_node() -> None:
         assert await conditions(cluster, "p") == []  # it has a node: nothing is unschedulable
         assert await reservations(cluster, "c") == []
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_pod_bound_between_the_read_and_the_binding_stays_on_its_node() -> None:
+async def test_a_pod_bound_between_the_read_and_the_binding_stays_on_its_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), claim("c"), pod("p", "c"))
         cluster.before["patch Pod p"] = lambda: bind_by_hand(cluster, "p", "n2")
@@ -76,10 +75,10 @@ def test_a_pod_bound_between_the_read_and_the_binding_stays_on_its_node() -> Non
         assert why(decision) == ("SchedulerError", 'pod p is already assigned to node "n2"')
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n2"
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
+async def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
     async def scenario() -> None:
         held = Pod.from_wire({**pod("p", "c").to_wire(), "metadata": {"name": "p", "namespace": "lab", "finalizers": ["example.com/hold"]}})
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), held)
@@ -100,10 +99,10 @@ def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
         await schedule(cluster, LATER)
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_conditions() -> None:
+async def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_conditions() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         ready: Json = {"type": "Ready", "status": "False"}
@@ -119,10 +118,10 @@ def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_conditions
         assert isinstance(decision.outcome, Placement)
         assert [each["type"] for each in await conditions(cluster, "p")] == ["Ready", "PodScheduled"]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node() -> None:
+async def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c"))
         decisions = plan(await gather(cluster))
@@ -132,7 +131,7 @@ def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node
         await schedule(cluster, LATER)
         assert [(await cluster.get(Pod, name, "lab")).spec.node_name for name in ("p1", "p2")] == ["n2", "n2"]
 
-    run(scenario)
+    await run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node
         ("status ResourceClaim c", "add allocation and reservation to claim lab/c: no"),
     ],
 )
-def test_a_refused_write_is_told_in_the_schedulers_words(write: str, message: str) -> None:
+async def test_a_refused_write_is_told_in_the_schedulers_words(write: str, message: str) -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         cluster.before[write] = refusing
@@ -152,14 +151,14 @@ def test_a_refused_write_is_told_in_the_schedulers_words(write: str, message: st
         await schedule(cluster, LATER)
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
 
-    run(scenario)
+    await run(scenario)
 
 
 async def refusing() -> None:
     raise Forbidden("no")
 
 
-def test_a_refused_reservation_and_a_claim_gone_after_a_conflict_are_reported() -> None:
+async def test_a_refused_reservation_and_a_claim_gone_after_a_conflict_are_reported() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         await set_status(cluster, "c", {"allocation": allocation("n1")})
@@ -184,20 +183,20 @@ def test_a_refused_reservation_and_a_claim_gone_after_a_conflict_are_reported() 
         message = 'get updated claim lab/c after conflict: resourceclaims.resource.k8s.io "c" not found'
         assert why((await schedule(cluster, NOW))[0]) == ("SchedulerError", message)
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_a_refused_condition_does_not_keep_other_pods_from_their_nodes() -> None:
+async def test_a_refused_condition_does_not_keep_other_pods_from_their_nodes() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), pod("p1"), pod("p2"))
         cluster.before["patch Pod p1 status"] = refusing
         await schedule(cluster, NOW)
         assert [(await cluster.get(Pod, name, "lab")).spec.node_name for name in ("p1", "p2")] == ["n1", "n1"]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_fails() -> None:
+async def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_fails() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         uid = (await cluster.get(Pod, "p", "lab")).metadata.uid
@@ -207,10 +206,10 @@ def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_fails(
         left = await cluster.get(ResourceClaim, "c", "lab")
         assert (left.status.reserved_for, left.status.allocation is not None) == ((), True)
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> None:
+async def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"), pod("q", "c"))
         mine, theirs = [{"resource": "pods", "name": n, "uid": (await cluster.get(Pod, n, "lab")).metadata.uid} for n in ("p", "q")]
@@ -222,10 +221,10 @@ def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> None:
         await apply(cluster, decisions, NOW)
         assert await reservations(cluster, "c") == ["q"]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_giving_back_a_claim_that_changed_is_an_error_and_the_claim_is_left_alone() -> None:
+async def test_giving_back_a_claim_that_changed_is_an_error_and_the_claim_is_left_alone() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         await set_status(cluster, "c", {"allocation": allocation("gone")})
@@ -238,10 +237,10 @@ def test_giving_back_a_claim_that_changed_is_an_error_and_the_claim_is_left_alon
         assert (await conditions(cluster, "p"))[0]["reason"] == "SchedulerError"
         assert await reservations(cluster, "c") == ["q"]
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
+async def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
     async def scenario() -> None:
         wire = pod("p1", "c").to_wire()
         wire["spec"]["nodeSelector"] = {"zone": "b"}
@@ -258,7 +257,7 @@ def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
         assert held is not None
         assert [(r.pool, r.device) for r in held.devices.results] == [("n1", "d0")]
 
-    run(scenario)
+    await run(scenario)
 
 
 EVERYWHERE = "0/2 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector, 1 resourceclaim not available on the node"
@@ -313,7 +312,7 @@ async def world() -> Mortal:
 
 
 @pytest.mark.parametrize("stage", ["starting", "finishing"])
-def test_a_crash_before_any_write_ends_in_the_same_state(stage: str) -> None:
+async def test_a_crash_before_any_write_ends_in_the_same_state(stage: str) -> None:
     async def story(dies_at: int | None) -> tuple[Json, bool]:
         cluster = await world()
         if stage == "finishing":
@@ -334,19 +333,16 @@ def test_a_crash_before_any_write_ends_in_the_same_state(stage: str) -> None:
         assert cluster.writes == []
         return state, died
 
-    async def main() -> None:
-        want, _ = await story(None)
-        crashes, died = 0, True
-        while died:
-            state, died = await story(crashes)
-            assert state == want, f"crash before write {crashes}"
-            crashes += 1
-        assert crashes > 4
-
-    asyncio.run(main())
+    want, _ = await story(None)
+    crashes, died = 0, True
+    while died:
+        state, died = await story(crashes)
+        assert state == want, f"crash before write {crashes}"
+        crashes += 1
+    assert crashes > 4
 
 
-def test_two_schedulers_with_the_same_view_converge_without_sharing_a_device() -> None:
+async def test_two_schedulers_with_the_same_view_converge_without_sharing_a_device() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 2), claim("c"), claim("d"), pod("p1", "c"), pod("p2", "d"), pod("p3", "c"))
         view = await gather(cluster)
@@ -357,10 +353,10 @@ def test_two_schedulers_with_the_same_view_converge_without_sharing_a_device() -
         assert await look(cluster) == state  # the second takes back nothing of the first's
         assert {(await conditions(cluster, name))[0]["status"] for name in ("p1", "p2", "p3")} == {"True"}
 
-    run(scenario)
+    await run(scenario)
 
 
-def test_an_older_allocation_without_a_timestamp_takes_another_consumer_unchanged() -> None:
+async def test_an_older_allocation_without_a_timestamp_takes_another_consumer_unchanged() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         await set_status(cluster, "c", {"allocation": allocation("n1")})
@@ -370,4 +366,4 @@ def test_an_older_allocation_without_a_timestamp_takes_another_consumer_unchange
         assert held.status.allocation.to_wire() == allocation("n1")  # C-20.16
         assert await reservations(cluster, "c") == ["p"]
 
-    run(scenario)
+    await run(scenario)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine
@@ -69,15 +67,12 @@ def test_a_vm_being_deleted_does_not_run() -> None:
     assert not wants_instance(vm.with_(metadata=vm.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z")))
 
 
-def test_each_running_vm_gets_one_vmi_and_only_one() -> None:
-    async def scenario() -> None:
-        cluster = MemoryCluster.deterministic()
-        for name, running in (("on", True), ("off", False)):
-            vm = _vm(running=running)
-            await cluster.create(vm.with_(metadata=vm.metadata.with_(name=name, uid="")))
-        planned = virtual_machines.plan(await virtual_machines.gather(cluster))
-        (created,) = await virtual_machines.apply(cluster, planned)
-        assert created.key == "ns/on"
-        assert virtual_machines.plan(await virtual_machines.gather(cluster)) == ()
-
-    asyncio.run(scenario())
+async def test_each_running_vm_gets_one_vmi_and_only_one() -> None:
+    cluster = MemoryCluster.deterministic()
+    for name, running in (("on", True), ("off", False)):
+        vm = _vm(running=running)
+        await cluster.create(vm.with_(metadata=vm.metadata.with_(name=name, uid="")))
+    planned = virtual_machines.plan(await virtual_machines.gather(cluster))
+    (created,) = await virtual_machines.apply(cluster, planned)
+    assert created.key == "ns/on"
+    assert virtual_machines.plan(await virtual_machines.gather(cluster)) == ()

@@ -217,7 +217,7 @@ def _inputs(namespace: str, name: str, now: datetime) -> Any:
     return given
 
 
-def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkeypatch: Any) -> None:
+async def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()
         examiner = Costly(clock)
@@ -234,11 +234,11 @@ def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkey
         assert len(tenants.explainer._queue) <= 256
 
     _with_short_waits(monkeypatch)
-    asyncio.run(scenario())
+    await scenario()
 
 
 @pytest.mark.slow
-def test_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypatch: Any) -> None:
+async def test_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypatch: Any) -> None:
     async def scenario(tenants_of: tuple[str, ...], share: float) -> None:
         clock = Clock()
         examiner = Costly(clock)
@@ -249,11 +249,11 @@ def test_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(monkeypa
         assert examiner.busy > 1200 * share * 0.5
 
     _with_short_waits(monkeypatch)
-    asyncio.run(scenario(("a-5",), 0.05))
-    asyncio.run(scenario(tuple(f"t{n}-5" for n in range(8)), 0.1))
+    await scenario(("a-5",), 0.05)
+    await scenario(tuple(f"t{n}-5" for n in range(8)), 0.1)
 
 
-def test_a_pod_that_takes_too_long_is_tried_ever_more_seldom(monkeypatch: Any) -> None:
+async def test_a_pod_that_takes_too_long_is_tried_ever_more_seldom(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()
         examiner = Costly(clock)
@@ -265,10 +265,10 @@ def test_a_pod_that_takes_too_long_is_tried_ever_more_seldom(monkeypatch: Any) -
         assert counted["quick"] >= 30
 
     _with_short_waits(monkeypatch)
-    asyncio.run(scenario())
+    await scenario()
 
 
-def test_views_are_shared_however_many_ask_and_ended_when_nobody_does(monkeypatch: Any) -> None:
+async def test_views_are_shared_however_many_ask_and_ended_when_nobody_does(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()
         examiner = Costly(clock)
@@ -279,10 +279,10 @@ def test_views_are_shared_however_many_ask_and_ended_when_nobody_does(monkeypatc
         assert examiner.views <= 2
 
     _with_short_waits(monkeypatch)
-    asyncio.run(scenario())
+    await scenario()
 
 
-def test_an_examiner_that_fails_is_asked_again_later_and_ends_nothing(monkeypatch: Any) -> None:
+async def test_an_examiner_that_fails_is_asked_again_later_and_ends_nothing(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()
         examiner = Costly(clock, fails=True)
@@ -295,7 +295,7 @@ def test_an_examiner_that_fails_is_asked_again_later_and_ends_nothing(monkeypatc
         assert "a/vm" in tenants.answered
 
     _with_short_waits(monkeypatch)
-    asyncio.run(scenario())
+    await scenario()
 
 
 def _with_short_waits(monkeypatch: Any) -> None:
@@ -385,16 +385,13 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
     assert again.condition is found.condition
 
 
-def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
-    async def scenario() -> None:
-        examiner = ThreadExplanationWorker(time.monotonic, replace(LIMITS, seconds=3600))
-        await examiner.load_view(_sample(1, [slice_of("n00000", 2)]))
-        exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
-        claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
-        task = asyncio.create_task(examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
-        await asyncio.sleep(0.1)
-        task.cancel()
-        await asyncio.wait({task})
-        await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)
-
-    asyncio.run(scenario())
+async def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
+    examiner = ThreadExplanationWorker(time.monotonic, replace(LIMITS, seconds=3600))
+    await examiner.load_view(_sample(1, [slice_of("n00000", 2)]))
+    exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
+    claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
+    task = asyncio.create_task(examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait({task})
+    await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)

@@ -145,125 +145,110 @@ async def published(cluster: MemoryCluster, state: str, name: str = "vm") -> Vir
     )
 
 
-def test_an_allocation_shows_in_the_object_and_on_the_vmi_and_is_told_once() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        vmi, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
-        async with running(cluster) as (loop, observer):
-            waiting = await published(cluster, "Pending")
-            assert (waiting.status.ready, waiting.status.devices[0].reason) == ("0/1", "NotAllocated")
+async def test_an_allocation_shows_in_the_object_and_on_the_vmi_and_is_told_once() -> None:
+    cluster = counting()
+    vmi, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    async with running(cluster) as (loop, observer):
+        waiting = await published(cluster, "Pending")
+        assert (waiting.status.ready, waiting.status.devices[0].reason) == ("0/1", "NotAllocated")
 
-            await allocate(cluster, pod)
-            done = await published(cluster, "Resolved")
-            assert (done.status.ready, done.status.node_name, done.status.devices[0].pci_address) == ("1/1", "node-1", "0000:41:00.0")
-            assert [owner.uid for owner in done.metadata.owner_references] == [vmi.metadata.uid]
-            await eventually(
-                lambda: cluster.get(VirtualMachineInstance, "vm", "vms"),
-                lambda vmi: '"pciAddress":"0000:41:00.0"' in vmi.metadata.annotations.get("virt-dra.io/device-status", ""),
-            )
-            told = await eventually(lambda: cluster.list(EVENT, "vms"), lambda listed: len(listed.items) == 1)
-            event = told.items[0].to_wire()
-            assert (event["reason"], event["message"]) == ("DevicesResolved", "on node node-1: gpus/gpu1 0000:41:00.0")
-            assert event["involvedObject"]["uid"] == vmi.metadata.uid
-            assert len(observer.published_after) == 1
-            assert loop.devices_by_state() == {"Resolved": 1}
-
-    asyncio.run(scenario())
-
-
-def test_a_restarted_loop_writes_and_tells_nothing_again() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        _, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
         await allocate(cluster, pod)
-        async with running(cluster):
-            await published(cluster, "Resolved")
-            await eventually(lambda: cluster.list(EVENT, "vms"), lambda listed: len(listed.items) == 1)
-        cluster.writes.clear()
-        async with running(cluster) as (_, observer):
-            await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
-        assert (dict(cluster.writes), dict(observer.results)) == ({}, {"unchanged": 1})
-
-    asyncio.run(scenario())
-
-
-def test_what_is_taken_away_is_put_right_again() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        _, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
-        await allocate(cluster, pod)
-        async with running(cluster):
-            first = await published(cluster, "Resolved")
-            await cluster.delete(VirtualMachineInstanceDevices, "vm", "vms")
-            again = await published(cluster, "Resolved")
-            assert again.metadata.uid != first.metadata.uid
-            forged = {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}}
-            await cluster.patch(VirtualMachineInstance, "vm", "vms", merge=forged)
-            await eventually(
-                lambda: cluster.get(VirtualMachineInstance, "vm", "vms"),
-                lambda vmi: '"0000:41:00.0"' in vmi.metadata.annotations["virt-dra.io/device-status"],
-            )
-
-    asyncio.run(scenario())
-
-
-def test_a_slice_that_comes_late_or_changes_concerns_only_the_vms_with_its_devices() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        _, pod = await vm_with_pod(cluster)
-        await vm_with_pod(cluster, "other")
-        await allocate(cluster, pod)
-        async with running(cluster) as (_, observer):
-            await published(cluster, "Pending")
-            await published(cluster, "Pending", "other")
-            await asyncio.sleep(0.05)
-            observer.results.clear()
-            await cluster.create(gpu_slice())
-            await published(cluster, "Resolved")
-            await asyncio.sleep(0.05)
-            # The write comes back as a change of the object, which concerns the same VM.
-            assert observer.results == {"written": 1, "unchanged": 1}
-
-    asyncio.run(scenario())
-
-
-def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
-        await cluster.create(read(DeviceClass, "gpu", spec={"selectors": selectors}))
-        await cluster.create(read(Node, "node-1"))
-        taken = read(ResourceClaim, "taken", spec={"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}})
-        await cluster.create(taken)
-        status = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}
-        await cluster.patch(ResourceClaim, "taken", "vms", merge={"status": status}, subresource="status")
-        await cluster.create(gpu_slice())
-        await vm_with_pod(cluster, node=None)
-        later = NOW.replace(minute=5)
-        observer = Recorded()
-        loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: later), observer)
-        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
-        devices = await eventually(
-            lambda: cluster.get(VirtualMachineInstanceDevices, "vm", "vms"),
-            lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
+        done = await published(cluster, "Resolved")
+        assert (done.status.ready, done.status.node_name, done.status.devices[0].pci_address) == ("1/1", "node-1", "0000:41:00.0")
+        assert [owner.uid for owner in done.metadata.owner_references] == [vmi.metadata.uid]
+        await eventually(
+            lambda: cluster.get(VirtualMachineInstance, "vm", "vms"),
+            lambda vmi: '"pciAddress":"0000:41:00.0"' in vmi.metadata.annotations.get("virt-dra.io/device-status", ""),
         )
-        (condition,) = (condition for condition in devices.status.conditions if condition.type == "Allocatable")
-        assert (condition.status, condition.reason, condition.message) == (
-            "False",
-            "NoNodeFits",
-            "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
+        told = await eventually(lambda: cluster.list(EVENT, "vms"), lambda listed: len(listed.items) == 1)
+        event = told.items[0].to_wire()
+        assert (event["reason"], event["message"]) == ("DevicesResolved", "on node node-1: gpus/gpu1 0000:41:00.0")
+        assert event["involvedObject"]["uid"] == vmi.metadata.uid
+        assert len(observer.published_after) == 1
+        assert loop.devices_by_state() == {"Resolved": 1}
+
+
+async def test_a_restarted_loop_writes_and_tells_nothing_again() -> None:
+    cluster = counting()
+    _, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    await allocate(cluster, pod)
+    async with running(cluster):
+        await published(cluster, "Resolved")
+        await eventually(lambda: cluster.list(EVENT, "vms"), lambda listed: len(listed.items) == 1)
+    cluster.writes.clear()
+    async with running(cluster) as (_, observer):
+        await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
+    assert (dict(cluster.writes), dict(observer.results)) == ({}, {"unchanged": 1})
+
+
+async def test_what_is_taken_away_is_put_right_again() -> None:
+    cluster = counting()
+    _, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    await allocate(cluster, pod)
+    async with running(cluster):
+        first = await published(cluster, "Resolved")
+        await cluster.delete(VirtualMachineInstanceDevices, "vm", "vms")
+        again = await published(cluster, "Resolved")
+        assert again.metadata.uid != first.metadata.uid
+        forged = {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}}
+        await cluster.patch(VirtualMachineInstance, "vm", "vms", merge=forged)
+        await eventually(
+            lambda: cluster.get(VirtualMachineInstance, "vm", "vms"),
+            lambda vmi: '"0000:41:00.0"' in vmi.metadata.annotations["virt-dra.io/device-status"],
         )
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-    asyncio.run(scenario())
 
 
-def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slice_that_comes_late_or_changes_concerns_only_the_vms_with_its_devices() -> None:
+    cluster = counting()
+    _, pod = await vm_with_pod(cluster)
+    await vm_with_pod(cluster, "other")
+    await allocate(cluster, pod)
+    async with running(cluster) as (_, observer):
+        await published(cluster, "Pending")
+        await published(cluster, "Pending", "other")
+        await asyncio.sleep(0.05)
+        observer.results.clear()
+        await cluster.create(gpu_slice())
+        await published(cluster, "Resolved")
+        await asyncio.sleep(0.05)
+        # The write comes back as a change of the object, which concerns the same VM.
+        assert observer.results == {"written": 1, "unchanged": 1}
+
+
+async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
+    cluster = counting()
+    selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
+    await cluster.create(read(DeviceClass, "gpu", spec={"selectors": selectors}))
+    await cluster.create(read(Node, "node-1"))
+    taken = read(ResourceClaim, "taken", spec={"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}})
+    await cluster.create(taken)
+    status = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}
+    await cluster.patch(ResourceClaim, "taken", "vms", merge={"status": status}, subresource="status")
+    await cluster.create(gpu_slice())
+    await vm_with_pod(cluster, node=None)
+    later = NOW.replace(minute=5)
+    observer = Recorded()
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: later), observer)
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
+    devices = await eventually(
+        lambda: cluster.get(VirtualMachineInstanceDevices, "vm", "vms"),
+        lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
+    )
+    (condition,) = (condition for condition in devices.status.conditions if condition.type == "Allocatable")
+    assert (condition.status, condition.reason, condition.message) == (
+        "False",
+        "NoNodeFits",
+        "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
+    )
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes seconds to make one in a large cluster."""
     views: list[View] = []
 
@@ -273,46 +258,40 @@ def test_pods_that_wait_one_after_the_other_share_a_view_of_the_cluster(monkeypa
 
     monkeypatch.setattr(examining, "view_of", view_of)
 
-    async def scenario() -> None:
-        cluster = counting()
-        await cluster.create(read(Node, "node-1"))
-        loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW.replace(minute=5)), Recorded())
-        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
-        for name in ("one", "other"):
-            await vm_with_pod(cluster, name, node=None)
-            await eventually(
-                lambda: cluster.get(VirtualMachineInstanceDevices, name, "vms"),  # noqa: B023 - asked before the next name
-                lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
-            )
-        assert len(views) == 1
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-    asyncio.run(scenario())
+    cluster = counting()
+    await cluster.create(read(Node, "node-1"))
+    loop = InstanceLoop(cluster, LoopSettings(), ambient(lambda: NOW.replace(minute=5)), Recorded())
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
+    for name in ("one", "other"):
+        await vm_with_pod(cluster, name, node=None)
+        await eventually(
+            lambda: cluster.get(VirtualMachineInstanceDevices, name, "vms"),  # noqa: B023 - asked before the next name
+            lambda devices: any(condition.type == "Allocatable" for condition in devices.status.conditions),
+        )
+    assert len(views) == 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
-def test_standalone_does_nothing_beside_a_kubevirt() -> None:
-    async def scenario() -> None:
-        cluster = counting()
-        _, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
-        await allocate(cluster, pod)
-        observer = Recorded()
-        loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), ambient(lambda: NOW), observer)
-        await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
-        tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
-        await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
-        assert observer.results.total() == observer.results["unchanged"]
-        assert not cluster.writes.keys() & {"patch VirtualMachineInstance", "create VirtualMachineInstanceDevices"}
+async def test_standalone_does_nothing_beside_a_kubevirt() -> None:
+    cluster = counting()
+    _, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    await allocate(cluster, pod)
+    observer = Recorded()
+    loop = InstanceLoop(cluster, LoopSettings(standalone=STANDALONE), ambient(lambda: NOW), observer)
+    await cluster.create(read(KubeVirt, "kubevirt", "kubevirt"))
+    tasks = [asyncio.create_task(loop.run_informers()), asyncio.create_task(loop.run_workers())]
+    await eventually(lambda: asyncio.sleep(0, observer.results["unchanged"]))
+    assert observer.results.total() == observer.results["unchanged"]
+    assert not cluster.writes.keys() & {"patch VirtualMachineInstance", "create VirtualMachineInstanceDevices"}
 
-        await cluster.delete(KubeVirt, "kubevirt", "kubevirt")
-        await eventually(lambda: asyncio.sleep(0, cluster.writes["patch VirtualMachineInstance"]))
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-    asyncio.run(scenario())
+    await cluster.delete(KubeVirt, "kubevirt", "kubevirt")
+    await eventually(lambda: asyncio.sleep(0, cluster.writes["patch VirtualMachineInstance"]))
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 class Refusing(Counting):
@@ -328,43 +307,37 @@ class Refusing(Counting):
 
 
 @pytest.mark.parametrize("refusals", [1, 3])
-def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
+async def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
     monkeypatch.setattr(instance_loop, "_REFUSED_SECONDS", (0.01, 0.1))
 
-    async def scenario() -> None:
-        cluster = Refusing.deterministic()
-        cluster.writes, cluster.refusals = Counter(), refusals
-        _, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
-        await allocate(cluster, pod)
-        async with running(cluster) as (_, observer):
-            await published(cluster, "Resolved")
-            events = await eventually(
-                lambda: cluster.list(EVENT, "vms"),
-                lambda listed: any(event.to_wire()["reason"] == "DevicesResolved" for event in listed.items),
-            )
-        counts = {event.to_wire()["reason"]: event.to_wire()["count"] for event in events.items}
-        assert counts == {"DevicesResolved": 1, **({"WriteRefused": refusals - 1} if refusals > 1 else {})}
-        assert observer.results["refused"] == refusals
-
-    asyncio.run(scenario())
+    cluster = Refusing.deterministic()
+    cluster.writes, cluster.refusals = Counter(), refusals
+    _, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    await allocate(cluster, pod)
+    async with running(cluster) as (_, observer):
+        await published(cluster, "Resolved")
+        events = await eventually(
+            lambda: cluster.list(EVENT, "vms"),
+            lambda listed: any(event.to_wire()["reason"] == "DevicesResolved" for event in listed.items),
+        )
+    counts = {event.to_wire()["reason"]: event.to_wire()["count"] for event in events.items}
+    assert counts == {"DevicesResolved": 1, **({"WriteRefused": refusals - 1} if refusals > 1 else {})}
+    assert observer.results["refused"] == refusals
 
 
-def test_while_an_informer_lags_behind_a_refused_plan_is_made_anew_ever_more_seldom() -> None:
+async def test_while_an_informer_lags_behind_a_refused_plan_is_made_anew_ever_more_seldom() -> None:
     """Its watch may be down for half a minute; 20 writes a second in vain would add up."""
 
-    async def scenario() -> None:
-        cluster = Outdated.deterministic()
-        cluster.writes = Counter()
-        _, pod = await vm_with_pod(cluster)
-        await cluster.create(gpu_slice())
-        await allocate(cluster, pod)
-        async with running(cluster) as (_, observer):
-            await eventually(lambda: asyncio.sleep(0, observer.results["outdated"] >= 2))
-            await asyncio.sleep(1.0)
-            assert 4 <= observer.results["outdated"] <= 8
-
-    asyncio.run(scenario())
+    cluster = Outdated.deterministic()
+    cluster.writes = Counter()
+    _, pod = await vm_with_pod(cluster)
+    await cluster.create(gpu_slice())
+    await allocate(cluster, pod)
+    async with running(cluster) as (_, observer):
+        await eventually(lambda: asyncio.sleep(0, observer.results["outdated"] >= 2))
+        await asyncio.sleep(1.0)
+        assert 4 <= observer.results["outdated"] <= 8
 
 
 class Outdated(Counting):

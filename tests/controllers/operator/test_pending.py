@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -161,33 +160,30 @@ def test_times_that_cannot_be_read_are_none() -> None:
     assert pending.due(pod, Condition(last_transition_time="then"), None, NOW) == NOW + 10 * T
 
 
-def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node() -> None:
-    async def life() -> None:
-        world = World.of({"claims.0.status": None, "pod.spec.nodeName": None, "slices": []})
-        asked: list[Condition | None] = []
+async def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_node() -> None:
+    world = World.of({"claims.0.status": None, "pod.spec.nodeName": None, "slices": []})
+    asked: list[Condition | None] = []
 
-        def explain(inputs: DeviceInputs, told: Condition | None) -> Condition | None:
-            asked.append(told)
-            assert pending.waits_for_node(inputs.pod)
-            assert inputs.pod is not None
-            view = pending.view_of(sample_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW))
-            return pending.explain(inputs.pod, inputs.claims, view, told, inputs.now)
+    def explain(inputs: DeviceInputs, told: Condition | None) -> Condition | None:
+        asked.append(told)
+        assert pending.waits_for_node(inputs.pod)
+        assert inputs.pod is not None
+        view = pending.view_of(sample_of([node("a")], (), (), [DeviceClass.from_wire(CLASS)], (), NOW))
+        return pending.explain(inputs.pod, inputs.claims, view, told, inputs.now)
 
-        async def reconcile() -> list[tuple[str, str]]:
-            done = await beside_kubevirt.reconcile(
-                await ListedSources.read(world.memory), world.memory, "lab/fedora", world.now, explain=explain
-            )
-            return [(event.reason, event.message) for event in done.events]
+    async def reconcile() -> list[tuple[str, str]]:
+        done = await beside_kubevirt.reconcile(
+            await ListedSources.read(world.memory), world.memory, "lab/fedora", world.now, explain=explain
+        )
+        return [(event.reason, event.message) for event in done.events]
 
-        message = "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
-        assert await reconcile() == [("DevicesNotAllocatable", message)]
-        assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
-        assert await reconcile() == []
-        assert (asked[0], asked[1] is not None) == (None, True)
-        assert await world.told() == []  # without being asked, what was told stays
-        assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
-        await world.memory.patch(Pod, "virt-launcher-fedora-x7k2p", "lab", merge={"spec": {"nodeName": "node-a"}})
-        await world.reconcile()
-        assert "Allocatable" not in await world.conditions()
-
-    asyncio.run(life())
+    message = "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
+    assert await reconcile() == [("DevicesNotAllocatable", message)]
+    assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
+    assert await reconcile() == []
+    assert (asked[0], asked[1] is not None) == (None, True)
+    assert await world.told() == []  # without being asked, what was told stays
+    assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
+    await world.memory.patch(Pod, "virt-launcher-fedora-x7k2p", "lab", merge={"spec": {"nodeName": "node-a"}})
+    await world.reconcile()
+    assert "Allocatable" not in await world.conditions()

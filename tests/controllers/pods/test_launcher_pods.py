@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -328,7 +327,7 @@ def _operations(pod: Pod, spec: Json) -> list[Json]:
     return list(found)
 
 
-def _apply(pod: Pod, operations: Sequence[Json]) -> Pod:
+async def _apply(pod: Pod, operations: Sequence[Json]) -> Pod:
     """By way of a cluster, whose JSON patch has its own tests."""
 
     async def patched() -> Pod:
@@ -336,7 +335,7 @@ def _apply(pod: Pod, operations: Sequence[Json]) -> Pod:
         await cluster.create(pod)
         return await cluster.patch(Pod, pod.name, "default", operations=operations)
 
-    return asyncio.run(patched())
+    return await patched()
 
 
 def test_a_bare_pod_gets_everything() -> None:
@@ -424,9 +423,9 @@ _vmi_specs = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(_vmi_specs, st.none() | _resources)
-def test_patching_twice_changes_nothing_more(spec: Json, resources: Json | None) -> None:
+async def test_patching_twice_changes_nothing_more(spec: Json, resources: Json | None) -> None:
     pod = _pod({"name": "compute"} if resources is None else {"name": "compute", "resources": resources})
-    patched = _apply(pod, _operations(pod, spec))
+    patched = await _apply(pod, _operations(pod, spec))
     assert _operations(patched, spec) == []
     wanted = fragment(_vmi(spec), GATES)
     assert isinstance(wanted, Fragment)
@@ -451,20 +450,17 @@ async def _pass(
     return actions, await launcher_pods.apply(cluster, actions)
 
 
-def test_each_vmi_gets_one_pod_and_only_one() -> None:
-    async def scenario() -> None:
-        cluster = MemoryCluster.deterministic()
-        vmi = await cluster.create(_vmi(uid="", name="a"))
-        _, (pod,) = await _pass(cluster)
-        assert pod.name.startswith("virt-launcher-a-")
-        owner = pod.metadata.controller_owner
-        assert owner is not None
-        assert (owner.uid, pod.metadata.labels["kubevirt.io/created-by"]) == (vmi.metadata.uid, vmi.metadata.uid)
-        assert await _pass(cluster) == ((), ())
-        await cluster.update_status(pod.with_(status=pod.status.with_(phase="Failed")))
-        assert await _pass(cluster) == ((), ())
-
-    asyncio.run(scenario())
+async def test_each_vmi_gets_one_pod_and_only_one() -> None:
+    cluster = MemoryCluster.deterministic()
+    vmi = await cluster.create(_vmi(uid="", name="a"))
+    _, (pod,) = await _pass(cluster)
+    assert pod.name.startswith("virt-launcher-a-")
+    owner = pod.metadata.controller_owner
+    assert owner is not None
+    assert (owner.uid, pod.metadata.labels["kubevirt.io/created-by"]) == (vmi.metadata.uid, vmi.metadata.uid)
+    assert await _pass(cluster) == ((), ())
+    await cluster.update_status(pod.with_(status=pod.status.with_(phase="Failed")))
+    assert await _pass(cluster) == ((), ())
 
 
 def test_finished_and_deleted_vmis_get_no_pod_and_provisioning_pods_do_not_count() -> None:
@@ -478,14 +474,11 @@ def test_finished_and_deleted_vmis_get_no_pod_and_provisioning_pods_do_not_count
     assert actions == (CreatePod(waiting, pod),)
 
 
-def test_what_cannot_be_rendered_is_told_and_not_written() -> None:
-    async def scenario() -> None:
-        cluster = MemoryCluster.deterministic()
-        await cluster.create(_vmi({"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "x/y"}]}}}, uid=""))
-        (action,), pods = await _pass(cluster, PermittedHostDevices())
-        assert isinstance(action, CannotRender)
-        assert action.error.message == "GPU x/y is not permitted in permittedHostDevices configuration"
-        assert pods == ()
-        assert (await cluster.list(Pod)).items == ()
-
-    asyncio.run(scenario())
+async def test_what_cannot_be_rendered_is_told_and_not_written() -> None:
+    cluster = MemoryCluster.deterministic()
+    await cluster.create(_vmi({"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "x/y"}]}}}, uid=""))
+    (action,), pods = await _pass(cluster, PermittedHostDevices())
+    assert isinstance(action, CannotRender)
+    assert action.error.message == "GPU x/y is not permitted in permittedHostDevices configuration"
+    assert pods == ()
+    assert (await cluster.list(Pod)).items == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -107,89 +106,75 @@ def launched(pod: Pod, folder: Path, files: Mapping[str, str] | None = None) -> 
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_from_the_claim_to_the_domain(gpus: int, tmp_path: Path) -> None:
-    async def life() -> None:
-        world = await world_with()
-        await world.memory.create(vmi(gpus=gpus))
-        await settle(world)
-        waiting = launched(await world.pod("fedora"), tmp_path / "before")
-        assert isinstance(waiting, Waiting)
-        await publish(world, vf())
-        await settle(world)
-        conversion = launched(await world.pod("fedora"), tmp_path / "after")
-        assert isinstance(conversion, Conversion)
-        found = [(each.device, each.source, str(each.address)) for each in conversion.hostdevs]
-        assert found[gpus:] == [("interfaces/fast", "metadata", "0000:3b:02.1")]
-        assert '<alias name="ua-sriov-fast"/>' in conversion.domain_xml
-        assert '<address domain="0x0000" bus="0x3b" slot="0x02" function="0x1"/>' in conversion.domain_xml
-        made = await world.vmi("fedora")
-        assert made is not None
-        assert [(each["type"], each["status"]) for each in made.status.conditions if each["type"] != "Ready"] == [
-            ("DevicesResolved", "True")
-        ]
-        assert (made.status.device_status is None) == (gpus == 0)
-        assert "deviceStatus" in made.to_wire()["status"] or gpus == 0
-
-    asyncio.run(life())
+async def test_from_the_claim_to_the_domain(gpus: int, tmp_path: Path) -> None:
+    world = await world_with()
+    await world.memory.create(vmi(gpus=gpus))
+    await settle(world)
+    waiting = launched(await world.pod("fedora"), tmp_path / "before")
+    assert isinstance(waiting, Waiting)
+    await publish(world, vf())
+    await settle(world)
+    conversion = launched(await world.pod("fedora"), tmp_path / "after")
+    assert isinstance(conversion, Conversion)
+    found = [(each.device, each.source, str(each.address)) for each in conversion.hostdevs]
+    assert found[gpus:] == [("interfaces/fast", "metadata", "0000:3b:02.1")]
+    assert '<alias name="ua-sriov-fast"/>' in conversion.domain_xml
+    assert '<address domain="0x0000" bus="0x3b" slot="0x02" function="0x1"/>' in conversion.domain_xml
+    made = await world.vmi("fedora")
+    assert made is not None
+    assert [(each["type"], each["status"]) for each in made.status.conditions if each["type"] != "Ready"] == [("DevicesResolved", "True")]
+    assert (made.status.device_status is None) == (gpus == 0)
+    assert "deviceStatus" in made.to_wire()["status"] or gpus == 0
 
 
-def test_a_running_vmi_keeps_its_network_and_tells_what_befalls_it(tmp_path: Path) -> None:
-    async def life() -> None:
-        world = await world_with(vf())
-        await world.memory.create(vmi())
-        await settle(world)
-        await world.pod_says("fedora", "Running", ready=True)
-        await settle(world)
-        before = (await world.pod("fedora")).metadata.annotations
-        world.told()
-        await publish(world, vf(address="0000:3b:02.7"))
-        await settle(world)
-        ((_, reason, message),) = world.told()
-        assert reason == "DeviceChanged"
-        assert message.startswith("networks/fast: the VMI runs with device vf-7 at 0000:3b:02.1, its claim now leads to device vf-7 at ")
-        await world.memory.delete(ResourceSlice, "node-0-gpus")
-        world.pass_time(300)
-        await settle(world)
-        made = await world.vmi("fedora")
-        assert made is not None
-        conditions = {each["type"]: (each["status"], each["reason"]) for each in made.status.conditions}
-        assert (conditions["DevicesResolved"], conditions["DevicesHealthy"][0]) == (("True", "AllDevicesResolved"), "False")
-        assert (await world.pod("fedora")).metadata.annotations == before
-
-    asyncio.run(life())
+async def test_a_running_vmi_keeps_its_network_and_tells_what_befalls_it(tmp_path: Path) -> None:
+    world = await world_with(vf())
+    await world.memory.create(vmi())
+    await settle(world)
+    await world.pod_says("fedora", "Running", ready=True)
+    await settle(world)
+    before = (await world.pod("fedora")).metadata.annotations
+    world.told()
+    await publish(world, vf(address="0000:3b:02.7"))
+    await settle(world)
+    ((_, reason, message),) = world.told()
+    assert reason == "DeviceChanged"
+    assert message.startswith("networks/fast: the VMI runs with device vf-7 at 0000:3b:02.1, its claim now leads to device vf-7 at ")
+    await world.memory.delete(ResourceSlice, "node-0-gpus")
+    world.pass_time(300)
+    await settle(world)
+    made = await world.vmi("fedora")
+    assert made is not None
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in made.status.conditions}
+    assert (conditions["DevicesResolved"], conditions["DevicesHealthy"][0]) == (("True", "AllDevicesResolved"), "False")
+    assert (await world.pod("fedora")).metadata.annotations == before
 
 
-def test_with_the_gate_off_nothing_is_said_of_networks() -> None:
-    async def life() -> None:
-        world = await world_with(vf())
-        await world.memory.create(vmi())
-        await world.settle()
-        pod = await world.pod("fedora")
-        assert [key for key in pod.metadata.annotations if key.startswith("metadata.")] == []
-        assert len((pod.spec.volumes[0].downward_api or {})["items"]) == 2
-        made = await world.vmi("fedora")
-        assert made is not None
-        assert [each["status"] for each in made.status.conditions if each["type"] == "DevicesResolved"] == ["True"]
-
-    asyncio.run(life())
+async def test_with_the_gate_off_nothing_is_said_of_networks() -> None:
+    world = await world_with(vf())
+    await world.memory.create(vmi())
+    await world.settle()
+    pod = await world.pod("fedora")
+    assert [key for key in pod.metadata.annotations if key.startswith("metadata.")] == []
+    assert len((pod.spec.volumes[0].downward_api or {})["items"]) == 2
+    made = await world.vmi("fedora")
+    assert made is not None
+    assert [each["status"] for each in made.status.conditions if each["type"] == "DevicesResolved"] == ["True"]
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "null", "[]", "{", '{"requests": 1}', '{"requests": []}', '{"requests": [{"name": "vf", "devices": []}]}', "[" * 100_000],
 )
-def test_a_file_that_is_not_ours_says_nothing(text: str) -> None:
-    async def life() -> None:
-        world = await world_with(vf())
-        await world.memory.create(vmi())
-        await settle(world)
-        pod, made = await world.pod("fedora"), await world.vmi("fedora")
-        assert made is not None
-        assert list(started_with(made, pod)) == [("networks", "fast")]
-        annotations = {**pod.metadata.annotations, "metadata.virt-dra.io/nics.vf": text}
-        assert started_with(made, pod.with_(metadata=pod.metadata.with_(annotations=annotations))) == {}
-
-    asyncio.run(life())
+async def test_a_file_that_is_not_ours_says_nothing(text: str) -> None:
+    world = await world_with(vf())
+    await world.memory.create(vmi())
+    await settle(world)
+    pod, made = await world.pod("fedora"), await world.vmi("fedora")
+    assert made is not None
+    assert list(started_with(made, pod)) == [("networks", "fast")]
+    annotations = {**pod.metadata.annotations, "metadata.virt-dra.io/nics.vf": text}
+    assert started_with(made, pod.with_(metadata=pod.metadata.with_(annotations=annotations))) == {}
 
 
 def file_with(address: str) -> str:
@@ -198,21 +183,18 @@ def file_with(address: str) -> str:
     return json.dumps({**content, "requests": [{"name": "vf", "devices": [{"attributes": attributes}]}]})
 
 
-def test_what_the_operator_supplies_takes_the_place_of_a_drivers_own_file(tmp_path: Path) -> None:
+async def test_what_the_operator_supplies_takes_the_place_of_a_drivers_own_file(tmp_path: Path) -> None:
     folder = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/nics/vf"
     drivers = {f"{folder}/gpu.example.com-metadata.json": file_with("0000:99:00.0")}
 
-    async def life() -> None:
-        world = await world_with()
-        await world.memory.create(vmi(gpus=0))
-        await settle(world)
-        by_driver = launched(await world.pod("fedora"), tmp_path / "before", drivers)
-        assert isinstance(by_driver, Conversion)
-        assert [str(each.address) for each in by_driver.hostdevs] == ["0000:99:00.0"]
-        await publish(world, vf())
-        await settle(world)
-        by_us = launched(await world.pod("fedora"), tmp_path / "after", drivers)
-        assert isinstance(by_us, Conversion)
-        assert [str(each.address) for each in by_us.hostdevs] == ["0000:3b:02.1"]
-
-    asyncio.run(life())
+    world = await world_with()
+    await world.memory.create(vmi(gpus=0))
+    await settle(world)
+    by_driver = launched(await world.pod("fedora"), tmp_path / "before", drivers)
+    assert isinstance(by_driver, Conversion)
+    assert [str(each.address) for each in by_driver.hostdevs] == ["0000:99:00.0"]
+    await publish(world, vf())
+    await settle(world)
+    by_us = launched(await world.pod("fedora"), tmp_path / "after", drivers)
+    assert isinstance(by_us, Conversion)
+    assert [str(each.address) for each in by_us.hostdevs] == ["0000:3b:02.1"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -140,42 +139,36 @@ def test_the_name_of_the_pod_is_a_name_and_always_the_same(name: str) -> None:
     assert len(pod_name(made)) <= 63
 
 
-def test_a_vmi_that_no_annotation_holds_gets_no_pod_and_is_told_why() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vmi(annotations={"a": "x" * 130_000}))
-        await world.settle()
-        message = "metadata.annotations: the VMI and its annotations have more than the 224 KiB that its pod can carry"
-        assert world.told() == [("VirtualMachineInstance fedora", "CannotRenderPod", message)]
-        made = await world.vmi("fedora")
-        assert made is not None
-        ready = made.status.conditions[0]
-        assert (ready["type"], ready["reason"], ready["message"]) == ("Ready", "VmiTooLarge", message)
-        await world.settle()
-        assert world.told() == []
-
-    asyncio.run(life())
+async def test_a_vmi_that_no_annotation_holds_gets_no_pod_and_is_told_why() -> None:
+    world = await World.made()
+    await world.memory.create(vmi(annotations={"a": "x" * 130_000}))
+    await world.settle()
+    message = "metadata.annotations: the VMI and its annotations have more than the 224 KiB that its pod can carry"
+    assert world.told() == [("VirtualMachineInstance fedora", "CannotRenderPod", message)]
+    made = await world.vmi("fedora")
+    assert made is not None
+    ready = made.status.conditions[0]
+    assert (ready["type"], ready["reason"], ready["message"]) == ("Ready", "VmiTooLarge", message)
+    await world.settle()
+    assert world.told() == []
 
 
 # --- on a cluster ---
 
 
-def test_the_launcher_gets_its_devices_once_all_are_there() -> None:
-    async def life() -> None:
-        world = await World.made(devices=1)
-        await world.memory.create(vmi(spec=vmi_spec(gpus=2)))
-        await world.settle()
-        pod = await world.pod("fedora")
-        assert "virt-dra.io/device-status" not in pod.metadata.annotations
-        waiting = decide(*launchers_view(pod), {}, {})
-        assert isinstance(waiting, Waiting)
-        await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 2).spec))
-        await world.settle()
-        conversion = decide(*launchers_view(await world.pod("fedora")), {}, {})
-        assert not isinstance(conversion, Waiting)
-        assert [str(device.address) for device in conversion.hostdevs] == ["0000:01:00.0", "0000:02:00.0"]
-
-    asyncio.run(life())
+async def test_the_launcher_gets_its_devices_once_all_are_there() -> None:
+    world = await World.made(devices=1)
+    await world.memory.create(vmi(spec=vmi_spec(gpus=2)))
+    await world.settle()
+    pod = await world.pod("fedora")
+    assert "virt-dra.io/device-status" not in pod.metadata.annotations
+    waiting = decide(*launchers_view(pod), {}, {})
+    assert isinstance(waiting, Waiting)
+    await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 2).spec))
+    await world.settle()
+    conversion = decide(*launchers_view(await world.pod("fedora")), {}, {})
+    assert not isinstance(conversion, Waiting)
+    assert [str(device.address) for device in conversion.hostdevs] == ["0000:01:00.0", "0000:02:00.0"]
 
 
 def launchers_view(pod: Pod) -> tuple[VirtualMachineInstance, Any]:
@@ -185,140 +178,119 @@ def launchers_view(pod: Pod) -> tuple[VirtualMachineInstance, Any]:
     return made, read_device_status(pod.metadata.annotations.get("virt-dra.io/device-status", ""), "device-status.json")
 
 
-def test_a_running_vmi_keeps_its_devices_and_tells_what_befalls_them() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vmi())
-        await world.settle()
-        await world.pod_says("fedora", "Running", ready=True)
-        await world.settle()
-        before = await world.vmi("fedora")
-        assert before is not None
-        world.told()
-        await world.memory.delete(ResourceSlice, "node-0-gpus")
-        world.pass_time(300)
-        await world.settle()
-        ((subject, reason, _),) = world.told()
-        assert (subject, reason) == ("VirtualMachineInstance fedora", "DeviceNotPublished")
-        after = await world.vmi("fedora")
-        assert after is not None
-        assert after.status.device_status == before.status.device_status
-        assert await world.operator() == 0
-
-    asyncio.run(life())
+async def test_a_running_vmi_keeps_its_devices_and_tells_what_befalls_them() -> None:
+    world = await World.made()
+    await world.memory.create(vmi())
+    await world.settle()
+    await world.pod_says("fedora", "Running", ready=True)
+    await world.settle()
+    before = await world.vmi("fedora")
+    assert before is not None
+    world.told()
+    await world.memory.delete(ResourceSlice, "node-0-gpus")
+    world.pass_time(300)
+    await world.settle()
+    ((subject, reason, _),) = world.told()
+    assert (subject, reason) == ("VirtualMachineInstance fedora", "DeviceNotPublished")
+    after = await world.vmi("fedora")
+    assert after is not None
+    assert after.status.device_status == before.status.device_status
+    assert await world.operator() == 0
 
 
-def test_a_pod_that_is_deleted_ends_its_vmi_only_if_the_cluster_has_none() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vmi())
-        await world.settle()
-        made = await world.vmi("fedora")
-        assert made is not None
-        behind = ListedSources([made])  # our copy of pods is older than that of VMIs
-        done = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
-        assert (done.stale, done.written) == (True, 0)
-        await world.memory.delete(Pod, (await world.pod("fedora")).name, "lab")
-        world.told()
-        await world.settle()
-        assert world.told() == [("VirtualMachineInstance fedora", "PodGone", "the launcher pod was deleted")]
-        ended = await world.vmi("fedora")
-        assert ended is not None
-        assert (ended.status.phase, ended.status.reason) == ("Failed", "PodGone")
-
-    asyncio.run(life())
+async def test_a_pod_that_is_deleted_ends_its_vmi_only_if_the_cluster_has_none() -> None:
+    world = await World.made()
+    await world.memory.create(vmi())
+    await world.settle()
+    made = await world.vmi("fedora")
+    assert made is not None
+    behind = ListedSources([made])  # our copy of pods is older than that of VMIs
+    done = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
+    assert (done.stale, done.written) == (True, 0)
+    await world.memory.delete(Pod, (await world.pod("fedora")).name, "lab")
+    world.told()
+    await world.settle()
+    assert world.told() == [("VirtualMachineInstance fedora", "PodGone", "the launcher pod was deleted")]
+    ended = await world.vmi("fedora")
+    assert ended is not None
+    assert (ended.status.phase, ended.status.reason) == ("Failed", "PodGone")
 
 
-def test_an_old_copy_never_makes_a_second_pod() -> None:
-    async def life() -> None:
-        world = await World.made()
-        fresh = await world.memory.create(vmi())
-        behind = ListedSources([fresh])
-        first = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
-        second = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
-        assert (first.stale, second.stale, second.events) == (False, True, ())
-        assert len((await world.memory.list(Pod, "lab")).items) == 1
-
-    asyncio.run(life())
+async def test_an_old_copy_never_makes_a_second_pod() -> None:
+    world = await World.made()
+    fresh = await world.memory.create(vmi())
+    behind = ListedSources([fresh])
+    first = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
+    second = await standalone.reconcile(behind, world.memory, "lab/fedora", world.now, SETTINGS)
+    assert (first.stale, second.stale, second.events) == (False, True, ())
+    assert len((await world.memory.list(Pod, "lab")).items) == 1
 
 
-def test_a_foreign_pod_of_that_name_is_told() -> None:
-    async def life() -> None:
-        world = await World.made()
-        fresh = await world.memory.create(vmi())
-        name = pod_name(fresh)
-        await world.memory.create(
-            Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-        )
-        await world.operator()
-        assert world.told() == [("VirtualMachineInstance fedora", "PodNameTaken", f"pod lab/{name} is not the VMI's; delete it")]
-
-    asyncio.run(life())
+async def test_a_foreign_pod_of_that_name_is_told() -> None:
+    world = await World.made()
+    fresh = await world.memory.create(vmi())
+    name = pod_name(fresh)
+    await world.memory.create(
+        Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    )
+    await world.operator()
+    assert world.told() == [("VirtualMachineInstance fedora", "PodNameTaken", f"pod lab/{name} is not the VMI's; delete it")]
 
 
-def test_why_it_waits_is_a_condition_until_it_has_a_node() -> None:
-    async def life() -> None:
-        world = await World.made(devices=0)
-        await world.memory.create(vmi())
-        await world.settle()
-        made = await world.vmi("fedora")
-        assert made is not None
-        scheduled = next(condition for condition in made.status.conditions if condition["type"] == "PodScheduled")
-        assert (made.status.phase, scheduled["reason"]) == ("Scheduling", "Unschedulable")
-        pending = Condition(type="Allocatable", status="False", reason="NoNodeFits", message="0 of 1 nodes can take the pod")
-        for told in ([("DevicesNotAllocatable", "0 of 1 nodes can take the pod")], []):
-            sources = await ListedSources.read(world.memory)
-            done = await standalone.reconcile(sources, world.memory, "lab/fedora", world.now, SETTINGS, lambda _, __: pending)
-            assert [(event.reason, event.message) for event in done.events] == told
-        await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 1).spec))
-        await world.settle()
-        made = await world.vmi("fedora")
-        assert made is not None
-        assert {condition["type"] for condition in made.status.conditions} == {"Ready", "DevicesResolved"}
-
-    asyncio.run(life())
+async def test_why_it_waits_is_a_condition_until_it_has_a_node() -> None:
+    world = await World.made(devices=0)
+    await world.memory.create(vmi())
+    await world.settle()
+    made = await world.vmi("fedora")
+    assert made is not None
+    scheduled = next(condition for condition in made.status.conditions if condition["type"] == "PodScheduled")
+    assert (made.status.phase, scheduled["reason"]) == ("Scheduling", "Unschedulable")
+    pending = Condition(type="Allocatable", status="False", reason="NoNodeFits", message="0 of 1 nodes can take the pod")
+    for told in ([("DevicesNotAllocatable", "0 of 1 nodes can take the pod")], []):
+        sources = await ListedSources.read(world.memory)
+        done = await standalone.reconcile(sources, world.memory, "lab/fedora", world.now, SETTINGS, lambda _, __: pending)
+        assert [(event.reason, event.message) for event in done.events] == told
+    await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 1).spec))
+    await world.settle()
+    made = await world.vmi("fedora")
+    assert made is not None
+    assert {condition["type"] for condition in made.status.conditions} == {"Ready", "DevicesResolved"}
 
 
-def test_a_vmi_without_devices_runs_too() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vmi(spec={"domain": {"devices": {}}}))
-        await world.settle()
-        await world.pod_says("fedora", "Running", ready=True)
-        await world.settle()
-        made = await world.vmi("fedora")
-        assert made is not None
-        assert (made.status.phase, [condition["type"] for condition in made.status.conditions]) == ("Running", ["Ready"])
-
-    asyncio.run(life())
+async def test_a_vmi_without_devices_runs_too() -> None:
+    world = await World.made()
+    await world.memory.create(vmi(spec={"domain": {"devices": {}}}))
+    await world.settle()
+    await world.pod_says("fedora", "Running", ready=True)
+    await world.settle()
+    made = await world.vmi("fedora")
+    assert made is not None
+    assert (made.status.phase, [condition["type"] for condition in made.status.conditions]) == ("Running", ["Ready"])
 
 
-def test_an_address_that_two_vmis_have_is_told_of_the_later_one_until_the_other_ends() -> None:
+async def test_an_address_that_two_vmis_have_is_told_of_the_later_one_until_the_other_ends() -> None:
     """One device for all: a driver that shares it, as K-5.13 has it."""
 
-    async def life() -> None:
-        world = await World.made(devices=1)
-        raw = (await world.memory.get(ResourceSlice, "node-0-gpus")).to_wire()
-        raw["spec"]["devices"][0]["allowMultipleAllocations"] = True
-        await world.memory.update(ResourceSlice.from_wire(raw))
-        for name in ("a", "b"):
-            await world.memory.create(vmi(name))
-        await world.settle()
-        message = (
-            "gpus/gpu0: PCI 0000:01:00.0 on node node-0 is also a device of VMI lab/a; only a driver that shares the device makes this work"
-        )
-        shared = [condition for condition in (await known(world, "b")).status.conditions if condition["type"] == "DevicesShared"]
-        assert [(condition["status"], condition["reason"], condition["message"]) for condition in shared] == [
-            ("True", "SharedAddress", message)
-        ]
-        assert [event for event in world.told() if event[1] == "SharedAddress"] == [("VirtualMachineInstance b", "SharedAddress", message)]
-        assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "a")).status.conditions]
-        assert await world.operator() == 0
-        await world.pod_says("a", "Succeeded")
-        await world.settle()
-        assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "b")).status.conditions]
-
-    asyncio.run(life())
+    world = await World.made(devices=1)
+    raw = (await world.memory.get(ResourceSlice, "node-0-gpus")).to_wire()
+    raw["spec"]["devices"][0]["allowMultipleAllocations"] = True
+    await world.memory.update(ResourceSlice.from_wire(raw))
+    for name in ("a", "b"):
+        await world.memory.create(vmi(name))
+    await world.settle()
+    message = (
+        "gpus/gpu0: PCI 0000:01:00.0 on node node-0 is also a device of VMI lab/a; only a driver that shares the device makes this work"
+    )
+    shared = [condition for condition in (await known(world, "b")).status.conditions if condition["type"] == "DevicesShared"]
+    assert [(condition["status"], condition["reason"], condition["message"]) for condition in shared] == [
+        ("True", "SharedAddress", message)
+    ]
+    assert [event for event in world.told() if event[1] == "SharedAddress"] == [("VirtualMachineInstance b", "SharedAddress", message)]
+    assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "a")).status.conditions]
+    assert await world.operator() == 0
+    await world.pod_says("a", "Succeeded")
+    await world.settle()
+    assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "b")).status.conditions]
 
 
 async def known(world: World, name: str) -> VirtualMachineInstance:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,77 +102,68 @@ def test_what_others_wrote_into_the_status_stays() -> None:
 # --- on a cluster ---
 
 
-def test_devices_that_are_resolved_at_the_first_look_are_told_too() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vm("fedora"))
-        await world.operator()
-        pod = await world.pod("fedora")
-        await world.others()
-        vmi = await world.vmi("fedora")
-        assert vmi is not None
-        # The operator was away meanwhile, and knows nothing of what it had said of the devices.
-        known = tuple(each for each in vmi.status.conditions if each["type"] != "DevicesResolved")
-        await world.memory.update(vmi.with_(status=vmi.status.with_(conditions=known)))
-        world.told()
-        await world.operator()
-        assert ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address") in world.told()
-        await world.operator()
-        assert world.told() == []
-        assert (await world.pod("fedora")).metadata.uid == pod.metadata.uid
-
-    asyncio.run(life())
+async def test_devices_that_are_resolved_at_the_first_look_are_told_too() -> None:
+    world = await World.made()
+    await world.memory.create(vm("fedora"))
+    await world.operator()
+    pod = await world.pod("fedora")
+    await world.others()
+    vmi = await world.vmi("fedora")
+    assert vmi is not None
+    # The operator was away meanwhile, and knows nothing of what it had said of the devices.
+    known = tuple(each for each in vmi.status.conditions if each["type"] != "DevicesResolved")
+    await world.memory.update(vmi.with_(status=vmi.status.with_(conditions=known)))
+    world.told()
+    await world.operator()
+    assert ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address") in world.told()
+    await world.operator()
+    assert world.told() == []
+    assert (await world.pod("fedora")).metadata.uid == pod.metadata.uid
 
 
-def test_a_vm_starts_runs_and_stops() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vm("fedora"))
+async def test_a_vm_starts_runs_and_stops() -> None:
+    world = await World.made()
+    await world.memory.create(vm("fedora"))
+    await world.settle()
+    assert world.told() == [
+        ("VirtualMachine fedora", "InstanceCreated", "started (runStrategy Always)"),
+        ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address"),
+    ]
+    await world.pod_says("fedora", "Running", ready=True)
+    await world.settle()
+    assert world.told() == [("VirtualMachineInstance fedora", "Running", "the guest runs on node node-0")]
+    machine = await world.memory.get(VirtualMachine, "fedora", "lab")
+    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (True, True, "Running")
+    await world.memory.patch(VirtualMachine, "fedora", "lab", merge={"spec": {"runStrategy": "Halted"}})
+    await world.settle()
+    assert world.told() == [("VirtualMachine fedora", "InstanceDeleted", "its VMI was deleted (runStrategy Halted)")]
+    assert await world.vmi("fedora") is None
+    machine = await world.memory.get(VirtualMachine, "fedora", "lab")
+    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (False, False, "Stopped")
+    assert await world.operator() == 0
+
+
+async def test_a_vm_that_cannot_start_is_tried_again_less_and_less_often() -> None:
+    world = await World.made()
+    await world.memory.create(vm("fedora"))
+    await world.settle()
+    started = []
+    for failures in range(1, 5):
+        await world.pod_says("fedora", "Failed", ended={"exitCode": 1, "reason": "Error", "message": "no such device"})
         await world.settle()
-        assert world.told() == [
-            ("VirtualMachine fedora", "InstanceCreated", "started (runStrategy Always)"),
-            ("VirtualMachineInstance fedora", "DevicesResolved", "every device has an address"),
-        ]
-        await world.pod_says("fedora", "Running", ready=True)
-        await world.settle()
-        assert world.told() == [("VirtualMachineInstance fedora", "Running", "the guest runs on node node-0")]
-        machine = await world.memory.get(VirtualMachine, "fedora", "lab")
-        assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (True, True, "Running")
-        await world.memory.patch(VirtualMachine, "fedora", "lab", merge={"spec": {"runStrategy": "Halted"}})
-        await world.settle()
-        assert world.told() == [("VirtualMachine fedora", "InstanceDeleted", "its VMI was deleted (runStrategy Halted)")]
         assert await world.vmi("fedora") is None
         machine = await world.memory.get(VirtualMachine, "fedora", "lab")
-        assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (False, False, "Stopped")
-        assert await world.operator() == 0
-
-    asyncio.run(life())
-
-
-def test_a_vm_that_cannot_start_is_tried_again_less_and_less_often() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vm("fedora"))
-        await world.settle()
-        started = []
-        for failures in range(1, 5):
-            await world.pod_says("fedora", "Failed", ended={"exitCode": 1, "reason": "Error", "message": "no such device"})
+        assert machine.status["startFailure"]["consecutiveFailCount"] == failures
+        began = world.now
+        while await world.vmi("fedora") is None:
+            world.pass_time(1)
             await world.settle()
-            assert await world.vmi("fedora") is None
-            machine = await world.memory.get(VirtualMachine, "fedora", "lab")
-            assert machine.status["startFailure"]["consecutiveFailCount"] == failures
-            began = world.now
-            while await world.vmi("fedora") is None:
-                world.pass_time(1)
-                await world.settle()
-            started.append((world.now - began).total_seconds())
-        assert started == [10, 40, 90, 160]
-        failed = [
-            message for subject, reason, message in world.told() if (subject, reason) == ("VirtualMachineInstance fedora", "LauncherFailed")
-        ]
-        assert failed == ["no such device"] * 4
-
-    asyncio.run(life())
+        started.append((world.now - began).total_seconds())
+    assert started == [10, 40, 90, 160]
+    failed = [
+        message for subject, reason, message in world.told() if (subject, reason) == ("VirtualMachineInstance fedora", "LauncherFailed")
+    ]
+    assert failed == ["no such device"] * 4
 
 
 class Killed(Exception):
@@ -204,53 +194,44 @@ class Mortal(MemoryCluster):
         await super().delete(kind, name, namespace, **preconditions)
 
 
-def test_the_operator_may_be_killed_after_every_write() -> None:
+async def test_the_operator_may_be_killed_after_every_write() -> None:
     """One write a life: the VM still comes to run, once."""
 
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vm("fedora"))
-        killed = 0
-        for _ in range(60):
-            version = world.memory.resource_version
-            try:
-                await world.operator(Mortal(world.memory))
-            except Killed:
-                killed += 1
-            await world.others()
-            if world.memory.resource_version == version:
-                break
-        assert killed > 3
-        await world.pod_says("fedora", "Running", ready=True)
-        await world.settle()
-        vmi = await world.vmi("fedora")
-        assert vmi is not None
-        assert (vmi.status.phase, vmi.status.device_status is not None) == ("Running", True)
-
-    asyncio.run(life())
+    world = await World.made()
+    await world.memory.create(vm("fedora"))
+    killed = 0
+    for _ in range(60):
+        version = world.memory.resource_version
+        try:
+            await world.operator(Mortal(world.memory))
+        except Killed:
+            killed += 1
+        await world.others()
+        if world.memory.resource_version == version:
+            break
+    assert killed > 3
+    await world.pod_says("fedora", "Running", ready=True)
+    await world.settle()
+    vmi = await world.vmi("fedora")
+    assert vmi is not None
+    assert (vmi.status.phase, vmi.status.device_status is not None) == ("Running", True)
 
 
-def test_a_vm_that_is_deleted_takes_its_vmi_and_pod_with_it() -> None:
-    async def life() -> None:
-        world = await World.made()
-        await world.memory.create(vm("fedora"))
-        await world.settle()
-        await world.memory.delete(VirtualMachine, "fedora", "lab")
-        await world.settle()
-        assert await world.vmi("fedora") is None
-        assert [obj.KIND for obj in world.memory.snapshot() if obj.namespace == "lab"] == ["ResourceClaimTemplate"]
-
-    asyncio.run(life())
+async def test_a_vm_that_is_deleted_takes_its_vmi_and_pod_with_it() -> None:
+    world = await World.made()
+    await world.memory.create(vm("fedora"))
+    await world.settle()
+    await world.memory.delete(VirtualMachine, "fedora", "lab")
+    await world.settle()
+    assert await world.vmi("fedora") is None
+    assert [obj.KIND for obj in world.memory.snapshot() if obj.namespace == "lab"] == ["ResourceClaimTemplate"]
 
 
-def test_nothing_is_known_of_a_vm_before_it_is_asked_for() -> None:
-    async def life() -> None:
-        world = await World.made()
-        machine = await world.memory.create(vm("fedora", "Manual"))
-        done = await vm_lifecycle.reconcile(machine, _Nothing(), world.memory, START)
-        assert (done.written, done.events) == (1, ())
-
-    asyncio.run(life())
+async def test_nothing_is_known_of_a_vm_before_it_is_asked_for() -> None:
+    world = await World.made()
+    machine = await world.memory.create(vm("fedora", "Manual"))
+    done = await vm_lifecycle.reconcile(machine, _Nothing(), world.memory, START)
+    assert (done.written, done.events) == (1, ())
 
 
 class _Nothing:

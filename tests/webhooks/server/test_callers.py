@@ -75,24 +75,21 @@ def _key(pair: KeyPair) -> bytes:
     return pair.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def test_only_who_shows_the_certificate_of_an_api_server_is_answered(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        async with room(tmp_path) as here:
-            shown = client_certificate(here.authority, "kube-apiserver")
-            for path, obj in REVIEWS:
-                code, refusal = await here.ask(None, path, body(obj))
-                assert (code, refusal["reason"], refusal["kind"]) == (401, "Unauthorized", "Status")
-                assert "--admission-control-config-file" in refusal["message"]
-                assert (await here.ask(shown, path, body(obj)))[0] == 200
-            assert here.metric("virt_dra_webhook_callers_total", verified="false") == 3
-            assert here.metric("virt_dra_webhook_callers_total", verified="true") == 3
-            assert here.metric("virt_dra_webhook_failures_total", code="401") == 3
-            assert here.metric("virt_dra_webhook_unverified_callers_mode", mode="refuse") == 1
-
-    asyncio.run(all_of_it())
+async def test_only_who_shows_the_certificate_of_an_api_server_is_answered(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        shown = client_certificate(here.authority, "kube-apiserver")
+        for path, obj in REVIEWS:
+            code, refusal = await here.ask(None, path, body(obj))
+            assert (code, refusal["reason"], refusal["kind"]) == (401, "Unauthorized", "Status")
+            assert "--admission-control-config-file" in refusal["message"]
+            assert (await here.ask(shown, path, body(obj)))[0] == 200
+        assert here.metric("virt_dra_webhook_callers_total", verified="false") == 3
+        assert here.metric("virt_dra_webhook_callers_total", verified="true") == 3
+        assert here.metric("virt_dra_webhook_failures_total", code="401") == 3
+        assert here.metric("virt_dra_webhook_unverified_callers_mode", mode="refuse") == 1
 
 
-def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -> None:
     async def all_of_it() -> bytes:
         async with room(tmp_path) as here:
             reader, writer = await asyncio.open_connection("127.0.0.1", here.served.port, ssl=here.context(None))
@@ -102,7 +99,7 @@ def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -> None
             writer.transport.abort()
             return answer
 
-    assert asyncio.run(all_of_it()).startswith(b"HTTP/1.1 401 ")
+    assert (await all_of_it()).startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize(
@@ -116,30 +113,27 @@ def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -> None
         (("front-proxy-client", "other"), "kube-apiserver", (), 403),
     ],
 )
-def test_a_certificate_of_the_authority_needs_the_name(
+async def test_a_certificate_of_the_authority_needs_the_name(
     tmp_path: Path, names: tuple[str, ...], common: str, dns: tuple[str, ...], want: int
 ) -> None:
     async def all_of_it() -> tuple[int, Any]:
         async with room(tmp_path, Callers(REFUSE, frozenset(names)) if names else REFUSING) as here:
             return await here.ask(client_certificate(here.authority, common, dns_names=dns))
 
-    code, answer = asyncio.run(all_of_it())
+    code, answer = await all_of_it()
     assert code == want
     assert want == 200 or repr(common) in answer["message"]
 
 
-def test_certificates_that_are_not_valid_end_the_handshake(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        async with room(tmp_path) as here:
-            foreign = client_certificate(client_authority(KEYS), "kube-apiserver")
-            server = client_certificate(here.authority, "kube-apiserver", usage=ExtendedKeyUsageOID.SERVER_AUTH)
-            expired = client_certificate(here.authority, "kube-apiserver", until=datetime.now(UTC) - timedelta(seconds=1))
-            for shown in (foreign, server, expired):
-                with pytest.raises(aiohttp.ClientError):
-                    await here.ask(shown)
-            assert (await here.ask(None))[0] == 401
-
-    asyncio.run(all_of_it())
+async def test_certificates_that_are_not_valid_end_the_handshake(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        foreign = client_certificate(client_authority(KEYS), "kube-apiserver")
+        server = client_certificate(here.authority, "kube-apiserver", usage=ExtendedKeyUsageOID.SERVER_AUTH)
+        expired = client_certificate(here.authority, "kube-apiserver", until=datetime.now(UTC) - timedelta(seconds=1))
+        for shown in (foreign, server, expired):
+            with pytest.raises(aiohttp.ClientError):
+                await here.ask(shown)
+        assert (await here.ask(None))[0] == 401
 
 
 def test_who_shows_nothing_is_told_no_more_by_a_certificate_that_has_expired_since() -> None:
@@ -154,45 +148,39 @@ def test_who_shows_nothing_is_told_no_more_by_a_certificate_that_has_expired_sin
     assert Callers(LIMIT).full_answer(verified=True)
 
 
-def test_probes_need_no_certificate(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        async with room(tmp_path) as here:
-            for path in ("/healthz", "/readyz"):
-                async with here.served.client.get(here.served.url(path)) as response:
-                    assert response.status == 200
-                assert (await here.served.plain(path))[0] == 200
-
-    asyncio.run(all_of_it())
+async def test_probes_need_no_certificate(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        for path in ("/healthz", "/readyz"):
+            async with here.served.client.get(here.served.url(path)) as response:
+                assert response.status == 200
+            assert (await here.served.plain(path))[0] == 200
 
 
-def test_other_authorities_are_taken_over_and_clients_of_former_ones_are_unverified(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        async with room(tmp_path) as here:
-            old, other = client_certificate(here.authority, "kube-apiserver"), client_authority(KEYS)
-            new = client_certificate(other, "kube-apiserver")
-            connector = aiohttp.TCPConnector(ssl=here.context(old), limit=1)
-            async with aiohttp.ClientSession(connector=connector) as kept:
-                async with kept.post(here.served.url("/validate-vmi"), data=body(), headers=JSON) as response:
-                    assert response.status == 200
-                keeping = asyncio.create_task(here.served.server.keep_certificate(0.01))
-                here.client_ca.write_bytes(_pem(other))
-                async with asyncio.timeout(30):
-                    while not here.metric("virt_dra_webhook_certificate_reloads_total", result="loaded"):
-                        await asyncio.sleep(0.01)
-                assert (await here.ask(new))[0] == 200
-                with pytest.raises(aiohttp.ClientError):
-                    await here.ask(old)
-                with pytest.raises(aiohttp.ClientError):  # its connection was closed, and the next one is refused
-                    await kept.post(here.served.url("/validate-vmi"), data=body(), headers=JSON)
-                # A file that can't be read leaves the authorities in service.
-                here.client_ca.write_text("nonsense")
-                async with asyncio.timeout(30):
-                    while not here.metric("virt_dra_webhook_certificate_reloads_total", result="failed"):
-                        await asyncio.sleep(0.01)
-                assert (await here.ask(new))[0] == 200
-                keeping.cancel()
-
-    asyncio.run(all_of_it())
+async def test_other_authorities_are_taken_over_and_clients_of_former_ones_are_unverified(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        old, other = client_certificate(here.authority, "kube-apiserver"), client_authority(KEYS)
+        new = client_certificate(other, "kube-apiserver")
+        connector = aiohttp.TCPConnector(ssl=here.context(old), limit=1)
+        async with aiohttp.ClientSession(connector=connector) as kept:
+            async with kept.post(here.served.url("/validate-vmi"), data=body(), headers=JSON) as response:
+                assert response.status == 200
+            keeping = asyncio.create_task(here.served.server.keep_certificate(0.01))
+            here.client_ca.write_bytes(_pem(other))
+            async with asyncio.timeout(30):
+                while not here.metric("virt_dra_webhook_certificate_reloads_total", result="loaded"):
+                    await asyncio.sleep(0.01)
+            assert (await here.ask(new))[0] == 200
+            with pytest.raises(aiohttp.ClientError):
+                await here.ask(old)
+            with pytest.raises(aiohttp.ClientError):  # its connection was closed, and the next one is refused
+                await kept.post(here.served.url("/validate-vmi"), data=body(), headers=JSON)
+            # A file that can't be read leaves the authorities in service.
+            here.client_ca.write_text("nonsense")
+            async with asyncio.timeout(30):
+                while not here.metric("virt_dra_webhook_certificate_reloads_total", result="failed"):
+                    await asyncio.sleep(0.01)
+            assert (await here.ask(new))[0] == 200
+            keeping.cancel()
 
 
 @pytest.mark.parametrize("content", [None, "", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
@@ -204,12 +192,12 @@ def test_a_file_without_authorities_is_no_reason_to_ask_for_no_certificate(tmp_p
         ReloadingTls(AuthorityFolder(tmp_path / "tls", ("localhost",), lambda: datetime.now(UTC)), file)
 
 
-def test_a_flood_of_refused_reviews_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_of_refused_reviews_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def all_of_it() -> None:
         async with room(tmp_path) as here:
             for number in range(20):
                 await here.ask(None, data=json.dumps({"n": number}).encode())
 
     with caplog.at_level("INFO", "virt_dra.webhook"):
-        asyncio.run(all_of_it())
+        await all_of_it()
     assert sum(record.message == "request without a verdict" for record in caplog.records) == 1

@@ -35,7 +35,7 @@ def _write(folder: Path, bundle: Bundle) -> None:
         (folder / name).write_bytes(content)
 
 
-def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
+async def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
     """Twenty renewals, file by file, while eight clients ask without a pause, half of them over a new connection each time."""
     log = StringIO()
     keys, now = SystemKeys(), datetime.now(UTC)
@@ -68,7 +68,7 @@ def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
 
     handler = json_logging(log, logging.ERROR)
     try:
-        asyncio.run(all_of_it())
+        await all_of_it()
     finally:
         logging.getLogger().removeHandler(handler)
     # A renewal may be seen half; nothing else goes wrong.
@@ -103,7 +103,7 @@ def _serial(writer: asyncio.StreamWriter) -> str:
     return str(certificate["serialNumber"])
 
 
-def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
+async def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
     log = StringIO()
 
     async def all_of_it() -> None:
@@ -121,7 +121,7 @@ def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
 
     handler = json_logging(log, logging.ERROR)
     try:
-        asyncio.run(all_of_it())
+        await all_of_it()
     finally:
         logging.getLogger().removeHandler(handler)
     (line,) = (json.loads(line) for line in log.getvalue().splitlines())
@@ -129,73 +129,64 @@ def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
     assert line["reason"] == f"{tmp_path}: tls.key holds no unencrypted private key in PEM"
 
 
-def test_shutdown_loses_no_request(tmp_path: Path) -> None:
+async def test_shutdown_loses_no_request(tmp_path: Path) -> None:
     """One request is being decided, one half received, one connection idle when it begins; one comes while it is announced."""
     held = Held()
 
-    async def all_of_it() -> None:
-        async with serving(tmp_path, held, ServerLimits(seconds=30)) as served:
-            half = await served.connect()
-            half[1].write(_head(len(DATA)) + DATA[:100])
-            await _until(lambda: served.server._in_flight == 1)
-            idle = await served.connect()
-            deciding = asyncio.create_task(served.ask(LARGE))
-            await asyncio.to_thread(held.asked.wait, 30)
+    async with serving(tmp_path, held, ServerLimits(seconds=30)) as served:
+        half = await served.connect()
+        half[1].write(_head(len(DATA)) + DATA[:100])
+        await _until(lambda: served.server._in_flight == 1)
+        idle = await served.connect()
+        deciding = asyncio.create_task(served.ask(LARGE))
+        await asyncio.to_thread(held.asked.wait, 30)
 
-            stopping = asyncio.create_task(served.server.stop(announce_seconds=3.0))
-            await _until(lambda: not served.server.ready)
-            assert await served.plain("/readyz") == (503, "shutting down\n")
-            assert await served.plain("/healthz") == (200, "ok\n")
-            late = await served.connect()
-            probe = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            late[1].write(probe)
-            assert b"\r\nConnection: close\r\n" in await late[0].readuntil(b"\r\n\r\n"), "whoever asks is asked to go"
+        stopping = asyncio.create_task(served.server.stop(announce_seconds=3.0))
+        await _until(lambda: not served.server.ready)
+        assert await served.plain("/readyz") == (503, "shutting down\n")
+        assert await served.plain("/healthz") == (200, "ok\n")
+        late = await served.connect()
+        probe = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        late[1].write(probe)
+        assert b"\r\nConnection: close\r\n" in await late[0].readuntil(b"\r\n\r\n"), "whoever asks is asked to go"
 
-            await _until(lambda: not served.server._connections[0].port)
-            try:
-                _, refused = await served.connect()
-            except OSError:
-                pass
-            else:
-                await hang_up(refused)
-                raise AssertionError("a connection was taken after the announcement")
-            assert await idle[0].read() == b"", "an idle connection is closed"
+        await _until(lambda: not served.server._connections[0].port)
+        try:
+            _, refused = await served.connect()
+        except OSError:
+            pass
+        else:
+            await hang_up(refused)
+            raise AssertionError("a connection was taken after the announcement")
+        assert await idle[0].read() == b"", "an idle connection is closed"
 
-            held.let_go.set()
-            half[1].write(DATA[100:])
-            head, answer = await _answer(half[0])
-            assert (head[:15], answer) == (b"HTTP/1.1 200 OK", ADMITTED[1])
-            assert b"\r\nConnection: close\r\n" in head
-            assert await deciding == ADMITTED
-            await stopping
-            for _, writer in (half, idle, late):
-                await hang_up(writer)
-
-    asyncio.run(all_of_it())
-
-
-def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        async with serving(tmp_path, limits=ServerLimits(seconds=0.5)) as served:
-            reader, writer = await served.connect()
-            writer.write(_head(100) + b"{")
-            await _until(lambda: served.server._in_flight == 1)
-            async with asyncio.timeout(30):
-                await served.server.stop(0)
-            assert (await reader.read())[:13] == b"HTTP/1.1 408 "
+        held.let_go.set()
+        half[1].write(DATA[100:])
+        head, answer = await _answer(half[0])
+        assert (head[:15], answer) == (b"HTTP/1.1 200 OK", ADMITTED[1])
+        assert b"\r\nConnection: close\r\n" in head
+        assert await deciding == ADMITTED
+        await stopping
+        for _, writer in (half, idle, late):
             await hang_up(writer)
 
-    asyncio.run(all_of_it())
+
+async def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits=ServerLimits(seconds=0.5)) as served:
+        reader, writer = await served.connect()
+        writer.write(_head(100) + b"{")
+        await _until(lambda: served.server._in_flight == 1)
+        async with asyncio.timeout(30):
+            await served.server.stop(0)
+        assert (await reader.read())[:13] == b"HTTP/1.1 408 "
+        await hang_up(writer)
 
 
-def test_servers_can_share_an_authority(tmp_path: Path) -> None:
+async def test_servers_can_share_an_authority(tmp_path: Path) -> None:
     """Replicas know nothing of each other; a client that trusts the folder's authority trusts each of them."""
 
-    async def all_of_it() -> None:
-        async with serving(tmp_path) as one, serving(tmp_path) as other:
-            assert trusting(tmp_path).get_ca_certs() == one.trust.get_ca_certs()
-            assert await one.ask(DATA) == ADMITTED
-            await one.server.stop(0)
-            assert await other.ask(DATA) == ADMITTED
-
-    asyncio.run(all_of_it())
+    async with serving(tmp_path) as one, serving(tmp_path) as other:
+        assert trusting(tmp_path).get_ca_certs() == one.trust.get_ca_certs()
+        assert await one.ask(DATA) == ADMITTED
+        await one.server.stop(0)
+        assert await other.ask(DATA) == ADMITTED

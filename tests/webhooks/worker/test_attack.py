@@ -31,12 +31,9 @@ RATE = 10
 """Reviews a second: few, so that a machine that is busy with something else can do it at all."""
 
 
-def run(folder: Path, known: Preflight, attack: Callable[[Served], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with serving(folder, known, callers=Callers(TELL)) as served:
-            await attack(served)
-
-    asyncio.run(whole())
+async def run(folder: Path, known: Preflight, attack: Callable[[Served], Awaitable[None]]) -> None:
+    async with serving(folder, known, callers=Callers(TELL)) as served:
+        await attack(served)
 
 
 def besieged(tenants: int, hostile: int) -> Preflight:
@@ -48,7 +45,7 @@ def besieged(tenants: int, hostile: int) -> Preflight:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_two_dry_runs_hold_up_nobody(name: str, tmp_path: Path) -> None:
+async def test_two_dry_runs_hold_up_nobody(name: str, tmp_path: Path) -> None:
     async def attack(served: Served) -> None:
         began = time.perf_counter()
         dry_runs = [asyncio.create_task(served.ask(vmi_of(f"t{n}", f"attacker-{n}"))) for n in range(2)]
@@ -65,10 +62,10 @@ def test_two_dry_runs_hold_up_nobody(name: str, tmp_path: Path) -> None:
         assert time.perf_counter() - began < 15, "goal: 1 s each; a loaded machine takes longer, and an endless one minutes"
         assert percentile(probes, 50) < 0.5
 
-    run(tmp_path, with_templates(cluster({}), [(f"attacker-{n}", f"t{n}", f"{HOSTILE[name]} && {n} < 2") for n in range(2)]), attack)
+    await run(tmp_path, with_templates(cluster({}), [(f"attacker-{n}", f"t{n}", f"{HOSTILE[name]} && {n} < 2") for n in range(2)]), attack)
 
 
-def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_path: Path) -> None:
+async def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_path: Path) -> None:
     number = itertools.count()
 
     def ask(_: int) -> bytes:
@@ -89,10 +86,10 @@ def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_path: Pat
         assert percentile(hit.probes, 50) < 0.1 + calm_probes
         assert percentile(hit.probes, 99) < 3 * calm_probes + 1
 
-    run(tmp_path, besieged(300, 400), attack)
+    await run(tmp_path, besieged(300, 400), attack)
 
 
-def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: Path) -> None:
+async def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: Path) -> None:
     async def attack(served: Served) -> None:
         for n in itertools.islice(itertools.cycle(range(0, 120, 4)), 240):  # the engine ends most of them long before their time is up
             code, answer = await served.ask(vmi_of(f"h{n}", "attacker-0"))
@@ -106,10 +103,10 @@ def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: 
         assert time.process_time() - began < 2
         assert "not checked" not in str(await served.ask(vmi_of("t0", "tenant-0")))
 
-    run(tmp_path, besieged(1, 160), attack)
+    await run(tmp_path, besieged(1, 160), attack)
 
 
-def test_memory_stays_within_limits_under_long_selectors_none_like_another(tmp_path: Path) -> None:
+async def test_memory_stays_within_limits_under_long_selectors_none_like_another(tmp_path: Path) -> None:
     """200 dry-runs with selectors of 10 KB: what is kept of them are digests and answers."""
     long = "true || device.driver in [" + ",".join(f"'{n:08}'" for n in range(850)) + "]"
 
@@ -125,10 +122,10 @@ def test_memory_stays_within_limits_under_long_selectors_none_like_another(tmp_p
         assert grown < 24 * 1024, "KiB: some 0.1 MiB each; a compiled one takes more than 1 MiB"
 
     known = with_templates(cluster({}), [(f"n{n}", f"t{n}", f"{long} || {n} > 0") for n in range(200)])
-    run(tmp_path, known, attack)
+    await run(tmp_path, known, attack)
 
 
-def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
+async def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
     left: list[int] = []
 
     async def whole() -> None:
@@ -143,11 +140,11 @@ def test_the_server_ends_in_time_under_attack(tmp_path: Path) -> None:
                 with suppress(Exception):  # whatever becomes of their connections
                     await each
 
-    asyncio.run(whole())
+    await whole()
     assert not Path(f"/proc/{left[0]}").exists()
 
 
-def test_while_a_killed_worker_is_replaced_reviews_are_answered(tmp_path: Path) -> None:
+async def test_while_a_killed_worker_is_replaced_reviews_are_answered(tmp_path: Path) -> None:
     async def attack(served: Served) -> None:
         pid = served.server._worker.pid
         assert pid is not None
@@ -163,10 +160,10 @@ def test_while_a_killed_worker_is_replaced_reviews_are_answered(tmp_path: Path) 
         assert not answers[-1], "selectors are evaluated again"
         assert served.server.ready
 
-    run(tmp_path, besieged(60, 0), attack)
+    await run(tmp_path, besieged(60, 0), attack)
 
 
-def test_probes_and_other_tenants_do_not_wait_for_a_stream_of_bodies_full_of_faults(tmp_path: Path) -> None:
+async def test_probes_and_other_tenants_do_not_wait_for_a_stream_of_bodies_full_of_faults(tmp_path: Path) -> None:
     gpu = {"claimName": "c", "requestName": "gpu"}
     claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
     bodies = itertools.cycle(
@@ -186,4 +183,4 @@ def test_probes_and_other_tenants_do_not_wait_for_a_stream_of_bodies_full_of_fau
         assert percentile(hit.probes, 50) < 0.5, "goal: 0.1 s"
         assert percentile(hit.reviews, 50) < 3 * calm.p99() + 0.5
 
-    run(tmp_path, besieged(1, 0), attack)
+    await run(tmp_path, besieged(1, 0), attack)

@@ -70,13 +70,10 @@ def files_open(pid: str) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def run(test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
-    async def whole() -> None:
-        known = inventory()
-        async with working(lambda: known, limits) as (worker, observed):
-            await test(worker, observed, known)
-
-    asyncio.run(whole())
+async def run(test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
+    known = inventory()
+    async with working(lambda: known, limits) as (worker, observed):
+        await test(worker, observed, known)
 
 
 def seen(inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, evaluator: SelectorEvaluator) -> Any:
@@ -122,40 +119,37 @@ QUESTIONS: list[list[str]] = [
 
 
 @pytest.mark.parametrize("limit", [None, 10])
-def test_it_finds_what_this_process_finds(limit: int | None) -> None:
+async def test_it_finds_what_this_process_finds(limit: int | None) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         for number, expressions in enumerate(QUESTIONS):
             assert await found(worker, known, expressions, limit, f"n{number}") == seen(inventory(), expressions, limit, InProcess()), (
                 expressions
             )
 
-    run(test)
+    await run(test)
 
 
-def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
-    async def test() -> None:
-        known = inventory()
-        async with working(lambda: known) as (worker, _):
-            await found(worker, known, [f'{MODEL} == "m1"'], None)
-            raw = {
-                "driver": DRIVER,
-                "pool": {"name": "node-1", "generation": 2},
-                "devices": [{"name": "d", "attributes": {"model": {"string": "m1"}}}],
-            }
-            new = ResourceSlice.from_wire({"metadata": {"name": "s1"}, "spec": raw})
-            known = known.changed([new], ["s2"])
-            collecting = Collecting()
-            known.matching([f'{MODEL} == "m1"'], None, collecting)
-            assert [[part.name for part in question.slices] for question, _ in collecting.asked] == [["s1"]]
-            assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
-            fresh = DeviceInventory().changed([new])
-            assert (await found(worker, fresh, ['device.driver != "x"'], None))[0] == [f"d (driver {DRIVER}, pool node-1)"]
-
-    asyncio.run(test())
+async def test_a_changed_slice_is_asked_alone_and_seen_by_the_worker() -> None:
+    known = inventory()
+    async with working(lambda: known) as (worker, _):
+        await found(worker, known, [f'{MODEL} == "m1"'], None)
+        raw = {
+            "driver": DRIVER,
+            "pool": {"name": "node-1", "generation": 2},
+            "devices": [{"name": "d", "attributes": {"model": {"string": "m1"}}}],
+        }
+        new = ResourceSlice.from_wire({"metadata": {"name": "s1"}, "spec": raw})
+        known = known.changed([new], ["s2"])
+        collecting = Collecting()
+        known.matching([f'{MODEL} == "m1"'], None, collecting)
+        assert [[part.name for part in question.slices] for question, _ in collecting.asked] == [["s1"]]
+        assert len((await found(worker, known, [f'{MODEL} == "m1"'], None))[0]) == 3 + 1 + 3
+        fresh = DeviceInventory().changed([new])
+        assert (await found(worker, fresh, ['device.driver != "x"'], None))[0] == [f"d (driver {DRIVER}, pool node-1)"]
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: str) -> None:
+async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: str) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         # 20 times, so that it takes too long even where the engine has been made faster
         expressions = [f"{HOSTILE[name]} && {n} < 100" if n else HOSTILE[name] for n in range(20)]
@@ -174,10 +168,10 @@ def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(name: s
         assert all(reason in ("", TOO_MUCH_WORK) or "takes longer than the 500 ms" in reason for reason in reasons)
         assert await found(worker, known, ["true"], None, "another") == seen(inventory(), ["true"], None, InProcess())
 
-    run(test, WorkerLimits(work=None, fast_seconds=20))
+    await run(test, WorkerLimits(work=None, fast_seconds=20))
 
 
-def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None:
+async def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         collecting = Collecting()
         known.matching([HOSTILE["loops"]], None, collecting)
@@ -187,18 +181,18 @@ def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -> None
         # Others may use the same selectors: whoever made them slow once must not have them go unchecked everywhere.
         assert "takes longer" in await worker.answer("m", collecting.asked, 0.5)
 
-    run(test, WorkerLimits(work=None, fast_seconds=20))
+    await run(test, WorkerLimits(work=None, fast_seconds=20))
 
 
-def test_work_has_an_end_before_time_has() -> None:
+async def test_work_has_an_end_before_time_has() -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         assert (await found(worker, known, [HOSTILE["loops"]], None))[5] == "evaluating them is more work than one review may cause"
         assert observed.outcomes == ["stopped"]
 
-    run(test, WorkerLimits(seconds=20, fast_seconds=20, work=10_000))
+    await run(test, WorkerLimits(seconds=20, fast_seconds=20, work=10_000))
 
 
-def test_memory_has_an_end() -> None:
+async def test_memory_has_an_end() -> None:
     doubled = "".join(f"cel.bind(x{n}, x{n - 1} + x{n - 1}, " for n in range(1, 26))
     greedy = f"cel.bind(x0, [1,2,3,4,5,6,7,8], {doubled} x25.size() > 0{')' * 26}"
 
@@ -209,10 +203,10 @@ def test_memory_has_an_end() -> None:
         await worker.answer("n", collecting.asked, 5)
         assert (await found(worker, known, ["true"], None, "m"))[0]
 
-    run(test, WorkerLimits(seconds=5, fast_seconds=20, work=None))
+    await run(test, WorkerLimits(seconds=5, fast_seconds=20, work=None))
 
 
-def test_a_killed_worker_is_replaced_and_filled_again() -> None:
+async def test_a_killed_worker_is_replaced_and_filled_again() -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         before = worker.pid
         assert before is not None
@@ -228,10 +222,10 @@ def test_a_killed_worker_is_replaced_and_filled_again() -> None:
             await asyncio.sleep(0.05)
         assert what == seen(inventory(), expressions, None, InProcess())
 
-    run(test)
+    await run(test)
 
 
-def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         monkeypatch.setattr("webhooks.worker.parent._ALIVE_SECONDS", 0.5)  # not before: a loaded machine takes longer to start one
         before = worker.pid
@@ -240,10 +234,10 @@ def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
         await until(lambda: worker.pid not in (None, before))
         assert observed.starts >= 2
 
-    run(test)
+    await run(test)
 
 
-def test_nothing_is_left_of_it() -> None:
+async def test_nothing_is_left_of_it() -> None:
     """Neither children, nor what they were connected by, after many questions, kills and an end in the middle of one."""
 
     async def test() -> None:
@@ -270,10 +264,10 @@ def test_nothing_is_left_of_it() -> None:
     def children(pid: int | None) -> list[str]:
         return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
-    asyncio.run(test())
+    await test()
 
 
-def test_children_may_do_little() -> None:
+async def test_children_may_do_little() -> None:
     """As the kernel says, while one runs."""
 
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
@@ -292,4 +286,4 @@ def test_children_may_do_little() -> None:
         assert not [name for name in Path(f"/proc/{child}/environ").read_text().split("\0") if name.startswith("KUBERNETES")]
         running.cancel()
 
-    run(test, WorkerLimits(seconds=5, work=None, fast_seconds=0.02))
+    await run(test, WorkerLimits(seconds=5, work=None, fast_seconds=0.02))
