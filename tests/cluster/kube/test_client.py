@@ -433,7 +433,7 @@ async def test_what_becomes_unreadable_leaves_a_watch_as_it_leaves_a_list(tmp_pa
 async def test_a_watch_that_tells_no_events_is_told(tmp_path: Path, line: bytes) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         server.answers("GET", PODS, stream_answer(line))
-        with pytest.raises(Unavailable, match="a watch sent (invalid JSON|something that is no event)"):
+        with pytest.raises(Unavailable, match=r"a watch sent (invalid JSON|something that is no event)"):
             await taken(cluster, 1)
 
     await asked(test, tmp_path)
