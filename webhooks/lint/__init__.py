@@ -30,7 +30,7 @@ from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_REVIEW
-from webhooks.lint.request_drivers import serving
+from webhooks.lint.request_drivers import request_drivers
 from webhooks.rules.reviewed_spec import VmObject
 from webhooks.rules.silence import IGNORE_ANNOTATION
 from webhooks.selectors.answers import SelectorEvaluator
@@ -74,11 +74,11 @@ def lint(
 
 @dataclass(frozen=True, eq=False)
 class Preflight:
-    """A inputs as the webhook asks it: what :func:`webhooks.vmi.review` doesn't say already.
+    """The lint as the webhook's :class:`webhooks.knowledge.Knowledge`: findings that :func:`webhooks.vmi.review` doesn't report already.
 
-    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: where the inputs is
-    one state of a cluster that is followed. ``began``: see :class:`webhooks.knowledge.Knowledge`. ``verified``: False where anybody may
-    be asking; a VM or VMI is then judged as if nothing but the KubeVirt at hand was known.
+    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: set if the inputs are
+    the current state of a watched cluster. ``verified``: False for an unverified caller; then a VM or VMI is checked as if nothing but
+    the KubeVirt at hand was known.
     """
 
     inputs: LintInputs
@@ -93,15 +93,15 @@ class Preflight:
         return replace(self, verified=False)
 
     @cached_property
-    def _judged_by(self) -> LintInputs:
-        """What a VM or VMI is judged by."""
+    def _vm_inputs(self) -> LintInputs:
+        """The inputs for a VM or VMI."""
         return self.inputs if self.verified else LintInputs(configuration=KubeVirtAtHand(self.gates), known=frozenset())
 
     evaluator: SelectorEvaluator | None = None
-    """Finds what selectors say of devices; None for this process, within the settings."""
+    """Evaluates selectors; None: this process does, within the limits of the settings."""
 
     def with_evaluator(self, evaluator: SelectorEvaluator) -> Preflight:
-        """The same knowledge for one review, whose selectors that evaluator evaluates."""
+        """The same knowledge for one review, with its evaluator of selectors."""
         return replace(self, evaluator=evaluator)
 
     @property
@@ -114,16 +114,16 @@ class Preflight:
 
     @property
     def unwanted_warnings(self) -> frozenset[str]:
-        # Beside the webhook that follows a cluster runs the one for launcher pods, which adds what KubeVirt leaves out.
-        mended = {"lost-request"} if self.clock is not None and loses_requests(self.gates.version) else set[str]()
-        return frozenset(self.settings.ignore).union(self.settings.deny, mended)
+        # On a watched cluster the webhook for launcher pods also runs, which adds the requests that KubeVirt leaves out.
+        remedied = {"lost-request"} if self.clock is not None and loses_requests(self.gates.version) else set[str]()
+        return frozenset(self.settings.ignore).union(self.settings.deny, remedied)
 
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
-        """``old`` makes it an update: a VM whose template stays as it was gets warnings only, so that it can be stopped and labelled."""
+        """The findings as a verdict. An update from ``old`` that keeps a VM's template only gets warnings, so that it can be stopped."""
         untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
         settings = replace(self.settings, writers=self.launcher.writers)
-        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._judged_by, settings, self.evaluator)
-        findings = tuple(findings_of(linted, [check for check in CHECKS if self._adds(check)]))
+        linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._vm_inputs, settings, self.evaluator)
+        findings = tuple(findings_of(linted, [check for check in CHECKS if self._is_added(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
         causes = tuple(AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
         return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))
@@ -134,12 +134,12 @@ class Preflight:
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
     ) -> Mapping[ClaimRequestPair, RequestDrivers]:
-        return serving(self.inputs, self.settings, namespace, claims, pairs, self.evaluator)
+        return request_drivers(self.inputs, self.settings, namespace, claims, pairs, self.evaluator)
 
     @property
     def now(self) -> datetime | None:
         return self.clock() if self.clock is not None else None
 
-    def _adds(self, check: LintCheck) -> bool:
-        """Whether the check says what the review doesn't: it warns of some things, which the settings may deny."""
+    def _is_added(self, check: LintCheck) -> bool:
+        """True if the review doesn't report the check's findings. Its warnings are repeated if the settings make denials of them."""
         return check.id != REFUSED_BY_REVIEW and (check.id not in WARNED_BY_REVIEW or check.id in self.settings.deny)

@@ -1,4 +1,4 @@
-"""What a set of devices has in common, asked once per set: the webhook asks it of the same devices in every review."""
+"""Facts about a set of devices, computed once per set: the webhook needs them for the same devices in every review."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from virt_dra.api.resource_v1 import DeviceAttribute
 from webhooks.selectors.slice_device import SliceDevice, text_of
 
 NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
-"""K-7.9: what KubeVirt 1.8 and newer reads."""
+"""Attribute keys that KubeVirt 1.8 and newer reads (K-7.9)."""
 NETWORK_KEYS: Final = (f"{STANDARD_DOMAIN}/pciBusID",)
-"""K-7.21."""
+"""Attribute keys that KubeVirt reads for SR-IOV networks (K-7.21)."""
 OLD_KEYS: Final = (f"{STANDARD_DOMAIN}/mDevUUID", f"{STANDARD_DOMAIN}/pcieRoot")
-"""K-5.16: what 1.6 and 1.7 take for a PCI address is the root complex, so a driver would have to publish an address under its name."""
+"""Attribute keys that KubeVirt 1.6 and 1.7 read (K-5.16). They read a PCI address from the key of the root complex, so a driver would have
+to publish an address under that key."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceSet:
-    """Devices that one use may get, in the inventory's order."""
+    """The candidate devices of a request, in the inventory's order."""
 
     devices: tuple[SliceDevice, ...] = ()
 
     @classmethod
     def union(cls, sets: Iterable[DeviceSet]) -> DeviceSet:
-        """The set itself where there is one, so that what it knows is kept."""
+        """The union of sets; a single set is returned itself, with what it has cached."""
         given = list(dict.fromkeys(each for each in sets if each.devices))
         if len(given) == 1:
             return given[0]
@@ -42,12 +43,12 @@ class DeviceSet:
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """The nodes that have the devices; "" for those that aren't one node's."""
+        """The nodes of the devices; "" for devices that aren't local to one node."""
         return frozenset(device.node for device in self.devices)
 
     @cached_property
     def without_address(self) -> tuple[tuple[SliceDevice, Unusable], ...]:
-        """Each device whose attributes give no address (K-5.11), and why."""
+        """Each device without a usable address in its attributes (K-5.11), and why."""
         found = ((device, device.addresses) for device in self.devices)
         return tuple((device, why) for device, why in found if not isinstance(why, Addresses))
 
@@ -57,7 +58,7 @@ class DeviceSet:
         return tuple((device, why) for device, why in found if isinstance(why, Unusable))
 
     def without(self, needs: Need) -> tuple[tuple[SliceDevice, Unusable], ...]:
-        """Each device that lacks the address that its user needs, and why (K-5.11, K-5.32)."""
+        """Each device that lacks the address that its entry in the VM needs, and why (K-5.11, K-5.32)."""
         if needs == "none":
             return ()
         return self._without_pci if needs == "pci" else self.without_address
@@ -79,7 +80,7 @@ class DeviceSet:
 
     @cached_property
     def not_for_old(self) -> tuple[SliceDevice, ...]:
-        """Devices with an address under none of :data:`OLD_KEYS`; the name of a root complex is none."""
+        """Devices with an address under none of :data:`OLD_KEYS`; the name of a root complex isn't an address."""
         mdev, root = OLD_KEYS
 
         def read(device: SliceDevice) -> bool:
@@ -92,7 +93,7 @@ class DeviceSet:
 
     @cached_property
     def products(self) -> Mapping[str, SliceDevice]:
-        """The first device of each ``10DE:20B0``, as pciVendorSelector has it, where drivers publish both numbers."""
+        """The first device of each PCI vendor and product, as ``10DE:20B0`` (pciVendorSelector), of drivers that publish both."""
         found: dict[str, SliceDevice] = {}
         for device in self.devices:
             vendor = text_of(device, "vendorID") or text_of(device, "vendor")

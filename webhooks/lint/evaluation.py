@@ -1,4 +1,4 @@
-"""Running the checks on one object: on a VM with all it names, or on any object as it is written."""
+"""Runs the checks on one object: on a VM with the objects that it names, or on any object as it is written."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ REQUIRED_VALUE: Final = "Required value"
 
 
 def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = False) -> Iterator[LintFinding]:
-    """What the checks find in a VM or VMI, without what the settings or its annotation silence. ``denied``: there is a denial already."""
+    """The findings of checks on a VM or VMI that aren't silenced. ``denied``: it has a denial already, so ``last`` checks don't run."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
         checks = [BY_ID[REFUSED_BY_REVIEW]]  # without a template there is nothing else to check
-    unwanted = silenced(linted.object)
+    ignored = silenced(linted.object)
     for check in checks:
         if check.find is None or (check.last and denied):
             continue
         severity = linted.settings.severity(check)
-        if severity is None or check.id in unwanted:
-            # It is silenced, but the fault is there: a ``last`` check must not report it in other words.
+        if severity is None or check.id in ignored:
+            # A silenced fault still exists: a ``last`` check must not report it in other words.
             denied = denied or (check.severity == DENIAL and any(True for _ in check.find(linted)))
             continue
         for found in dict.fromkeys(check.find(linted)):
@@ -38,10 +38,12 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
     """The findings on an object alone, without the objects that it names.
 
-    A field with a template instruction gets no other finding. Nor does a required field that is missing beside an unknown one, which is
-    probably a misspelling of it.
+    A field with a template instruction gets no other finding, nor does a missing required field beside an unknown one, which is probably
+    a misspelling of it.
     """
-    found = {check.id: tuple(dict.fromkeys(check.judge(manifest, release))) for check in CHECKS if check.judge is not None}
+    found = {
+        check.id: tuple(dict.fromkeys(check.find_as_written(manifest, release))) for check in CHECKS if check.find_as_written is not None
+    }
     explained = {each.field for each in found[UNRENDERED]}
     misplaced = {each.field.rpartition(".")[0] for each in found[UNKNOWN_FIELD]}
     reported: list[LintFinding] = []

@@ -1,4 +1,4 @@
-"""What the lint says: findings with a stable id, a severity by configuration, and the field at fault."""
+"""Findings with a stable id, a severity and the field at fault; the checks that find them; and the settings of a lint."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ DENIAL: Final[Severity] = "denial"
 WARNING: Final[Severity] = "warning"
 
 PAGES: Final = "docs/lint"
-"""Where each id has a page ``<id>.md``."""
+"""The folder with a page ``<id>.md`` for each id."""
 
 
 @dataclass(frozen=True)
 class LintCheck:
     """One kind of finding.
 
-    * ``severity``: what it is where nothing is configured. A denial never comes to life as things stand; a warning may.
-    * ``lenient``: at admission it is a warning. Other objects, which may come later, can put it right; or it is KubeVirt that judges, also
-      by who asks.
+    * ``severity``: by default. With a denial the VM can't start as things are; with a warning it may.
+    * ``lenient``: only a warning at admission, since objects that are created later can remedy it, or KubeVirt decides, depending on the
+      user.
     * ``title``: a sentence for lists of checks.
-    * ``find``: what is found in a VM or VMI and all it names. ``judge``: what is found in an object as it is written, of whatever kind; it
-      is given the release of KubeVirt where one is named. Most checks have one of both.
-    * ``never_denies``: a warning even where all findings are to deny: it says something about us, not about the object.
-    * ``last``: only run where no other check of VMs finds a denial: it shows that a VM can't start, the others show why.
+    * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an object of any kind
+      as it is written; its second argument is the release of KubeVirt, None if none is named. Most checks have one of both.
+    * ``never_denies``: a warning even if all findings are to deny, because the object isn't at fault.
+    * ``last``: only run if no other check of VMs has a denial: it shows that a VM can't start, the others show why.
     """
 
     id: str
@@ -42,7 +42,7 @@ class LintCheck:
     title: str
     find: Callable[[Linted], Iterator[FieldIssue]] | None = None
     lenient: bool = False
-    judge: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
+    find_as_written: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
     last: bool = False
     never_denies: bool = False
 
@@ -53,7 +53,7 @@ class LintCheck:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One fault of one object, mostly of a VM or VMI. Findings are ordered by check, then by field, as the object has them."""
+    """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's fields."""
 
     id: str
     severity: Severity
@@ -62,7 +62,7 @@ class LintFinding:
 
     @property
     def page(self) -> str:
-        """The page that says more, from the root of this project."""
+        """The path of its page in this project."""
         return f"{PAGES}/{self.id}.md"
 
     def __str__(self) -> str:
@@ -76,19 +76,18 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class LintSettings:
-    """Which findings deny, which warn, and which are not wanted; the first that names an id wins, else the check's own severity.
+    """The ids of findings that are ignored, deny, or warn; the first of these that has an id wins, else the check's own severity.
 
-    ``at_admission``: an object that isn't there may be created later, so what other objects can put right only warns; and messages tell
-    nothing of other namespaces or of devices that aren't the VM's.
+    ``at_admission``: lenient checks only warn, because a missing object may be created later; and messages reveal nothing about other
+    namespaces and other devices than the VM's.
 
-    ``writers``: launcher pods get what they need from virt-dra's pod webhook, by which these drivers write metadata files; None where
-    nothing is known of such a webhook. What it puts right is no finding.
+    ``writers``: set if virt-dra's webhook for launcher pods runs; the drivers that write metadata files. Faults that this webhook remedies
+    are no findings.
 
-    What is left out is not judged, so that nobody's object takes long; None is without limit:
-    ``max_entries``: of claims, and of devices that use them. ``max_options``: requests and alternatives of all claims together; one claim
-    has at most 256. ``max_devices``: that a selector is tried on. ``max_work``: on selectors
-    together, in microseconds as estimated from their length and loops, not measured: equal inputs get equal answers.
-    ``max_work_in_all``: for all VMs of an input together.
+    Limits, beyond which nothing is checked, so that a lint takes bounded time; None: no limit. ``max_entries``: claims, and devices that
+    use them. ``max_options``: requests and alternatives of all claims; one claim has at most 256. ``max_devices``: on which a selector is
+    evaluated. ``max_work``: for all selectors, in microseconds as estimated from their length and loops, not measured, so that equal
+    inputs get equal findings. ``max_work_in_all``: for all VMs of an input.
     """
 
     ignore: Collection[str] = frozenset()
@@ -106,19 +105,19 @@ class LintSettings:
     def for_command(
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
     ) -> LintSettings:
-        """As somebody asks who waits for the answer: whoever wrote the selectors, it comes within minutes. 10 s of work are enough for a
-        thousand times as many devices as a selector usually needs them for."""
+        """The settings of the command line, where the result comes within minutes, whatever the selectors. 10 s of work suffice for a
+        thousand times the usual number of devices."""
         return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
 
     @classmethod
     def for_admission(
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
     ) -> LintSettings:
-        """As the webhook asks: what may come later warns unless ``deny`` names it, and no review takes long."""
+        """The settings of the webhook: lenient checks warn unless ``deny`` has them, and every review is short."""
         return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_options=256, max_devices=2000, max_work=200_000)
 
     def severity(self, check: LintCheck) -> Severity | None:
-        """None where the check is ignored."""
+        """The severity of a check's findings; None if they are ignored."""
         if check.id in self.ignore:
             return None
         if check.id in self.deny and not check.never_denies:

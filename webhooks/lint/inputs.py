@@ -1,4 +1,4 @@
-"""What the lint may know of a cluster: the objects that VMs name, and how its KubeVirt is configured. Immutable once made."""
+"""The inputs of the lint: the objects that VMs name, and how the cluster's KubeVirt is configured. Immutable."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ SLICES: Final = ResourceSlice.KIND
 KINDS: Final = (TEMPLATES, CLAIMS, CLASSES, SLICES)
 
 EVERYTHING: Final = frozenset((*KINDS, *instancetypes.KINDS, instancetypes.REVISION))
-"""The value of :attr:`LintInputs.known` where a whole cluster is known."""
+"""The value of :attr:`LintInputs.known` for a whole cluster."""
 
 DEFAULT_NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True)
 class KubeVirtAtHand:
-    """The KubeVirt at hand: its version with the gates that are on, and permittedHostDevices, None where it isn't set (K-4.8).
+    """The KubeVirt at hand: its version with the enabled gates, and permittedHostDevices, None if it isn't set (K-4.8).
 
-    ``observed``: what the KubeVirt object says of its version; None where there is no object, or a version is given instead.
+    ``observed``: the version in the KubeVirt object's status; None without such an object, or if a version is given instead.
     """
 
     gates: Gates = field(default_factory=lambda: Gates.of(NEWEST))
@@ -63,7 +63,7 @@ class KubeVirtAtHand:
     def of(
         cls, kubevirt: KubeVirt | None, version: KubeVirtVersion | None = None, choices: Mapping[str, bool] | None = None
     ) -> KubeVirtAtHand:
-        """What a KubeVirt object says (K-1.11, K-1.12), unless a version or gates are given; without either the newest is assumed."""
+        """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the newest release."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
         release = version or (observed.version if observed else NEWEST)
@@ -72,29 +72,29 @@ class KubeVirtAtHand:
 
 
 class Trial(Protocol):
-    """Tries a VM of a namespace on a cluster in which no device is in use. Each method returns why it would fail, None if it wouldn't."""
+    """Tries to start a VM on a cluster in which no device is in use. Each method returns why it would fail, None if it wouldn't."""
 
     def pod(self, subject: VmObject, namespace: str) -> str | None:
-        """Why it gets no launcher pod."""
+        """Why the VM gets no launcher pod."""
 
     def claims(self, subject: VmObject, namespace: str) -> str | None:
-        """Why no node could serve its claims."""
+        """Why no node could serve the VM's claims."""
 
     def unchecked(self, subject: VmObject, namespace: str) -> str | None:
-        """The limit of ours that kept :meth:`claims` from an answer, when it was asked just now; None without one."""
+        """The limit of virt-dra that ended the latest :meth:`claims` without a result; None without one."""
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
-        """Why there is no domain: the field of the VMI, and the reason. Devices that can't be known are left out."""
+        """Why the VM gets no libvirt domain: the field of the VMI, and the reason. Unknown devices are left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class LintInputs:
-    """Lookups that the checks need; a server keeps its own mappings and makes a World of them for each review, at no cost.
+    """The objects by name. A server passes its own mappings, so that making it for each review costs nothing.
 
-    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; one that a VM made is not listed beside it.
-    ``known``: the kinds of which all objects are here. Of other kinds a missing object is no finding.
+    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; a VMI made by a VM isn't listed beside it.
+    ``known``: the kinds of which all objects are given. A missing object of another kind is no finding.
     ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as missing.
-    ``trial``: runs scheduler, allocator and launcher; None where that isn't wanted, as at admission.
+    ``trial``: runs scheduler, allocator and launcher; None at admission.
     """
 
     configuration: KubeVirtAtHand = field(default_factory=KubeVirtAtHand)
@@ -124,11 +124,11 @@ class LintInputs:
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
     ) -> LintInputs:
-        """A inputs of objects, in whatever order. Of two with one name the later counts; what names no namespace is in ``namespace``.
+        """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are in ``namespace``.
 
-        ``known`` None: templates and claims are all there, as they stand beside the VMs that name them. Classes and slices come with
-        the cluster: slices are all there if any is, classes if any class or slice is. Instancetypes and preferences of a namespace are
-        all there if any is; those of the cluster are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
+        If ``known`` is None, it is inferred: all templates and claims are given, since they are written beside the VMs that name them.
+        All slices are given if any is, and all classes if any class or slice is. All namespaced instancetypes and preferences are given
+        if any is; cluster-wide ones are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
         kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
@@ -154,27 +154,27 @@ class LintInputs:
         )
 
     def permits_admin_access(self, namespace: str) -> bool:
-        """Whether a namespace is known to have the label for it (A-22.10)."""
+        """True if the namespace has the label that permits admin access (A-22.10)."""
         known = self.namespaces.get(namespace)
         return known is not None and known.metadata.labels.get(ADMIN_ACCESS_LABEL) == "true"
 
     def is_stored(self, kind: str, namespace: str, name: str) -> bool:
-        """Whether a template or claim was read from a cluster, whose API server took it."""
+        """True for a template or claim that was read from a cluster, whose API server accepted it."""
         obj = (self.claims if kind == CLAIMS else self.templates).get((namespace, name))
         return obj is not None and bool(obj.metadata.uid)
 
     def taints(self, published: SliceDevice) -> tuple[DeviceTaint, ...]:
-        """What its driver and the cluster's rules say of a device (A-24)."""
+        """The taints of a device: from its slice, and from DeviceTaintRules (A-24)."""
         rules = [rule.spec for rule in self.taint_rules.values() if _is_for(rule.spec.device_selector, published)]
         return (*published.device.taints, *(rule.taint for rule in rules))
 
 
 def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> bool:
-    """Whether a rule is for a device; without a selector it is for none (A-24.2)."""
+    """True if a rule applies to a device; without a selector it applies to none (A-24.2)."""
     if selector is None:
         return False
     wanted = ((selector.driver, published.driver), (selector.pool, published.pool), (selector.device, published.device.name))
-    return all(want is None or want == have for want, have in wanted)
+    return all(value is None or value == actual for value, actual in wanted)
 
 
 def claim_users(subjects: Iterable[VmObject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[NamespacedName, Collection[str]]:

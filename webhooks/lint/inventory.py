@@ -1,7 +1,7 @@
-"""The published devices, and which of them selectors match. No node and no claim in use is looked at: that is the allocator's matter.
+"""The published devices, and which of them selectors match. Nodes and devices in use are ignored; they are up to the allocator.
 
-Of every pool only the newest generation counts (K-5.9). An inventory is immutable; :meth:`DeviceInventory.changed` makes another one, which
-shares with it all that stayed as it was, so that a changed slice costs what this slice holds, however many there are.
+Of every pool only the newest generation counts (K-5.9). An inventory is immutable; :meth:`DeviceInventory.changed` makes another one that
+shares all unchanged slices, so that the cost of a change depends on the changed slice, not on the number of slices.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from webhooks.selectors.weighted_lru import WeightedLru
 
 NEAREST: Final = 3
 KEPT_DEVICES: Final = 250_000
-"""Devices in all the matches that an inventory keeps: what a set of devices has in common takes some 200 bytes for each."""
+"""Limit of the cache of matches, in devices; the facts about a set of devices take some 200 bytes for each."""
 KEPT_DRIVERS: Final = 4096
-"""Answers about drivers that an inventory keeps, and drivers in them."""
+"""Limit of the cache of matching drivers: entries, and drivers in them."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """What a list of selectors, all of which must hold, says of the devices.
+    """The devices that match a list of selectors, all of which must hold.
 
-    ``passed[i]``: how many devices the first ``i`` selectors leave. ``nearest``: some that pass as many as any device does, and then
-    fail. ``cut``: not all devices were tried. ``unchecked``: set if no answer was found within a limit of virt-dra's own; why.
+    ``passed[i]``: how many devices the first ``i`` selectors match. ``nearest``: some of the devices that match most selectors, if none
+    matches all. ``cut``: not all devices were evaluated. ``unchecked``: the limit of virt-dra that prevented the evaluation, "" if none.
     """
 
     devices: tuple[SliceDevice, ...] = ()
@@ -54,7 +54,7 @@ class Match:
 
 @dataclass(frozen=True)
 class MatchingDrivers:
-    """The drivers of which some device matches, sorted. ``cut``: of other drivers it isn't known, as not all devices were tried."""
+    """The drivers with a device that matches, sorted. ``cut``: other drivers may have one, too, since not all devices were evaluated."""
 
     names: tuple[str, ...] = ()
     cut: bool = False
@@ -62,21 +62,21 @@ class MatchingDrivers:
 
 @dataclass(frozen=True, eq=False)
 class DeviceInventory:
-    """All devices of a cluster, in the order of driver, pool and slice name. Make it with :meth:`of`, and of one with :meth:`changed`."""
+    """All devices of a cluster, in the order of driver, pool and slice name. Made with :meth:`of` and :meth:`changed`."""
 
     _keys: Mapping[str, tuple[DriverKeys, ...]] = field(default_factory=dict, repr=False)
     _slices: PersistentMap[str, PublishedSlice] = field(default_factory=PersistentMap, repr=False)
     _pools: PersistentMap[PoolKey, tuple[PublishedSlice, ...]] = field(default_factory=PersistentMap, repr=False)
-    """All of_pool of a pool, of whatever generation, by name."""
+    """All slices of a pool, of any generation, by name."""
     _order: tuple[PoolKey, ...] = ()
     _answers: AnswerCache = field(default_factory=AnswerCache, repr=False)
-    """Of slices, shared with the inventories that this one was made of."""
+    """Cached answers about slices, shared with the inventories from which this one was made."""
     _matches: WeightedLru[tuple[bytes, int | None], Match] = field(default_factory=lambda: WeightedLru(KEPT_DEVICES), repr=False)
     _drivers: WeightedLru[bytes, MatchingDrivers] = field(default_factory=lambda: WeightedLru(KEPT_DRIVERS), repr=False)
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
-        """``keys``: configured attribute keys of addresses (K-6.6). Slices are told apart by their names, those without one by position."""
+        """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one by position."""
         by_driver: dict[str, tuple[DriverKeys, ...]] = {}
         for each in keys:
             by_driver[each.driver] = (*by_driver.get(each.driver, ()), each)
@@ -84,14 +84,14 @@ class DeviceInventory:
         pools: dict[PoolKey, list[PublishedSlice]] = {}
         for number, raw in enumerate(slices):
             slice_ = PublishedSlice.of(raw, by_driver)
-            # Two of one name, as files may have, are two slices (K-5.25).
+            # Two slices of one name, which files may have, count both (K-5.25).
             known[slice_.name if slice_.name and slice_.name not in known else f"{slice_.name}\0{number}"] = slice_
             pools.setdefault(slice_.pool, []).append(slice_)
         ordered = {pool: tuple(sorted(of_pool, key=_name)) for pool, of_pool in pools.items()}
         return cls(MappingProxyType(by_driver), PersistentMap(known), PersistentMap(ordered), tuple(sorted(ordered)))
 
     def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> DeviceInventory:
-        """After slices have been added or replaced, told by their names, and the slices of some names have gone."""
+        """The inventory after slices were added or replaced (by name), and the slices of the names ``gone`` were deleted."""
         added = [PublishedSlice.of(each, self._keys) for each in put]
         replaced = [slice_.name for slice_ in added if slice_.name in self._slices]
         pools: dict[PoolKey, tuple[PublishedSlice, ...]] = {}
@@ -100,7 +100,7 @@ class DeviceInventory:
             old = self._slices[name]
             outdated.append(old)
             pools[old.pool] = tuple(slice_ for slice_ in pools.get(old.pool, self._pools[old.pool]) if slice_ is not old)
-        slices = {slice_.name: slice_ for slice_ in added}  # of two of one name the later stays
+        slices = {slice_.name: slice_ for slice_ in added}  # of two with one name the later counts
         for slice_ in slices.values():
             of_pool = pools.get(slice_.pool, self._pools.get(slice_.pool, ()))
             at = bisect_left(of_pool, slice_.name, key=_name)
@@ -150,8 +150,8 @@ class DeviceInventory:
     # --- selectors ---
 
     def matching(self, expressions: Sequence[str], limit: int | None = None, evaluator: SelectorEvaluator | None = None) -> Match:
-        """The devices that every selector matches, of the first ``limit``. ``evaluator`` finds what isn't known yet; without one this
-        process does, without limits. A fault on one device is reported, and the others are tried all the same."""
+        """The devices that every selector matches, of the first ``limit``. ``evaluator`` evaluates what isn't cached; by default this
+        process does, without limits. An error on one device is reported, and the other devices are evaluated all the same."""
         by = evaluator or InProcess()
         refused = by.refuses(expressions)
         if refused:
@@ -175,7 +175,7 @@ class DeviceInventory:
         return found
 
     def _first(self, limit: int | None) -> list[PublishedSlice]:
-        """The slices that have the first devices, and one device more if there is one."""
+        """The slices with the first ``limit`` devices, and one device more if there is one."""
         of_pool: list[PublishedSlice] = []
         devices = 0
         for slice_ in self._newest_slices():
@@ -186,10 +186,10 @@ class DeviceInventory:
         return of_pool
 
     def _joined(self, count: int, of_pool: Iterable[PublishedSlice], known: CachedAnswers, limit: int | None) -> Match:
-        """What the slices' answers say together. Every slice has one, of ``count`` selectors."""
+        """The match that the slices' answers add up to. Every slice has one, for ``count`` selectors."""
         passed = [0] * (count + 1)
         matching: list[SliceDevice] = []
-        stopped: dict[int, list[SliceDevice]] = {}
+        by_depth: dict[int, list[SliceDevice]] = {}
         fault: SelectorFault | None = None
         tried = 0
         cut = False
@@ -207,15 +207,15 @@ class DeviceInventory:
                 passed[depth] += 1
                 if depth == count:
                     matching.append(published)
-                elif len(stopped.setdefault(depth, [])) < NEAREST:
-                    stopped[depth].append(published)
+                elif len(by_depth.setdefault(depth, [])) < NEAREST:
+                    by_depth[depth].append(published)
         for depth in range(count, 0, -1):
             passed[depth - 1] += passed[depth]
-        nearest = tuple(stopped[max(stopped)]) if stopped and not matching else ()
+        nearest = tuple(by_depth[max(by_depth)]) if by_depth and not matching else ()
         return Match(tuple(matching), tuple(passed), nearest, fault, cut)
 
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[SliceDevice, ...]:
-        """At most ``limit`` devices that all selectors before one match, and that one doesn't, as far as :meth:`matching` found out."""
+        """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by :meth:`matching`."""
         known = self._answers.of("each", digest(expressions))
         found: list[SliceDevice] = []
         for slice_ in self._newest_slices():
@@ -232,12 +232,12 @@ class DeviceInventory:
 
     @property
     def slices(self) -> Iterable[PublishedSlice]:
-        """All slices, of whatever generation."""
+        """All slices, of any generation."""
         return self._slices.values()
 
     def drivers(self, expressions: Sequence[str], evaluator: SelectorEvaluator | None = None) -> MatchingDrivers:
-        """Which drivers have a device that every selector matches. Of each driver devices are tried until one does, and of devices that are
-        the same for the selectors only one: so it costs little however many there are. ``evaluator``: as for :meth:`matching`."""
+        """The drivers with a device that every selector matches. A driver's devices are evaluated until one matches, and
+        only one of those that are equal for the selectors, so that it costs little. ``evaluator``: as for :meth:`matching`."""
         by = evaluator or InProcess()
         if by.refuses(expressions):
             return MatchingDrivers(cut=True)
@@ -260,7 +260,7 @@ class DeviceInventory:
         return MatchingDrivers(found)
 
     def _served(self, known: CachedAnswers) -> tuple[tuple[str, ...], list[PublishedSlice]]:
-        """The drivers of which a device is known to match; of the others, the slices of which nothing is known."""
+        """The drivers with a device that is known to match; and of the other drivers, the slices without a cached answer."""
         found: list[str] = []
         missing: list[PublishedSlice] = []
         for driver, pools in groupby(self._order, key=lambda pool: pool[0]):

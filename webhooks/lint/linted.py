@@ -1,4 +1,4 @@
-"""What a check looks at: the VM or VMI, and everything it names, looked up once."""
+"""The input of a check: a VM or VMI, and the objects that it names, looked up once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from webhooks.selectors.evaluating import InProcess
 
 @dataclass(frozen=True, eq=False)
 class RequestOption:
-    """What one request, or one alternative of it, asks for.
+    """A request without alternatives, or one alternative of a request.
 
-    ``path``: where it stands in the claim's object; ``name``: as results name it, ``gpu`` or ``gpu/big``.
+    ``path``: in the claim's object; ``name``: as allocation results have it, ``gpu`` or ``gpu/big``.
     """
 
     path: str
@@ -69,7 +69,7 @@ class RequestOption:
 
     @property
     def count(self) -> int:
-        """How many devices are asked for by number; absent means one."""
+        """The requested number of devices, by default one."""
         return self.asked.count or 1
 
     @property
@@ -79,7 +79,7 @@ class RequestOption:
 
 @dataclass(frozen=True, eq=False)
 class NamedClaim:
-    """An entry of ``spec.resourceClaims`` and the object it names. ``spec`` is None where the object isn't there."""
+    """An entry of ``spec.resourceClaims`` and the object that it names. ``spec``: None if the object is missing."""
 
     entry: str
     field: str
@@ -87,7 +87,7 @@ class NamedClaim:
     name: str
     spec: ResourceClaimSpec | None
     allocated: tuple[tuple[str, str, str, str], ...] | None
-    """Request, driver, pool and device of each result, for a claim that is allocated."""
+    """Request, driver, pool and device of each result of an allocated claim."""
     created: str | None = None
     """The object's creationTimestamp."""
 
@@ -97,7 +97,7 @@ class NamedClaim:
 
     @property
     def root(self) -> str:
-        """Where the claim's spec is in the object."""
+        """The path of the claim's spec in the object."""
         return "spec" if self.direct else "spec.spec"
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class NamedClaim:
 
     @cached_property
     def options(self) -> tuple[RequestOption, ...]:
-        """Every request that names a class, alternatives one by one."""
+        """The options of all requests."""
         found: list[RequestOption] = []
         for index, request in enumerate(self.spec.devices.requests if self.spec else ()):
             path = f"{self.root}.devices.requests[{index}]"
@@ -126,7 +126,7 @@ class NamedClaim:
         return {name: tuple(options) for name, options in found.items()}
 
     def options_of(self, name: str) -> tuple[RequestOption, ...]:
-        """Those of a request, or one alternative named as ``request/alternative``."""
+        """The options of a request, or the one option named ``request/alternative``."""
         request, slash, _ = name.partition("/")
         options = self._by_request.get(request, ())
         return tuple(option for option in options if option.name == name) if slash else options
@@ -134,7 +134,7 @@ class NamedClaim:
 
 @dataclass(frozen=True, eq=False)
 class ClaimUse:
-    """A device (or network) of the VM that is served by a claim. ``claim`` is None where no entry has that name."""
+    """A device (or network) of the VM that comes from a claim. ``claim``: None if no entry has that name."""
 
     kind: str
     field: str
@@ -155,18 +155,18 @@ class ClaimUse:
 
 @dataclass(frozen=True, eq=False)
 class Linted:
-    """One VM or VMI under the lint."""
+    """One VM or VMI, with everything that checks derive from it."""
 
     object: VmObject
     namespace: str
     inputs: LintInputs
     settings: LintSettings = field(default_factory=LintSettings)
     evaluator: SelectorEvaluator | None = None
-    """Finds what selectors say of devices; None for this process, within the settings."""
+    """Evaluates selectors; None: this process does, within the limits of the settings."""
 
     @cached_property
     def reviewed(self) -> ReviewedSpec:
-        """As the rules of admission see it."""
+        """Its spec as the admission rules get it."""
         return ReviewedSpec.of(self.expanded, self.inputs.configuration.gates)
 
     @cached_property
@@ -176,7 +176,7 @@ class Linted:
 
     @property
     def expanded(self) -> VmObject:
-        """As KubeVirt validates it."""
+        """The object as KubeVirt validates it."""
         return self.object if self.expansion is None else self.expansion.vm
 
     @property
@@ -188,7 +188,7 @@ class Linted:
 
     @cached_property
     def claims(self) -> tuple[NamedClaim, ...]:
-        """The entries with exactly one source, which is what the API server takes (K-3.2)."""
+        """The entries with exactly one source, as the API server requires (K-3.2)."""
         found: list[NamedClaim] = []
         for index, entry in enumerate(self.reviewed.spec.resource_claims[: self.settings.max_entries]):
             place = self.path(f"resourceClaims[{index}]")
@@ -206,10 +206,10 @@ class Linted:
                 allocated = tuple(results) if results is not None else None
                 asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
                 found.append(NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created))
-        return self._few(found)
+        return self._within_limit(found)
 
-    def _few(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
-        """The first of the claims, with no more options together than are judged."""
+    def _within_limit(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
+        """The first claims, up to the limit of options."""
         if self.settings.max_options is None:
             return tuple(claims)
         sums = accumulate(len(claim.options) for claim in claims)
@@ -217,7 +217,7 @@ class Linted:
 
     @cached_property
     def uses(self) -> tuple[ClaimUse, ...]:
-        """In the order gpus, hostDevices, networks; those without a claim or request name are admission's matter (K-2.14)."""
+        """The uses of claims, in the order gpus, hostDevices, networks, without incomplete ones, which admission refuses (K-2.14)."""
         by_entry: dict[str, NamedClaim] = {}
         for claim in self.claims:
             by_entry.setdefault(claim.entry, claim)
@@ -258,17 +258,17 @@ class Linted:
         return self.inputs.classes.get(option.class_name)
 
     def expressions(self, option: RequestOption) -> tuple[tuple[str, str], ...]:
-        """The selectors of a option, the class's first: where each stands, and its text."""
+        """The selectors of an option, those of its class first: the place and text of each."""
         device_class = self.class_of(option)
         of_class = device_class.spec.selectors if device_class else ()
-        told = [
+        found = [
             (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
         ]
-        told += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.selectors) if each.cel]
-        return tuple(told)
+        found += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.selectors) if each.cel]
+        return tuple(found)
 
     def matching(self, option: RequestOption) -> Match | None:
-        """None where class or slices aren't known."""
+        """The devices that match an option; None if its class or the slices aren't known."""
         if option not in self._matches:
             known = self.class_of(option) is not None and SLICES in self.inputs.known
             texts = [text for _, text in self.expressions(option)] if known else []
@@ -284,7 +284,7 @@ class Linted:
         return self.evaluator or InProcess(Work(self.settings.max_work))
 
     def drivers_matching(self, option: RequestOption) -> MatchingDrivers:
-        """The drivers with a device that every selector of the option, and of its class, matches. ``cut`` if a limit ended the search."""
+        """The drivers with a device that every selector of the option and its class matches. ``cut``: a limit ended the search."""
         if option not in self._served:
             self._served[option] = self.inputs.inventory.drivers([text for _, text in self.expressions(option)], self._evaluator)
         return self._served[option]
@@ -294,8 +294,8 @@ class Linted:
         return {}
 
     def drivers(self, claim: NamedClaim, request: str) -> MatchingDrivers:
-        """The drivers that may serve a request: of the devices allocated already, else of those that match, else those that
-        classes name; ``cut`` where others may."""
+        """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else those that
+        classes name. ``cut``: others may serve it, too."""
         if claim.allocated is not None:
             prefix = f"{request}/"
             return MatchingDrivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
@@ -314,11 +314,11 @@ class Linted:
         of_classes = [
             DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in self.expressions(option)) for option in options
         ]
-        told = tuple(sorted({driver for driver in of_classes if driver is not None}))
-        return MatchingDrivers(told, cut and (None in of_classes or not told))
+        named = tuple(sorted({driver for driver in of_classes if driver is not None}))
+        return MatchingDrivers(named, cut and (None in of_classes or not named))
 
     def shimmed(self, use: ClaimUse) -> bool:
-        """Whether virt-dra supplies the metadata of a use, whatever the driver publishes and wherever it writes (K-11.1)."""
+        """True if virt-dra supplies the metadata of a use, whatever the driver publishes or writes (K-11.1)."""
         claim = use.claim
         if self.settings.writers is None or claim is None:
             return False
@@ -332,16 +332,16 @@ class Linted:
         return decide(entry, use.request_name, self.version, option, drivers, self.settings.writers).path == METADATA_SHIM
 
     def candidates(self, use: ClaimUse) -> DeviceSet:
-        """The devices that this use may get, as far as known: those allocated already, else those that match."""
+        """The devices that a use may get, as far as known: its allocated devices, else those that match."""
         if use not in self._candidates:
-            self._candidates[use] = self._found(use)
+            self._candidates[use] = self._find_candidates(use)
         return self._candidates[use]
 
     @cached_property
     def _candidates(self) -> dict[ClaimUse, DeviceSet]:
         return {}
 
-    def _found(self, use: ClaimUse) -> DeviceSet:
+    def _find_candidates(self, use: ClaimUse) -> DeviceSet:
         claim = use.claim
         if claim is not None and claim.allocated is not None:
             prefix = f"{use.request_name}/"

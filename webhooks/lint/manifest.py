@@ -1,4 +1,4 @@
-"""An object as somebody wrote it, before any API server saw it: the JSON, and what it is read as."""
+"""An object as it is written, before any API server has changed it: the JSON, and the typed object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Identity = tuple[str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """One object of the input. ``object`` is None where the JSON doesn't have the shape of its kind; ``problems`` say why, by path."""
+    """One object of the input. ``object`` is None if the JSON isn't valid for its kind; ``problems`` say why, by path."""
 
     raw: object
     source: DocumentSource
@@ -30,7 +30,7 @@ class Manifest:
 
     @classmethod
     def read(cls, document: Document, namespace: str) -> Manifest:
-        """``namespace``: of namespaced objects that name none."""
+        """Read a document. ``namespace``: of namespaced objects that name none."""
         try:
             obj = read_object(document.raw)
         except WireError as error:
@@ -45,7 +45,7 @@ class Manifest:
 
     @property
     def is_subject(self) -> bool:
-        """Whether it is meant to be a VM or VMI."""
+        """True for a VM or VMI, readable or not."""
         return self.kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND) and self.api_version.startswith("kubevirt.io/")
 
     @property
@@ -68,7 +68,7 @@ class Manifest:
 
     @property
     def stored(self) -> bool:
-        """Whether it was read from a cluster, whose API server took it."""
+        """True if it was read from a cluster, whose API server accepted it."""
         return bool(_text(self._metadata, "uid"))
 
     @cached_property

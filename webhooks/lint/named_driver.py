@@ -1,4 +1,4 @@
-"""Which driver a selector names: what is known of a class before any device of it is published."""
+"""The driver that a selector's text names, which is known before any device is published."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 _NAMED: Final = re.compile(r"""\s*device\.driver\s*==\s*(["'])([a-z0-9]([-a-z0-9.]*[a-z0-9])?)\1\s*(?:&&.*)?""", re.DOTALL)
-"""The driver's name alone or first, as classes are written. What follows only narrows it, unless it is an alternative."""
+"""A comparison with the driver's name, alone or first, as classes have it. A conjunction after it only narrows it down."""
 
 
 def named_driver(expressions: Iterable[str]) -> str | None:
-    """The one driver whose devices the selectors can match, as far as a look at their texts tells; None where it doesn't.
+    """The only driver whose devices the selectors can match, derived from their texts; None if it can't be derived.
 
     >>> named_driver(['device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].type == "vfio"'])
     'gpu.example.com'

@@ -1,4 +1,4 @@
-"""All checks, in the order in which their findings are told: the object itself, what it names, what devices there are, its lifetime."""
+"""All checks in the order of their findings: on the object itself, on the objects that it names, on devices, on its lifetime."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
     {
         "unknown-field": (DENIAL, "A field that does not exist."),
         "device-name-missing": (DENIAL, "A device has no name."),
-        "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 do not check the claims of host devices."),
+        "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 don't check the claims of host devices."),
         "lost-request": (DENIAL, "KubeVirt before 1.8.3 loses further requests of a claim."),
-        "request-name": (DENIAL, "A request name that the launcher pod can't have."),
+        "request-name": (DENIAL, "A request name that is invalid in the launcher pod."),
         "duplicate-device-name": (DENIAL, "Two devices of one kind have the same name."),
-        "unused-claim": (WARNING, "A claim that no device uses takes devices all the same."),
-        "tag-without-effect": (WARNING, "KubeVirt does not show this tag to the guest."),
+        "unused-claim": (WARNING, "A claim that no device uses occupies devices all the same."),
+        "tag-without-effect": (WARNING, "KubeVirt doesn't pass this tag to the guest."),
     }
 )
-"""Severity and title of what the rules of admission warn of."""
+"""Severity and title of the warnings of the admission rules."""
 
 UNRENDERED: Final = "unrendered-template"
 UNKNOWN_FIELD: Final = "unknown-field"
@@ -34,21 +34,21 @@ SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 def _of_rule(id: str, warner: Warner) -> LintCheck:
     severity, title = _OF_RULES[id]
     if id == UNKNOWN_FIELD:
-        return LintCheck(id, severity, title, own.warned(warner), lenient=True, judge=manifests.unknown_field)
+        return LintCheck(id, severity, title, own.warned(warner), lenient=True, find_as_written=manifests.unknown_field)
     return LintCheck(id, severity, title, own.warned(warner))
 
 
 _CHECKS: Final = (
-    LintCheck("unreadable-object", DENIAL, "An object that does not have the shape of its kind.", judge=manifests.unreadable_object),
-    LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", judge=manifests.unrendered_template),
-    LintCheck(INVALID, DENIAL, "The API server refuses the object.", judge=manifests.invalid_object),
+    LintCheck("unreadable-object", DENIAL, "An object that isn't valid for its kind.", find_as_written=manifests.unreadable_object),
+    LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", find_as_written=manifests.unrendered_template),
+    LintCheck(INVALID, DENIAL, "The API server refuses the object.", find_as_written=manifests.invalid_object),
     LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
     LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
     LintCheck("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
-    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra that can't be used.", own.integration_annotation),
+    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra with an invalid value.", own.integration_annotation),
     *(_of_rule(id, warner) for id, warner in WARNERS.items()),
     LintCheck("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
-    LintCheck("kubevirt-too-old", DENIAL, "This KubeVirt has no devices from claims.", versions.kubevirt_too_old),
+    LintCheck("kubevirt-too-old", DENIAL, "This KubeVirt doesn't support devices from claims.", versions.kubevirt_too_old),
     LintCheck("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
     LintCheck(
         "direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved
@@ -60,13 +60,13 @@ _CHECKS: Final = (
     LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
     LintCheck("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
     LintCheck("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
-    LintCheck("claim-not-listed", DENIAL, "A host device names a claim that the VM does not have.", objects.claim_not_listed),
+    LintCheck("claim-not-listed", DENIAL, "A host device names a claim that the VM doesn't list.", objects.claim_not_listed),
     LintCheck("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
     LintCheck("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
     LintCheck(
-        "several-devices", DENIAL, "A request for several devices, of which a VM gets none or one.", shapes.several_devices, lenient=True
+        "several-devices", DENIAL, "A request for several devices, of which a VM gets one or none.", shapes.several_devices, lenient=True
     ),
-    LintCheck("first-available", WARNING, "A request with alternatives, which KubeVirt does not find.", shapes.first_available),
+    LintCheck("first-available", WARNING, "A request with alternatives, whose result KubeVirt doesn't find.", shapes.first_available),
     LintCheck("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
     LintCheck("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
     LintCheck(
@@ -78,18 +78,16 @@ _CHECKS: Final = (
     ),
     LintCheck("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
     LintCheck("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
-    LintCheck("not-enough-devices", DENIAL, "No node has as many devices as asked for.", selection.not_enough_devices, lenient=True),
-    LintCheck("not-enough-capacity", DENIAL, "No device has the capacity asked for.", selection.not_enough_capacity, lenient=True),
+    LintCheck("not-enough-devices", DENIAL, "No node has enough devices.", selection.not_enough_devices, lenient=True),
+    LintCheck("not-enough-capacity", DENIAL, "No device has the requested capacity.", selection.not_enough_capacity, lenient=True),
     LintCheck("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
-    LintCheck(
-        "no-usable-node", DENIAL, "No node has the VM's labels and devices for all its requests.", nodes.no_usable_node, lenient=True
-    ),
+    LintCheck("no-usable-node", DENIAL, "No node fits nodeSelector and has devices for all requests.", nodes.no_usable_node, lenient=True),
     LintCheck("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, lenient=True),
     LintCheck("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
     LintCheck("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
     LintCheck("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
     LintCheck("no-address", DENIAL, "A device without a usable address.", drivers.no_address, lenient=True),
-    LintCheck("address-key", WARNING, "An address that this KubeVirt does not read.", drivers.address_key),
+    LintCheck("address-key", WARNING, "An address that this KubeVirt doesn't read.", drivers.address_key),
     LintCheck(
         "permitted-host-devices",
         DENIAL,
@@ -97,13 +95,13 @@ _CHECKS: Final = (
         configuration.permitted_host_devices,
         lenient=True,
     ),
-    LintCheck("device-served-twice", WARNING, "KubeVirt's device plugin hands out the same device.", configuration.device_served_twice),
+    LintCheck("device-served-twice", WARNING, "KubeVirt's device plugin allocates the same device.", configuration.device_served_twice),
     LintCheck("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
     LintCheck("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
-    LintCheck("eviction-blocks-drain", WARNING, "A VM that can't migrate and must.", lifetime.eviction_blocks_drain),
+    LintCheck("eviction-blocks-drain", WARNING, "A VM that can't migrate blocks the drain of its node.", lifetime.eviction_blocks_drain),
     LintCheck("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
     LintCheck("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
-    LintCheck("invalid-domain", DENIAL, "There is no libvirt domain for the VM.", nodes.invalid_domain, last=True),
+    LintCheck("invalid-domain", DENIAL, "The VM can't be converted to a libvirt domain.", nodes.invalid_domain, last=True),
 )
 
 UNKNOWN_LINT_ID: Final = "unknown-lint-id"
@@ -121,11 +119,11 @@ CHECKS: Final[tuple[LintCheck, ...]] = (
 BY_ID: Final[Mapping[str, LintCheck]] = MappingProxyType({check.id: check for check in CHECKS})
 
 REFUSED_BY_REVIEW: Final = "kubevirt-refuses"
-"""What :func:`webhooks.vmi.review` denies."""
+"""The check with the denials of :func:`webhooks.vmi.review`."""
 WARNED_BY_REVIEW: Final = frozenset(WARNERS)
-"""What :func:`webhooks.vmi.review` warns of."""
+"""The checks with the warnings of :func:`webhooks.vmi.review`."""
 
 
 def severity_at_admission(check: LintCheck) -> Severity:
-    """Where nothing is configured."""
+    """The severity at admission, without configuration."""
     return WARNING if check.lenient or check.id in WARNED_BY_REVIEW else check.severity

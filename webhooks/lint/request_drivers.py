@@ -1,4 +1,4 @@
-"""Which drivers may serve a request of a launcher pod, and what is missing for an answer (K-11, decision 0012). Pure."""
+"""The drivers that may serve a request of a launcher pod, or the objects that are missing to know them (K-11, decision 0012). Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webhooks.selectors.answers import SelectorEvaluator
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def serving(
+def request_drivers(
     inputs: LintInputs,
     settings: LintSettings,
     namespace: str,
@@ -32,10 +32,9 @@ def serving(
     pairs: Iterable[ClaimRequestPair],
     evaluator: SelectorEvaluator | None = None,
 ) -> Mapping[ClaimRequestPair, RequestDrivers]:
-    """The drivers of each pair, as far as they are known.
+    """The drivers of each pair, as far as they are known. ``evaluator``: as for :class:`Linted`.
 
-    ``evaluator``: as for :class:`Linted`.
-    ``pairs`` whose claim entry has no single source, or comes after the settings' limit, are left out.
+    Pairs whose claim entry doesn't have exactly one source, or is beyond the settings' limit, are left out.
     """
     spec = VirtualMachineInstanceSpec(resource_claims=tuple(claims))
     linted = Linted(VirtualMachineInstance(spec=spec), namespace, inputs, settings, evaluator)
@@ -45,7 +44,7 @@ def serving(
 
 def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
     if claim.spec is None:
-        # The API server refuses a pod with a name that no object can have, and says so better.
+        # For a name that no object can have, the API server refuses the pod with a better message.
         known = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
         by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
         return RequestDrivers(complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ())
@@ -59,10 +58,10 @@ def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
 
 
 def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
-    """The option's DeviceClass, unless the driver is known without it."""
+    """The option's DeviceClass if it doesn't exist, unless the driver is known without it."""
     if linted.class_of(option) is not None or CLASSES not in linted.inputs.known or _named(linted, option) is not None:
         return
-    if not names.dns1123_subdomain(option.class_name):  # no class of a name that isn't valid can ever exist
+    if not names.dns1123_subdomain(option.class_name):  # a class with an invalid name can never exist
         yield MissingObject(DeviceClass.KIND, option.class_name, "", f'request "{option.name}" of {claim} in namespace {linted.namespace}')
 
 
@@ -71,14 +70,14 @@ def _named(linted: Linted, option: RequestOption) -> str | None:
 
 
 def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
-    """True if no driver is known only because of a limit of virt-dra's own, which must not keep a VM from starting."""
+    """True if no driver is known only because of a limit of virt-dra, which must not keep a VM from starting."""
     if SLICES not in linted.inputs.known:
         return True
     return any(linted.drivers_matching(option).cut for option in options)
 
 
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:
-    """The creation time of the newest object that says what the request asks for: its claim or template, or a DeviceClass."""
+    """The creation time of the newest object that defines the request: its claim or template, or a DeviceClass."""
     classes = (linted.class_of(option) for option in options)
     texts = (claim.created, *(each.metadata.creation_timestamp for each in classes if each is not None))
     return max(_time(text) for text in texts)

@@ -1,4 +1,4 @@
-"""The checks, one module for what is judged together. Each takes a :class:`~webhooks.lint.linted.Linted` and yields what it finds.
+"""The checks, one module per topic. Each is a function from a :class:`~webhooks.lint.linted.Linted` to the issues that it finds.
 
-They are put in order, and given ids and severities, by :mod:`webhooks.lint.registry`.
+Their order, ids and severities are in :mod:`webhooks.lint.registry`.
 """

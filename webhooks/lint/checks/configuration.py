@@ -1,4 +1,4 @@
-"""What the KubeVirt object's permittedHostDevices make of a VM with claims (K-4.8, K-1.12, K-15.3)."""
+"""Conflicts of a VM with permittedHostDevices of the KubeVirt object (K-4.8, K-1.12, K-15.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERMITTED = "spec.configuration.permittedHostDevices"
 
 
 def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
-    """A launcher pod that KubeVirt refuses to render."""
+    """Devices for which KubeVirt refuses to render the launcher pod, because permittedHostDevices doesn't list them."""
     permitted, version = linted.inputs.configuration.permitted, linted.version
     if permitted is None:
         return
@@ -27,19 +27,19 @@ def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
             if device.is_plugin and device.device_name not in listed and not (kind is GPUS and skipped):
                 yield FieldIssue(
                     f"{field}.deviceName",
-                    f"{quoted(device.device_name or '')} is no resourceName in {PERMITTED} of the KubeVirt object, so KubeVirt {version} "
-                    "refuses to make the VM's pod. Add it there, or correct the name",
+                    f"{quoted(device.device_name or '')} is not a resourceName in {PERMITTED} of the KubeVirt object, so KubeVirt "
+                    f"{version} refuses to create the VM's pod. Add it there, or correct the name",
                 )
             elif device.is_dra and kind is HOST_DEVICES and V1_6_0 <= version < V1_9_0:
                 yield FieldIssue(
                     field,
-                    f"KubeVirt {version} holds host devices from claims against {PERMITTED}, where they can't be listed, and "
-                    "refuses to make the VM's pod. Remove permittedHostDevices, write the device under gpus, or use KubeVirt 1.9",
+                    f"KubeVirt {version} checks host devices from claims against {PERMITTED}, which can't list them, and "
+                    "refuses to create the VM's pod. Remove permittedHostDevices, write the device under gpus, or use KubeVirt 1.9",
                 )
 
 
 def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
-    """KubeVirt's own device plugin hands out, by vendor and product, what a DRA driver hands out too; neither knows of the other."""
+    """Devices that both KubeVirt's own device plugin (by vendor and product) and a DRA driver allocate, neither knowing of the other."""
     permitted = linted.inputs.configuration.permitted
     if permitted is None:
         return
@@ -52,6 +52,6 @@ def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
                 yield FieldIssue(
                     use.request_field,
                     f"the device {device} that request {quoted(use.request_name)} may get is a {product}, and KubeVirt's own device plugin "
-                    f"hands out such devices as {own[product]}: one device may be given to two VMs. Take {product} out of "
+                    f"allocates such devices as {own[product]}: two VMs may get the same device. Remove {product} from "
                     f"{PERMITTED}.pciHostDevices, or set externalResourceProvider: true there",
                 )

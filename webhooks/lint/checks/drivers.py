@@ -1,4 +1,4 @@
-"""Drivers and their configuration: whether a device reaches the VM with an address and a node to open (K-6, K-7.9, K-11.3)."""
+"""Drivers and their configuration: whether a device gets to the VM with an address, bound to VFIO (K-6, K-7.9, K-11.3)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ INTEL: Final = "gpu.intel.com"
 VFIO_DRIVERS: Final = frozenset({"vfio-pci", "xe-vfio-pci"})
 """Kernel drivers of devices that a VM can have, as Intel's driver publishes them."""
 FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
-"""Types of NVIDIA's devices that are not bound to vfio-pci."""
+"""Types of NVIDIA's devices that aren't bound to vfio-pci."""
 
 
 def drivers_of(linted: Linted, use: ClaimUse) -> tuple[str, ...]:
-    """The drivers that may serve a use, sorted: those of the devices that match, else that of a well-known class (K-6.7)."""
+    """The drivers that may serve a use, sorted."""
     return linted.drivers(use.claim, use.request_name).names if use.claim is not None else ()
 
 
 def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
-    """K-11.3: without this configuration the NVIDIA driver does not expose /dev/vfio/vfio."""
+    """Requests for NVIDIA devices without the configuration by which the driver exposes /dev/vfio/vfio (K-11.3)."""
     for use in linted.uses:
         claim = use.claim
         if claim is None or claim.spec is None or use.request is None or NVIDIA not in drivers_of(linted, use):
             continue
         candidates = linted.candidates(use)
         if len(candidates) and len(candidates.of_types(NVIDIA, FOR_CONTAINERS)) == len(candidates):
-            continue  # not-a-vfio-device says what is wrong
+            continue  # not-a-vfio-device reports it
         wanted = f"opaque configuration of driver {NVIDIA} with kind {VFIO_CONFIG} and {_IOMMU}"
         given = [
             config
@@ -48,27 +48,27 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if not given:
             yield FieldIssue(
                 claim.field,
-                f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver does not expose /dev/vfio/vfio, "
-                f"and the VM does not boot. Add it at {claim.root}.devices.config",
+                f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver doesn't expose /dev/vfio/vfio, "
+                f"and the VM doesn't boot. Add it at {claim.root}.devices.config",
             )
             continue
         iommu = _member(given[-1].parameters, "iommu")
         policy, api_device = _member(iommu, "backendPolicy"), _member(iommu, "enableAPIDevice")
         wrong = []
         if policy != "LegacyOnly":
-            wrong.append(f"iommu.backendPolicy is {_said(policy)} and must be LegacyOnly")
+            wrong.append(f"iommu.backendPolicy is {_shown(policy)} and must be LegacyOnly")
         if api_device is not True:
-            wrong.append(f"iommu.enableAPIDevice is {_said(api_device)} and must be true")
+            wrong.append(f"iommu.enableAPIDevice is {_shown(api_device)} and must be true")
         if wrong:
             yield FieldIssue(
                 claim.field,
-                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise the driver does not "
-                "expose /dev/vfio/vfio, and the VM does not boot",
+                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise the driver doesn't "
+                "expose /dev/vfio/vfio, and the VM doesn't boot",
             )
 
 
 def _configurations(linted: Linted, use: ClaimUse) -> Sequence[OpaqueDeviceConfiguration]:
-    """What applies to a request, the class's before the claim's, as a driver reads it: the last of a kind wins."""
+    """The configurations that apply to a request, the class's before the claim's, as drivers read them: the last of a kind wins."""
     claim = use.claim
     assert claim is not None
     assert claim.spec is not None
@@ -83,7 +83,7 @@ def _member(value: object, name: str) -> object:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -92,7 +92,7 @@ def _said(value: object) -> str:
 
 
 def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
-    """Devices that stay bound to their own driver for containers: a VM can't have them (K-6.7)."""
+    """Devices that stay bound to a kernel driver for containers, which a VM can't get (K-6.7)."""
     yield from not_bound_to_vfio(linted)
     for use in linted.uses:
         candidates = linted.candidates(use)
@@ -103,13 +103,13 @@ def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
         kind = quoted(text_of(bound[0], "type") or "")
         yield FieldIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver keeps for "
-            'containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
+            f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver reserves "
+            'for containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
 
 
 def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
-    """K-6.7: the Intel driver rebinds a card to vfio-pci for its class gpu-vfio.intel.com; for gpu.intel.com it stays the host's."""
+    """Intel GPUs of the class gpu.intel.com; the driver binds them to vfio-pci only for gpu-vfio.intel.com (K-6.7)."""
     for use in linted.uses:
         if not any(option.class_name == INTEL for option in use.options):
             continue
@@ -122,13 +122,13 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
             now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
             yield FieldIssue(
                 use.request_field,
-                f"a device that request {quoted(use.request_name)} may get, such as {bound[0]},{now} stays with the host for class "
-                f"{INTEL}. Use the class gpu-vfio.intel.com, for which the driver binds it to vfio-pci",
+                f"a device that request {quoted(use.request_name)} may get, such as {bound[0]},{now} stays bound to the host's driver for "
+                f"class {INTEL}. Use the class gpu-vfio.intel.com, for which the driver binds it to vfio-pci",
             )
 
 
 def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
-    """K-12.3: configuration that no driver reads, because the devices are another driver's."""
+    """Configuration that no driver reads, because the devices are another driver's (K-12.3)."""
     for claim in linted.used_claims:
         if claim.spec is None:
             continue
@@ -140,13 +140,13 @@ def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
                 yield FieldIssue(
                     claim.field,
                     f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no device that the claim may get is of driver "
-                    f"{quoted(config.opaque.driver)}, so nobody reads this configuration; the devices are of "
+                    f"{quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are of "
                     f"{', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
                 )
 
 
 def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tuple[str, ...]:
-    """The drivers of what matches the named requests (all, if none is named); () where one of them isn't known."""
+    """The drivers of the devices that match the named requests (all, if none is named); () if one of them isn't known."""
     options = [option for name in requests for option in claim.options_of(name)] if requests else list(claim.options)
     found: set[str] = set()
     for option in options:
@@ -158,6 +158,7 @@ def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tupl
 
 
 def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
+    """Devices of drivers that are known not to serve VMs."""
     for use in linted.uses:
         for driver in drivers_of(linted, use):
             known = KNOWN_DRIVERS.get(driver)
@@ -170,7 +171,7 @@ def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def no_address(linted: Linted) -> Iterator[FieldIssue]:
-    """K-5.11: no key of K-6 has a usable value, so that nobody can tell which device it is."""
+    """Devices that publish no address under any key of K-6, so that it is unknown which device of the node they are (K-5.11)."""
     for use in linted.uses:
         candidates = linted.candidates(use)
         unusable = candidates.without(use.needs)
@@ -187,7 +188,7 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def address_key(linted: Linted) -> Iterator[FieldIssue]:
-    """K-7.9, K-5.16: an address that virt-dra finds and KubeVirt, left alone, does not look at."""
+    """Addresses that virt-dra finds under keys that KubeVirt doesn't read (K-7.9, K-5.16)."""
     version = linted.version
     if version < V1_6_0:
         return
@@ -208,7 +209,7 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         remedy = (
             "use KubeVirt 1.8.3 or newer, or let virt-dra stand in for the device plugin"
             if version < V1_8_0
-            else "let the metadata shim of virt-dra supply it, or have the driver publish it so"
+            else "let the metadata shim of virt-dra supply it, or have the driver publish it under that key"
         )
         yield FieldIssue(
             use.request_field,

@@ -1,4 +1,4 @@
-"""What a VM meets after its start: migration, restart, drain, and others who want the same claim (K-10, K-12.3)."""
+"""Problems of a VM's later life: migration, restart, drain, and other VMs with the same claim (K-10, K-12.3)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from webhooks.verdict import FieldIssue
 
 
 def direct_claim_pins(linted: Linted) -> Iterator[FieldIssue]:
-    """K-10.2, K-10.3: a migration's target needs the same devices as its source, on another node."""
+    """Direct claims, with which a VM can't leave its node (K-10.2, K-10.3)."""
     for claim in linted.claims:
         if claim.direct:
             yield FieldIssue(
                 claim.field,
-                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, and with them the VM on their node: it "
-                "can't migrate, and after a loss of the node it does not start elsewhere. Use a template, unless just that is wanted",
+                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, so the VM is pinned to their node: it "
+                "can't migrate, and it doesn't start elsewhere if the node is lost. Use a template, unless that is intended",
             )
 
 
 def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
-    """One device can't be passed to two running VMs."""
+    """Claims that several VMs name; a device can be passed to only one running VM."""
     own = title(linted.object)
     for claim in linted.claims:
         others = [user for user in linted.inputs.users.get((linted.namespace, claim.name), ()) if user != own] if claim.direct else []
@@ -31,13 +31,13 @@ def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
             named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
             yield FieldIssue(
                 claim.field,
-                f"ResourceClaim {quoted(claim.name)} is named by {named} too; only one of them can run at a time. "
-                "Give each VM its own claim, best from a template",
+                f"ResourceClaim {quoted(claim.name)} is also named by {named}; only one of them can run at a time. "
+                "Give each VM its own claim, preferably from a template",
             )
 
 
 def eviction_blocks_drain(linted: Linted) -> Iterator[FieldIssue]:
-    """K-10.1: what can't migrate and must be migrated keeps its node from being drained."""
+    """VMs that must migrate to be evicted and can't migrate, which blocks the drain of their node (K-10.1)."""
     strategy = (linted.reviewed.spec.model_extra or {}).get("evictionStrategy")
     if strategy != "LiveMigrate":
         return

@@ -1,4 +1,4 @@
-"""Objects as they are written: what an API server refuses of any kind (K-2.2, A-22, C-14), whether a VM uses the object or not."""
+"""Objects of any kind as they are written: what an API server would refuse (K-2.2, A-22, C-14), whether a VM uses them or not."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from webhooks.lint.manifest import Manifest
 from webhooks.verdict import FieldIssue
 
 NOW: Final = "1970-01-01T00:00:00Z"
-"""For defaults that are times; no rule checks them."""
+"""The time for defaults that are times; no rule checks it."""
 GENERATED: Final = "xxxxx"
 """Stands for the random suffix that an API server appends to generateName."""
 GENERATED_FROM: Final = 58
 """Characters of generateName that are kept before the suffix."""
 SCANNED: Final = 10_000
 """Characters of a text that are searched for a template instruction."""
-REFUSED: Final = "kubectl and the API server's strict validation refuse it; without that it is dropped"
+REFUSED: Final = "kubectl and the API server's strict validation refuse it; otherwise it is dropped"
 
 
 def unreadable_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
-    """Values of another type than their field has, and versions that aren't served (K-2.2)."""
+    """Values of another type than their field's, and versions that aren't served (K-2.2)."""
     for path, message in manifest.problems:
         yield FieldIssue(path, message)
 
 
 def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
-    """Template instructions (``{{ … }}``, ``{% … %}``) in fields where no text of Kubernetes has braces."""
+    """Template instructions (``{{ … }}``, ``{% … %}``) in fields where Kubernetes has no braces."""
     for path, text in _texts(manifest.raw, ()):
         if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
             action = template_action(text[:SCANNED])
@@ -60,14 +60,14 @@ def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
 
 
 def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
-    """True for fields whose text others interpret: annotations, what is for the guest or for a driver, CEL."""
+    """True for fields with texts of other languages: annotations, data for the guest or a driver, CEL."""
     if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {part for part in path if isinstance(part, str)}:
         return True
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
 
 def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
-    """Fields that the kind doesn't have (K-1.9). A cluster's objects are exempt: its API server knew their fields."""
+    """Fields that the kind doesn't have (K-1.9). Objects of a cluster are exempt: its API server accepted their fields."""
     if manifest.stored:
         return
     schema = _schema(manifest, release)
@@ -80,7 +80,7 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
 
 
 def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
-    """The schema of a VM or VMI: of the release that is named, else of virt-dra's own CRDs, which have the design's form (K-1.7)."""
+    """The schema of a VM or VMI: of the named release, else of virt-dra's own CRDs, which also have the design's spelling (K-1.7)."""
     if not manifest.is_subject or not isinstance(manifest.raw, dict):
         return None
     return schema_of(manifest.kind, release.version if release is not None else None)
@@ -100,7 +100,7 @@ def _of_kubevirt(field: UnknownSchemaField, release: Gates | None) -> str:
 
 
 def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
-    """What the API server's validation refuses, in its words."""
+    """Errors of the API server's validation, with its messages."""
     schema = _schema(manifest, release)
     if schema is not None:
         known = {path for path, _ in manifest.problems}
@@ -127,7 +127,7 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldI
 
 
 def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:
-    """The object with a name like one that an API server generates, and whether it was generated."""
+    """The object with the name that an API server would generate, and True if one was needed."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj, False

@@ -1,4 +1,4 @@
-"""Whether one node has all that the VM needs: its labels, and devices for every request. Taints and room on nodes aren't looked at."""
+"""Whether some node has everything that the VM needs: labels, and devices for every request. Node taints and capacity are ignored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class _Bound:
-    """A request whose devices are on certain nodes only."""
+    """A request whose devices are local to certain nodes."""
 
     claim: NamedClaim
     request: str
@@ -27,7 +27,7 @@ class _Bound:
 
 
 def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
-    """A node that isn't known is taken to fit."""
+    """Requests whose devices are on no node that fits nodeSelector, or on no node together. Unknown nodes are assumed to fit."""
     lacking = _lacking(linted)
     usable: list[_Bound] = []
     for bound in _bound(linted):
@@ -35,13 +35,13 @@ def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
         if fitting:
             usable.append(_Bound(bound.claim, bound.request, fitting))
             continue
-        where = "on nodes that nodeSelector leaves out"
+        where = "on nodes that nodeSelector excludes"
         if not linted.settings.at_admission:
             where += ": " + "; ".join(f"{node} lacks {lacking[node]}" for node in sorted(bound.nodes)[:SHOWN])
             where += "; …" if len(bound.nodes) > SHOWN else ""
         yield FieldIssue(
             linted.path("nodeSelector"),
-            f"the devices that match {bound} are {where}. Change nodeSelector, or ask for devices of other nodes",
+            f"the devices that match {bound} are {where}. Change nodeSelector, or request devices of other nodes",
         )
     first = next(iter(usable), None)
     common = first.nodes if first else frozenset()
@@ -49,22 +49,22 @@ def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
         if not common & bound.nodes:
             yield FieldIssue(
                 bound.claim.field,
-                f"no node has devices for {bound} and for {first} too{_apart(linted, common, bound.nodes)}, and a VM runs on one node. "
-                "Ask for devices that are together on some node",
+                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, and a VM runs on one node. "
+                "Request devices that some node has together",
             )
             return
         common &= bound.nodes
 
 
 def pod_refused(linted: Linted) -> Iterator[FieldIssue]:
-    """VMs that KubeVirt admits and whose launcher pod virt-controller can't create, however often it tries (K-3.2, K-4)."""
+    """VMs that KubeVirt admits, but whose launcher pod virt-controller can never create (K-3.2, K-4)."""
     why = linted.inputs.trial.pod(linted.expanded, linted.namespace) if linted.inputs.trial is not None else None
     if why is not None:
-        yield FieldIssue(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Change the fields of the VM that lead to it")
+        yield FieldIssue(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Correct the fields of the VM that cause it")
 
 
 def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
-    """Claims that the allocator can't satisfy even on an unused cluster: constraints, counters, groups and numbers together (A-7)."""
+    """Claims that the allocator can't satisfy even on an unused cluster, because of constraints, counters or numbers (A-7)."""
     trial = linted.inputs.trial
     if trial is None or not {CLASSES, SLICES} <= linted.inputs.known:
         return
@@ -72,13 +72,13 @@ def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
     if why is not None:
         yield FieldIssue(
             linted.path("resourceClaims"),
-            f"no node could serve the VM's claims together, even if nobody used a device: {why}. "
-            "Ask for less or for other devices, change the constraints, or provide a node that has them",
+            f"no node could serve the VM's claims together, even if no device was in use: {why}. "
+            "Request fewer or other devices, change the constraints, or provide a node that has them",
         )
 
 
 def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
-    """Faults for which the launcher makes no libvirt domain of the VM with the devices that it would get (K-7)."""
+    """Faults because of which the launcher can't make a libvirt domain of the VM and the devices that it would get (K-7)."""
     trial = linted.inputs.trial
     fault = trial.domain(linted.expanded, linted.namespace) if trial is not None else None
     if fault is not None:
@@ -104,7 +104,7 @@ def _bound(linted: Linted) -> Iterator[_Bound]:
 
 
 def _lacking(linted: Linted) -> Mapping[str, str]:
-    """The nodes that don't fit the VM's nodeSelector, each with the first label that it doesn't have."""
+    """The nodes that don't fit the VM's nodeSelector, each with the first missing label."""
     found: dict[str, str] = {}
     wanted = tuple(linted.reviewed.spec.node_selector.items())
     for name, node in linted.inputs.nodes.items() if wanted else ():

@@ -1,4 +1,4 @@
-"""Whether what a VM names is there: templates, claims, requests in them, device classes (K-2.27, K-12.3)."""
+"""Objects that a VM names and that don't exist: templates, claims, requests in them, device classes (K-2.27, K-12.3)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def _refused(linted: Linted, claim: NamedClaim) -> str | None:
 
 
 def template_missing(linted: Linted) -> Iterator[FieldIssue]:
+    """ResourceClaimTemplates that don't exist."""
     yield from _missing(linted, linted.inputs.templates, [claim for claim in linted.claims if not claim.direct])
 
 
 def claim_missing(linted: Linted) -> Iterator[FieldIssue]:
+    """ResourceClaims that don't exist."""
     yield from _missing(linted, linted.inputs.claims, [claim for claim in linted.claims if claim.direct])
 
 
@@ -46,9 +48,9 @@ def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[Na
     for claim in named:
         if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
             continue
-        # What other namespaces have is not for everybody who may create a VM.
+        # Not everybody who may create a VM may know the objects of other namespaces.
         elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
-        hint = f"; there is one in {_namespaces(elsewhere)}, but a VM can name only what is in its own namespace" if elsewhere else ""
+        hint = f"; there is one in {_namespaces(elsewhere)}, but a VM can only name objects of its own namespace" if elsewhere else ""
         compared += 1
         here = (name for namespace, name in there if namespace == linted.namespace)
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
@@ -62,7 +64,7 @@ def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[Na
 
 
 NAMES_COMPARED: Final = 8
-"""Missing names of one VM that are compared with those that there are: a namespace may have very many."""
+"""Missing names of one VM for which similar names are searched, since a namespace may have very many."""
 
 
 def _namespaces(names: list[str]) -> str:
@@ -70,7 +72,7 @@ def _namespaces(names: list[str]) -> str:
 
 
 def request_missing(linted: Linted) -> Iterator[FieldIssue]:
-    """K-1.4: the requests of a claim, not their alternatives."""
+    """Requests that a claim doesn't have. Alternatives can't be named (K-1.4)."""
     for use in linted.uses:
         claim = use.claim
         if claim is None or claim.spec is None or use.request is not None:
@@ -86,7 +88,7 @@ def request_missing(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def class_missing(linted: Linted) -> Iterator[FieldIssue]:
-    """Of every request, used or not: a claim is allocated as a whole."""
+    """DeviceClasses that don't exist, of every request, used or not: a claim is allocated as a whole."""
     if CLASSES not in linted.inputs.known:
         return
     compared = 0
@@ -101,7 +103,7 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 yield FieldIssue(
                     claim.field,
                     f"{claim} {option.path}.deviceClassName: there is no DeviceClass {quoted(option.class_name)}; {there}. "
-                    "Install the driver that brings the class, or name another one",
+                    "Install the driver that provides the class, or name another one",
                 )
 
 
@@ -128,12 +130,12 @@ def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:
         if missing.kind in linted.inputs.known:
             advice = _other_kind(missing) or "Create it"
             yield FieldIssue(
-                missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and does not start one that it has. {advice}"
+                missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and doesn't start an existing one. {advice}"
             )
 
 
 def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
-    """What isn't checked of a VM because its instancetype or preference is unknown."""
+    """Instancetypes and preferences that are unknown, so that a part of the VM isn't checked."""
     if linted.settings.at_admission:
         return  # KubeVirt's own webhook looks it up
     for missing in linted.expansion.missing if linted.expansion is not None else ():
@@ -145,6 +147,6 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def _other_kind(missing: MissingReference) -> str:
-    """What is most likely meant: without kind KubeVirt looks for one of the cluster's."""
+    """Advice to name the kind: without it KubeVirt looks for a cluster-wide object."""
     name = missing.name.rpartition("/")[2]
-    return f"There is a {missing.meant} {quoted(name)}: if that is meant, write kind: {missing.meant}" if missing.meant else ""
+    return f"There is a {missing.meant} {quoted(name)}: if you mean that one, set kind: {missing.meant}" if missing.meant else ""

@@ -1,4 +1,4 @@
-"""Whether any device could be chosen: selectors, numbers, capacity, taints (K-12.3). What is in use at the moment isn't looked at."""
+"""Whether devices can satisfy each request: selectors, numbers, capacity, taints (K-12.3). Current use is ignored."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SHOWN_TEXT = 200
 """Characters of a selector that a message shows."""
 
 
-def _judged(linted: Linted) -> Iterator[tuple[NamedClaim, RequestOption, Match]]:
-    """Every option of a claim that is yet to be allocated."""
+def _matches(linted: Linted) -> Iterator[tuple[NamedClaim, RequestOption, Match]]:
+    """The options of all claims that aren't allocated, with their matching devices."""
     for claim in linted.claims:
         for option in claim.options if claim.allocated is None else ():
             match = linted.matching(option)
@@ -30,34 +30,34 @@ def _judged(linted: Linted) -> Iterator[tuple[NamedClaim, RequestOption, Match]]
 
 
 def selector_error(linted: Linted) -> Iterator[FieldIssue]:
-    """A selector that is wrong as a text, or that fails and so leaves no device (A-8)."""
-    for claim, option, match in _judged(linted):
+    """Selectors that don't compile, or that fail and match no device (A-8)."""
+    for claim, option, match in _matches(linted):
         fault = match.fault
         if fault is None or (fault.device is not None and match.devices):
             continue
-        said = "is no valid selector" if fault.device is None else f"fails on the device {fault.device}"
+        what = "is not a valid selector" if fault.device is None else f"fails on the device {fault.device}"
         yield FieldIssue(
             claim.field,
-            f"{_selector(linted, claim, option, fault)} {said}: {_first_line(fault.message)}. "
+            f"{_selector(linted, claim, option, fault)} {what}: {_first_line(fault.message)}. "
             "Correct it; virt-dra cel tries a selector on devices",
         )
 
 
 def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
-    """It ends the allocation on every node whose devices are tried up to this one, whatever else would fit (A-8)."""
-    for claim, option, match in _judged(linted):
+    """Selectors that fail on some device, which ends the allocation on every node where that device is evaluated (A-8)."""
+    for claim, option, match in _matches(linted):
         fault = match.fault
         if fault is not None and fault.device is not None and match.devices:
             yield FieldIssue(
                 claim.field,
                 f"{_selector(linted, claim, option, fault)} fails on the device {fault.device}: {_first_line(fault.message)}. "
-                "On a node with such a device the claim may not be allocated at all: ask first whether the value is there, e.g. with has()",
+                "On a node with such a device the claim may not be allocated at all: check first that the value exists, e.g. with has()",
             )
 
 
 def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
-    """Selectors that nothing is known of, because of a limit of virt-dra's own: says nothing against the VM."""
-    for claim, option, match in _judged(linted):
+    """Selectors that weren't evaluated because of a limit of virt-dra; the VM isn't at fault."""
+    for claim, option, match in _matches(linted):
         if match.unchecked:
             yield FieldIssue(
                 claim.field,
@@ -72,8 +72,9 @@ def _selector(linted: Linted, claim: NamedClaim, option: RequestOption, fault: S
 
 
 def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
-    for claim, option, match in _judged(linted):
-        if match.devices or match.fault is not None or match.cut or _has_other_way(linted, claim, option):
+    """Requests that no device of the cluster matches, with the selector that excludes the last ones."""
+    for claim, option, match in _matches(linted):
+        if match.devices or match.fault is not None or match.cut or _has_alternative(linted, claim, option):
             continue
         expressions = linted.expressions(option)
         total = match.passed[0]
@@ -108,18 +109,18 @@ def _refused_slices(linted: Linted) -> str:
     )
 
 
-def _has_other_way(linted: Linted, claim: NamedClaim, option: RequestOption) -> bool:
-    """Whether another alternative of the same request has devices: then this one is only not chosen."""
+def _has_alternative(linted: Linted, claim: NamedClaim, option: RequestOption) -> bool:
+    """True if another alternative of the same request has devices."""
     others = [other for other in claim.options_of(option.request) if other is not option]
     return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
 
 
 COMPARED = 10_000
-"""Devices whose values are compared with what a selector wants."""
+"""Limit of the devices whose values are compared with a selector."""
 
 
 def _values(linted: Linted, option: RequestOption, position: int) -> str:
-    """Not at admission: who may create a VM need not know the devices' attributes."""
+    """The values for which devices fail a selector; "" at admission, where users may not know the devices' attributes."""
     if linted.settings.at_admission:
         return ""
     texts = [text for _, text in linted.expressions(option)]
@@ -128,15 +129,15 @@ def _values(linted: Linted, option: RequestOption, position: int) -> str:
 
 
 def _nearest(linted: Linted, match: Match, text: str) -> str:
-    """Not at admission: who may create a VM need not know what devices are published, nor their attributes."""
+    """The devices that come nearest; "" at admission, where users may not know the devices."""
     if linted.settings.at_admission:
         return ""
-    told = [f"{each!s}" + (f" has {values}" if (values := values_read(text, each)) else "") for each in match.nearest]
-    return f"; nearest: {'; '.join(told)}" if told else ""
+    shown = [f"{each!s}" + (f" has {values}" if (values := values_read(text, each)) else "") for each in match.nearest]
+    return f"; nearest: {'; '.join(shown)}" if shown else ""
 
 
 def _first_line(text: str) -> str:
-    """CEL's errors show the place below."""
+    """The first line of an error; the others show the place in the selector."""
     return text.partition("\n")[0]
 
 
@@ -146,15 +147,15 @@ def _short(text: str) -> str:
 
 
 def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
-    """More devices than any one node, and the devices of no particular node, have together."""
-    for claim, option, match in _judged(linted):
+    """Requests for more devices than any node has, including those that aren't local to a node."""
+    for claim, option, match in _matches(linted):
         if (
             option.all_devices
             or option.count == 1
             or match.cut
             or match.fault is not None
             or not match.devices
-            or _has_other_way(linted, claim, option)
+            or _has_alternative(linted, claim, option)
         ):
             continue
         if any(device.device.allow_multiple_allocations for device in match.devices):
@@ -165,28 +166,26 @@ def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
         if option.count > most:
             yield FieldIssue(
                 claim.field,
-                f"{claim} {option.path}.count: {option.count} devices are asked for, and no node has more than {most} that match. "
-                "Ask for fewer, or provide more devices on one node",
+                f"{claim} {option.path}.count: {option.count} devices are requested, and no node has more than {most} that match. "
+                "Request fewer, or provide more devices on one node",
             )
 
 
 def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
-    """A request for capacity (A-16) that no device that matches has, even when nobody uses it."""
-    for claim, option, match in _judged(linted):
+    """Requests for more capacity than any matching device has (A-16)."""
+    for claim, option, match in _matches(linted):
         asked = option.asked.capacity.requests if option.asked.capacity else {}
-        if not asked or not match.devices or match.cut or _has_other_way(linted, claim, option):
+        if not asked or not match.devices or match.cut or _has_alternative(linted, claim, option):
             continue
         for name, amount in asked.items():
             offered = [capacity for device in match.devices if (capacity := _capacity(device, name)) is not None]
             most = max(offered, default=None)
             if most is None or amount > most:
-                has = (
-                    f"the most that a device that matches has is {most}" if most is not None else "no device that matches has this capacity"
-                )
+                has = f"the most that a matching device has is {most}" if most is not None else "no matching device has this capacity"
                 yield FieldIssue(
                     claim.field,
-                    f"{claim} {option.path}.capacity.requests[{name}]: {amount} is asked for, and {has}. "
-                    "Ask for less, or provide such a device",
+                    f"{claim} {option.path}.capacity.requests[{name}]: {amount} is requested, and {has}. "
+                    "Request less, or provide such a device",
                 )
 
 
@@ -201,21 +200,21 @@ def _capacity(published: SliceDevice, name: str) -> Quantity | None:
 
 
 def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
-    """Every device that matches has a taint that keeps new claims away and that the request doesn't tolerate."""
-    for claim, option, match in _judged(linted):
+    """Requests of which every matching device has a taint that they don't tolerate."""
+    for claim, option, match in _matches(linted):
         if not match.devices or match.cut or option.admin_access:
             continue
         if not linted.inputs.taint_rules and any(not device.device.taints for device in match.devices):
             continue
-        in_the_way = [_untolerated(linted, device, option) for device in match.devices]
-        taints = [taint for taint in in_the_way if taint is not None]
-        if len(taints) < len(in_the_way) or _has_other_way(linted, claim, option):
+        untolerated = [_untolerated(linted, device, option) for device in match.devices]
+        taints = [taint for taint in untolerated if taint is not None]
+        if len(taints) < len(untolerated) or _has_alternative(linted, claim, option):
             continue
         named = ", ".join(dict.fromkeys(f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]))
         yield FieldIssue(
             claim.field,
-            f"{claim} request {quoted(option.name)}: every device that matches is tainted ({named}). "
-            f"Add a toleration at {option.path}.tolerations, or wait until the taint is gone",
+            f"{claim} request {quoted(option.name)}: every matching device is tainted ({named}). "
+            f"Add a toleration at {option.path}.tolerations, or wait until the taint is removed",
         )
 
 

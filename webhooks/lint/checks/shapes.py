@@ -1,4 +1,4 @@
-"""Requests that are legal and that no VM can use: several devices, alternatives, admin access (K-2.27, K-5.7, K-5.8, K-7.8, K-7.12)."""
+"""Valid requests that no VM can use: several devices, alternatives, admin access (K-2.27, K-5.7, K-5.8, K-7.8, K-7.12)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhooks.verdict import FieldIssue
 
 
 def several_devices(linted: Linted) -> Iterator[FieldIssue]:
-    """Of a request with alternatives only where each asks for several; else first-available says it."""
+    """Requests for several devices. Alternatives count if each is for several; otherwise first-available reports them."""
     for use in linted.uses:
         if not all(map(_several, use.options)):
             continue
@@ -35,6 +35,7 @@ def _several(option: RequestOption) -> bool:
 
 
 def first_available(linted: Linted) -> Iterator[FieldIssue]:
+    """Requests with alternatives, of which KubeVirt doesn't find the chosen one."""
     for use in linted.uses:
         request = use.request
         if request is None or not request.first_available:
@@ -43,17 +44,17 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
             continue
         names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
         several = [quoted(option.name) for option in use.options if _several(option)]
-        also = f". Besides, {', '.join(several)} would be several devices, where one device entry takes one" if several else ""
+        also = f". Besides, {', '.join(several)} would be several devices, and a device entry takes one" if several else ""
         yield FieldIssue(
             use.request_field,
-            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} does not find the chosen "
-            f"one: it is called {names}{' or the like' if len(request.first_available) > 1 else ''} then. "
-            f"Ask for one kind of device with exactly, or let the metadata shim of virt-dra flatten the result{also}",
+            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} doesn't find the chosen "
+            f"one, whose result is called {names}{' or the like' if len(request.first_available) > 1 else ''}. "
+            f"Request one kind of device with exactly, or let the metadata shim of virt-dra flatten the result{also}",
         )
 
 
 def admin_access(linted: Linted) -> Iterator[FieldIssue]:
-    """A device that others use is never a VM's (K-5.7); and the API server takes such a claim in few namespaces only (A-22.10)."""
+    """Requests with admin access: a VM never gets a device that others use (K-5.7), and few namespaces permit them (A-22.10)."""
     reported: set[RequestOption] = set()
     for use in linted.uses:
         for option in use.options:
@@ -63,7 +64,7 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
                 yield FieldIssue(
                     use.request_field,
                     f"request {quoted(option.name)} asks for admin access ({use.claim} {option.path}.adminAccess), which shares devices "
-                    "that others use; such a device is never handed to a VM. Remove adminAccess",
+                    "that others use; such a device is never passed to a VM. Remove adminAccess",
                 )
     if linted.settings.at_admission or linted.inputs.permits_admin_access(linted.namespace):
         return
@@ -72,6 +73,6 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
             if option.admin_access and option not in reported:
                 yield FieldIssue(
                     claim.field,
-                    f"{claim} {option.path}.adminAccess: the API server takes a claim with admin access only in a namespace with the label "
-                    f"{ADMIN_ACCESS_LABEL}=true, and no VM has a use for it. Remove adminAccess",
+                    f"{claim} {option.path}.adminAccess: the API server accepts a claim with admin access only in a namespace with the "
+                    f"label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
                 )

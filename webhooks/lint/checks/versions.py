@@ -1,4 +1,4 @@
-"""What the KubeVirt at hand can't do yet, or was told not to do: versions and gates (K-1.11, K-5.15, K-7.11, K-2.31)."""
+"""Features that the KubeVirt at hand lacks or has disabled: versions and gates (K-1.11, K-5.15, K-7.11, K-2.31)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from webhooks.verdict import FieldIssue
 
 
 def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
-    """One finding a gate; 1.6 and 1.7 admit host devices of a gate that is off, and such a VM never starts (K-2.30)."""
+    """Feature gates that the VM needs and that are disabled. 1.6 and 1.7 admit such host devices, but the VM never starts (K-2.30)."""
     spec, version, gates = linted.reviewed.spec, linted.version, linted.inputs.configuration.gates
     for kind in DEVICE_LISTS:
         if version >= V1_6_0 and kind.gate not in gates and any(device.is_dra for device in kind.devices(spec)):
@@ -48,7 +48,7 @@ def _off(linted: Linted, field: str, gate: str, what: str) -> FieldIssue:
 
 
 def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:
-    """K-2.31."""
+    """Devices from claims on a KubeVirt that doesn't know them (K-2.31)."""
     if linted.version >= V1_6_0:
         return
     for kind in DEVICE_LISTS:
@@ -62,18 +62,18 @@ def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def metadata_path(linted: Linted) -> Iterator[FieldIssue]:
-    """K-7.11."""
+    """VMs on KubeVirt 1.8.0 to 1.8.2, which reads metadata from another path than drivers write it to (K-7.11)."""
     if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" and not linted.shimmed(use) for use in linted.uses):
         yield FieldIssue(
             linted.path("resourceClaims"),
-            f"KubeVirt {linted.version} looks for the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
+            f"KubeVirt {linted.version} reads the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
             "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, which "
-            "serves the old path",
+            "also writes to the old path",
         )
 
 
 def direct_claim_unresolved(linted: Linted) -> Iterator[FieldIssue]:
-    """K-5.15: these versions wait for a status entry of every claim, and direct claims have none."""
+    """Direct claims on KubeVirt 1.6 and 1.7, which wait for a status entry that only claims from templates have (K-5.15)."""
     if V1_6_0 <= linted.version < V1_8_0 and any(use.kind != "networks" for use in linted.uses):
         for claim in linted.claims:
             if claim.direct:

@@ -1,4 +1,4 @@
-"""The VM or VMI in itself: what KubeVirt's admission says of it (K-2), labels and status that aren't the user's, the lint's annotation."""
+"""Faults of the VM or VMI alone: KubeVirt's admission (K-2), labels and status that only KubeVirt may set, annotations of virt-dra."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webhooks.vmi import review
 
 
 def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
-    """K-2, as if every gate were on: a gate that is off has a finding of its own, and hides other faults from KubeVirt's rules."""
+    """Refusals of KubeVirt's admission (K-2), as if every gate was enabled: a disabled one has its own finding, and hides other faults."""
     every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
     refusals = linted.expansion.refusals if linted.expansion is not None else ()
     for refusal in refusals:
@@ -36,7 +36,7 @@ def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
-    """Which claim name it is that ``spec.resourceClaims`` lacks; KubeVirt's causes of K-2.17 don't say it."""
+    """The claim name that ``spec.resourceClaims`` lacks, which KubeVirt's causes of K-2.17 don't have."""
     spec = linted.reviewed.spec
     entries = [entry.name for entry in spec.resource_claims]
     if cause.field == linted.path("resourceClaims") and cause.message.startswith(
@@ -54,7 +54,7 @@ def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
 
 
 def warned(warner: Warner) -> Callable[[Linted], Iterator[FieldIssue]]:
-    """The check that says what a rule warns of."""
+    """A check with the warnings of an admission rule."""
 
     def find(linted: Linted) -> Iterator[FieldIssue]:
         for warning in warner(linted.reviewed):
@@ -64,7 +64,7 @@ def warned(warner: Warner) -> Callable[[Linted], Iterator[FieldIssue]]:
 
 
 def reserved_label(linted: Linted) -> Iterator[FieldIssue]:
-    """K-9.4. An object that was read from a cluster has them by right."""
+    """Labels that only KubeVirt may set (K-9.4). Objects that were read from a cluster may have them."""
     if linted.object.metadata.uid:
         return
     template = linted.reviewed.metadata != "metadata"
@@ -77,19 +77,19 @@ def reserved_label(linted: Linted) -> Iterator[FieldIssue]:
         if label in labels:
             field = f"{linted.reviewed.metadata}.labels[{label}]"
             whose = "the VMIs of this template" if template else "the VMI"
-            yield FieldIssue(field, f"only KubeVirt may set this label; it refuses {whose}. Remove the label")
+            yield FieldIssue(field, f"only KubeVirt may set this label, and it refuses {whose}. Remove the label")
 
 
 def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
-    """K-9.5: the status of a new VMI is kept, and believed."""
+    """New VMIs with a status, which KubeVirt keeps and trusts (K-9.5)."""
     vmi = linted.object
     if isinstance(vmi, VirtualMachineInstance) and vmi.given("status") and vmi.status.to_wire() and not vmi.metadata.uid:
         fields = ", ".join(map(quoted, list(vmi.status.to_wire())[:5]))
-        yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and believes. Remove it")
+        yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and trusts. Remove it")
 
 
 def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[FieldIssue]]:
-    """The check that the annotation names ``known`` ids only: one that doesn't exist silences nothing, and nobody would notice."""
+    """A check for ids in the annotation that aren't ``known``: they silence nothing."""
 
     def find(linted: Linted) -> Iterator[FieldIssue]:
         for field, ids in annotated(linted.object).items():
@@ -103,7 +103,7 @@ def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[Field
 
 
 def integration_annotation(linted: Linted) -> Iterator[FieldIssue]:
-    """What the pod webhook would refuse the launcher pod for (K-11): better said before there is a VM."""
+    """Invalid annotations, for which the pod webhook would refuse the launcher pod (K-11)."""
     annotations, root = linted.reviewed.annotations, f"{linted.reviewed.metadata}.annotations"
     try:
         chosen_path(annotations, root)
