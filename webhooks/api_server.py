@@ -1,6 +1,6 @@
-"""What an API server does to a VM or VMI before it calls KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2, K-2.34). Pure.
+"""The API server's part of admission, before KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2, K-2.34). Pure.
 
-The design's own spelling of a claim reference (K-1.7) is a field of our own kinds only; a KubeVirt's API server drops it (K-1.9).
+The design's spelling of a claim reference (K-1.7) is a field of virt-dra's own CRDs only; an API server with KubeVirt's drops it (K-1.9).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OURS_ONLY: Final = "a KubeVirt's API server drops this field; for a KubeVirt wr
 
 @dataclass(frozen=True)
 class Received:
-    """An object after decoding: what is left of it, the causes to refuse it (if any), and warnings about dropped fields."""
+    """An object after decoding: its remaining fields, the causes to refuse it (if any), and warnings about dropped fields."""
 
     object: Json
     causes: tuple[AdmissionCause, ...] = ()
@@ -67,7 +67,7 @@ def received(
 
 
 def refused_names(raw: Json) -> Iterator[AdmissionCause]:
-    """What is wrong with an object's names, labels and annotations. A missing name is accepted: it may be assigned later."""
+    """Errors in an object's names, labels and annotations. A missing name is accepted: it may be assigned later."""
     try:
         meta = ObjectMeta.from_wire(raw.get("metadata") or {})
     except WireError:

@@ -1,8 +1,8 @@
-"""What the webhook knows of its cluster: a small port.
+"""The webhook's knowledge of its cluster: a small port.
 
-The webhook never asks the API server during a review. What it may need is kept in memory and never changes: who watches a cluster replaces
-one state by another as a whole (the server takes a function that gives the present one), so that a review sees one state from beginning
-to end.
+The webhook never calls the API server during a review. What it may need is in memory and immutable: a watcher of a cluster replaces one
+state by another as a whole (the server gets a function that returns the current one), so that a review sees one state from beginning to
+end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DRIVER_WAIT: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class LauncherSettings:
-    """How launcher pods are changed. ``writers``: drivers that write metadata files (``known_drivers.metadata_writers``).
+    """Settings of the webhook for launcher pods. ``writers``: drivers that write metadata files (``known_drivers.metadata_writers``).
 
     ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have /bin/sh and sleep.
     ``driver_wait``: how long a pod is refused while no published device and no selector says which driver serves a request.
@@ -41,7 +41,7 @@ class LauncherSettings:
 
 @dataclass(frozen=True)
 class MissingObject:
-    """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``: what names it."""
+    """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``: for messages."""
 
     kind: str
     name: str
@@ -55,7 +55,7 @@ class MissingObject:
 
 @dataclass(frozen=True)
 class RequestDrivers:
-    """The drivers whose devices may serve a request, sorted. ``complete``: there are no others, as far as is published.
+    """The drivers whose devices may serve a request, sorted. ``complete``: no other published device matches.
 
     ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them exist, but neither a
     published device nor the text of a selector determines the driver; the time at which the newest of them was created.
@@ -68,18 +68,18 @@ class RequestDrivers:
 
 
 class Knowledge(Protocol):
-    """One state of a cluster, as reviews see it. Answers come at once."""
+    """One state of a cluster, for reviews. No method blocks."""
 
     def with_evaluator(self, evaluator: SelectorEvaluator) -> Knowledge:
-        """The same for one review, whose selectors that evaluator evaluates."""
+        """The same knowledge for one review, with its evaluator of selectors."""
 
     @property
     def slices(self) -> Iterable[PublishedSlice] | None:
-        """The published devices, by slice, that selectors may be evaluated on; None where no selector ever is."""
+        """The published slices on whose devices selectors are evaluated; None if selectors are never evaluated."""
 
     @property
     def verified(self) -> bool:
-        """True if an API server asks, so that answers may depend on all that is known.
+        """True if the caller is an API server, so that answers may depend on everything known.
 
         Otherwise anybody may have written the review, and an answer depends only on what the review carries, on KubeVirt's release and
         gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's uid.
@@ -87,7 +87,7 @@ class Knowledge(Protocol):
 
     @property
     def for_unverified(self) -> Knowledge:
-        """The same for a review of a caller who isn't verified."""
+        """The same knowledge for a review of an unverified caller."""
 
     @property
     def gates(self) -> Gates:
@@ -95,12 +95,12 @@ class Knowledge(Protocol):
 
     @property
     def unwanted_warnings(self) -> Collection[str]:
-        """Ids of warnings of :func:`webhooks.vmi.review` that nobody wants to see, or that :meth:`preflight` denies for."""
+        """Ids of warnings of :func:`webhooks.vmi.review` that are ignored, or are denials of :meth:`preflight`."""
 
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
-        """What is found in the objects that a VM or VMI names, in its namespace only: causes deny, warnings are shown.
+        """The verdict on a VM or VMI that the rules admit, from the objects of its namespace that it names.
 
-        Asked for objects that the rules admit. ``old`` makes it an update. :class:`webhooks.lint.Preflight` is such knowledge.
+        ``old``: the object before an update. :class:`webhooks.lint.Preflight` implements this.
         """
 
     @property
@@ -113,15 +113,15 @@ class Knowledge(Protocol):
         read once."""
 
     def began(self, moment: datetime) -> datetime:
-        """The moment that an object's timestamp stands for: never later than :attr:`now`, though another clock wrote it."""
+        """An object's timestamp by this clock: never later than :attr:`now`, although another clock wrote it."""
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
-        """None where it isn't known, which may be because it is new."""
+        """A VMI; None if it isn't known, perhaps because it is new."""
 
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
     ) -> Mapping[ClaimRequestPair, RequestDrivers]:
-        """Which drivers may serve each request of a pod's claims. A pair of which nothing is known may be missing.
+        """The drivers that may serve each request of a pod's claims. A pair may be missing if nothing is known of it.
 
         ``pairs`` are of ``claims``, and name a request.
         """
@@ -129,7 +129,7 @@ class Knowledge(Protocol):
 
 @dataclass(frozen=True)
 class KubeVirtOnly:
-    """Knows the KubeVirt at hand and no other object."""
+    """Knowledge of the KubeVirt at hand only."""
 
     gates: Gates
     launcher: LauncherSettings = field(default_factory=LauncherSettings)

@@ -1,11 +1,11 @@
-"""AdmissionReview v1 on the wire: what an API server asks, and what it is answered. No I/O.
+"""AdmissionReview v1 on the wire: parses requests, and writes responses. Pure.
 
     request  := {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {...}}
     response := {"apiVersion", "kind", "response": {"uid", "allowed", "status"?, "warnings"?, "patchType"?, "patch"?}}
     failure  := a metav1 Status, whose message the API server shows to its user
 
-A review that can't be understood has no verdict: it is a :class:`BadReview`, answered with a failure, and then the webhook's
-``failurePolicy`` says what becomes of the object.
+An invalid review gets no verdict: it is a :class:`BadReview`, answered with a failure, and the webhook's ``failurePolicy`` decides about
+the object.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ KIND = "AdmissionReview"
 OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 MAX_CAUSES = 100
-"""More causes than anybody reads are counted only."""
+"""Causes beyond this number are only counted."""
 MAX_MESSAGE = 16 * 1024
 """Characters of a denial's message."""
 MAX_TEXT = 1024
 """Characters of one cause."""
 MAX_WARNING = 256
-"""The API server cuts longer warnings, and drops those beyond :data:`MAX_WARNINGS` characters together."""
+"""The API server truncates longer warnings, and drops those beyond :data:`MAX_WARNINGS` characters together."""
 MAX_WARNINGS = 4096
 _MAX_UID = 128
 _HEAD = 2048
@@ -42,7 +42,7 @@ _MAX_SHOWN = 200
 
 
 class BadReview(ValueError):
-    """A request without a verdict. ``code`` is the HTTP status, ``reason`` the Status reason of Kubernetes, the text says what is wrong."""
+    """An invalid request. ``code``: the HTTP status; ``reason``: of the metav1 Status; the text says what is wrong."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class BadReview(ValueError):
 
 @dataclass(frozen=True)
 class Review:
-    """What is reviewed. ``object`` and ``old`` are None where the operation has none; texts are as given, and users' texts."""
+    """The request of a review. ``object`` and ``old``: None if the operation has none. All texts may be from users."""
 
     uid: str
     operation: str
@@ -69,20 +69,20 @@ class Review:
 
 
 def check_content_type(content_type: str) -> None:
-    """Raises :class:`BadReview` (415) where the media type isn't JSON; parameters such as a charset don't count."""
+    """Raises :class:`BadReview` (415) unless the media type is JSON; parameters such as a charset are ignored."""
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadReview(415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}")
 
 
 def namespace_hint(body: bytes) -> str:
-    """The namespace of the request as API servers write it, before the objects; "" if there is none. Whoever else writes may lie."""
+    """The request's namespace, read without parsing the body; "" if it isn't near the beginning. Other callers than API servers may lie."""
     found = _NAMESPACE.search(body, 0, _HEAD)
     return found[1].decode("ascii") if found else ""
 
 
 def read_review(body: bytes) -> Review:
-    """A request body -> the review in it. Raises :class:`BadReview` (400) that says what is wrong, whatever the bytes."""
+    """Parse a request body. Raises :class:`BadReview` (400), whatever the bytes."""
     return _review(_request(_parsed(body)))
 
 
@@ -179,7 +179,7 @@ def _value(value: object) -> str:
 
 
 def _shown(text: str) -> str:
-    """A user's text in a message: short, and without characters that could be taken for something else."""
+    """A user's text for a message: truncated, and without unprintable characters."""
     printable = "".join(character if character.isprintable() else "\ufffd" for character in text[:_MAX_SHOWN])
     return printable + ("…" if len(text) > _MAX_SHOWN else "")
 
@@ -188,7 +188,7 @@ def _shown(text: str) -> str:
 
 
 def answer(uid: str, verdict: Verdict) -> Json:
-    """The AdmissionReview that answers: denials as KubeVirt's (K-2.1), at most :data:`MAX_CAUSES` causes, texts of bounded length."""
+    """The AdmissionReview with a verdict: denials like KubeVirt's (K-2.1), at most :data:`MAX_CAUSES` causes, texts of bounded length."""
     response: Json = {"uid": uid, "allowed": verdict.allowed}
     if not verdict.allowed:
         response["status"] = _denial(verdict)
@@ -206,15 +206,15 @@ def failure(code: int, reason: str, message: str) -> Json:
 
 
 def _denial(verdict: Verdict) -> Json:
-    told = verdict.causes[:MAX_CAUSES]
-    left = len(verdict.causes) - len(told)
-    message = _cut(", ".join(_cut(cause.message, MAX_TEXT) for cause in told), MAX_MESSAGE)
+    shown = verdict.causes[:MAX_CAUSES]
+    left = len(verdict.causes) - len(shown)
+    message = _cut(", ".join(_cut(cause.message, MAX_TEXT) for cause in shown), MAX_MESSAGE)
     return {
         "metadata": {},
         "status": "Failure",
         "message": f"{message}, and {left} more" if left else message,
         "reason": "Invalid",
-        "details": {"causes": [_cause(cause) for cause in told]},
+        "details": {"causes": [_cause(cause) for cause in shown]},
         "code": 422,
     }
 

@@ -1,7 +1,6 @@
-"""A VM or VMI as KubeVirt's validators see it: what its API server drops, and what its mutating webhook changes (K-2.35 to K-2.37).
+"""A VM or VMI as KubeVirt's validators get it: without the fields that its API server drops, and mutated by its webhook (K-2.35 to K-2.37).
 
-Of all that a release drops and changes, only what its rules depend on. Idempotent, so an object that has been through it already is the
-same: a webhook that reviews objects after all mutators may apply it, too.
+Only changes on which the rules depend are made. They are idempotent, so that a webhook that runs after all mutators may make them, too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 def as_validated(subject: VmObject, version: KubeVirtVersion) -> VmObject:
-    """The object that this release's validating webhooks get; the same one where nothing changes."""
+    """The object that this release's validating webhooks get; the same instance if nothing changes."""
     if isinstance(subject, VirtualMachine):
         template = subject.spec.template
         spec = _spec(template.spec, version)
@@ -31,12 +30,12 @@ def as_validated(subject: VmObject, version: KubeVirtVersion) -> VmObject:
 
 @dataclass(frozen=True)
 class _Release:
-    """What a release knows of a spec: claims of devices, claims of networks, reserved overhead; and whether it leaves out empty names."""
+    """The fields that a release knows: claims of devices, claims of networks, reserved overhead; and whether it drops empty names."""
 
     claims: bool
     networks: bool
     overhead: bool
-    leaves_out: bool
+    drops_empty: bool
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -68,16 +67,16 @@ def _without_claim(network: Network) -> Network:
 
 
 def _device(device: D, release: _Release) -> D:
-    """Before 1.6 without a claim reference, which doesn't exist there; since 1.9 without its empty parts, which the mutator leaves out."""
+    """The device, before 1.6 without its claim reference; since 1.9 without empty names, which the mutator drops."""
     if not release.claims:
         return device.without("claim_name", "request_name")
-    if not release.leaves_out or (device.claim_name and device.request_name) or not device.names_claim:
+    if not release.drops_empty or (device.claim_name and device.request_name) or not device.names_claim:
         return device
     return device.without(*(["claim_name"] if not device.claim_name else []), *(["request_name"] if not device.request_name else []))
 
 
 def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
-    """A VMI's spec with each ``ramFB: {}`` switched on; a VM's stays as it is (K-2.37)."""
+    """A VMI's spec with each ``ramFB: {}`` enabled; a VM's isn't changed (K-2.37)."""
     devices = spec.domain.devices
     gpus = _each(devices.gpus, _with_display)
     return spec if gpus is devices.gpus else spec.with_(domain=spec.domain.with_(devices=devices.with_(gpus=gpus)))
@@ -93,7 +92,7 @@ def _with_display(gpu: GPU) -> GPU:
 
 
 def _each(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
-    """The items, changed; the same tuple where none is."""
+    """The changed items; the same tuple if none is changed."""
     if not items:
         return items
     changed = tuple(map(change, items))

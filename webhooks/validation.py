@@ -1,4 +1,4 @@
-"""The webhooks: from a review and what is known to a verdict. Pure; the server and its paths are :mod:`webhooks.server.app`."""
+"""The webhooks and their paths: a function from a review and the knowledge of the cluster to a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 @dataclass(frozen=True)
 class Webhook:
-    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods it changes, VMs and VMIs it validates."""
+    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods are mutated, VMs and VMIs validated."""
 
     name: str
     kind: type[VirtualMachineInstance] | type[VirtualMachine] | type[Pod]
@@ -38,25 +38,25 @@ WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
         "/mutate-launcher-pod": Webhook("launcher-pod", Pod),
     }
 )
-"""The webhook behind each path."""
+"""The webhooks by path."""
 
 MAX_MEMBERS = 6_000
-"""Members and items of one object, at all levels: some three times those of a VM with 500 devices and the fields that its managers own.
-Reading and checking so many takes 50 ms, half of it in one piece, for which the event loop waits."""
+"""Limit of the members and items of one object, at all levels: three times those of a VM with 500 devices and its managed fields.
+Reading and checking so many takes 50 ms, half of it without a pause for the event loop."""
 _PASSES = Verdict(allowed=True)
 
 
 def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
-    """What a webhook answers to a review. Raises :class:`BadReview` where the review isn't one that this webhook can be asked."""
+    """The verdict on a review. Raises :class:`BadReview` if the review isn't for this webhook."""
     if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
         expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
         found = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
         raise BadReview(400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules")
-    return _changed(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
+    return _mutate_pod(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
 
 
-def _changed(review: Review, knowledge: Knowledge) -> Verdict:
-    """What a launcher pod gets when it is created (K-11). Other pods and operations pass: their specs can't be changed any more."""
+def _mutate_pod(review: Review, knowledge: Knowledge) -> Verdict:
+    """The mutation of a launcher pod on creation (K-11). Other pods and operations pass unchanged."""
     if review.operation != "CREATE" or review.subresource:
         return _PASSES
     raw = _required(review)
@@ -76,12 +76,12 @@ def _required(review: Review) -> Json:
 
 
 def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
-    """Whether the reviewed VM or VMI may be stored.
+    """The verdict on a VM or VMI.
 
-    Created and updated objects are checked (K-2, K-9.3), with the namespace of the request and whatever they say themselves; other
-    operations and subresources pass, as they change nothing that the rules look at. An object of the wrong shape is denied with a cause per
-    fault. An update that leaves the spec of an unreadable object as it is passes: labels and finalizers of what is stored must remain
-    changeable. Raises :class:`BadReview` where the review lacks an object.
+    Created and updated objects are checked (K-2, K-9.3), in the namespace of the request, whatever theirs is; other operations and
+    subresources pass, since they change nothing that rules read. An object with invalid types is denied with a cause for each. An update
+    that keeps the spec of such an object passes, so that labels and finalizers can still be changed. Raises :class:`BadReview` if the
+    review has no object.
     """
     if review.operation not in ("CREATE", "UPDATE") or review.subresource:
         return _PASSES
@@ -105,7 +105,7 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
 
 
 def _old(webhook: Webhook, review: Review) -> VmObject | None:
-    """What the object was, for an update. A VM that can't be read any more may be replaced by another, which is checked as a new one."""
+    """The object before an update. A VM that isn't readable any more may be replaced, and is then checked as a new one."""
     if review.operation == "CREATE" or review.old is None:
         return None
     try:
@@ -113,12 +113,12 @@ def _old(webhook: Webhook, review: Review) -> VmObject | None:
     except WireError as error:
         if webhook.kind is VirtualMachine:
             return None
-        stored = tuple((path, f"what is stored can't be read, so it can't be compared: {message}") for path, message in error.problems)
+        stored = tuple((path, f"the stored object can't be read, so it can't be compared: {message}") for path, message in error.problems)
         raise WireError(error.kind, stored) from None
 
 
 def _read(webhook: Webhook, raw: Json, namespace: str) -> VmObject:
-    """The object in the namespace of the request: that is the one in which its user was authorised. Raises WireError."""
+    """The object in the namespace of the request, in which its user is authorised. Raises WireError."""
     _check_size(raw, webhook.kind.KIND)
     kind = VirtualMachine if webhook.kind is VirtualMachine else VirtualMachineInstance
     subject: VmObject = kind.from_wire(raw)
@@ -133,7 +133,7 @@ def _check_size(raw: Json, kind: str) -> None:
 
 
 def _has_more_members(raw: Json, limit: int) -> bool:
-    """Whether an object has more members and items, at all levels, than ``limit``; looks at no more than that."""
+    """True if an object has more members and items, at all levels, than ``limit``. Stops counting there."""
     left: list[dict[str, Any] | list[Any]] = [raw]
     count = 0
     while left:

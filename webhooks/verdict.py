@@ -1,4 +1,4 @@
-"""What an admission review answers: a verdict with its causes (K-2.1)."""
+"""The result of an admission review: a verdict with its causes (K-2.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_SUPPORTED: AdmissionCauseType = "FieldValueNotSupported"
 
 @dataclass(frozen=True)
 class AdmissionCause:
-    """One reason to refuse an object: which kind of fault, the text shown to the user, the path of the field, and who refuses."""
+    """One reason to refuse an object: its kind, the message for the user, the path of the field, and the component that refuses."""
 
     type: AdmissionCauseType
     message: str
@@ -46,9 +46,9 @@ class FieldIssue:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to a review. ``warnings`` are shown to the user whether or not the object is admitted.
+    """The decision on an object. ``warnings`` are shown to the user whether or not it is admitted.
 
-    ``patch``: operations (RFC 6902) on an object that is admitted; () leaves it as it is.
+    ``patch``: operations (RFC 6902) on an admitted object; () for none.
     """
 
     allowed: bool

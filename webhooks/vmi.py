@@ -5,8 +5,8 @@
     >>> review(VirtualMachineInstance(), Gates.of(NEWEST)).allowed
     True
 
-Which rules apply, and in which order, is the table :data:`RULE_SETS`; decisions are in docs/decisions/0006-admission.md.
-This module reads no cluster: whether a claim, template or request exists is for :mod:`webhooks.lint` to say.
+The rules of each release and their order are in the table :data:`RULE_SETS`; decisions are in docs/decisions/0006-admission.md.
+No other object is known here: :mod:`webhooks.lint` checks whether a claim, template or request exists.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NETWORKS: tuple[Rule, ...] = (
     network_sources.interface_names,
     interfaces.fields,
 )
-"""In a release without networks from claims these have been dropped (:mod:`webhooks.stored`), so that ``claim_networks`` finds nothing."""
+"""In a release without networks from claims their claims were dropped (:mod:`webhooks.stored`), so ``claim_networks`` finds nothing."""
 _METADATA: tuple[Rule, ...] = (features.reserved_labels, features.sidecars)
 _AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, *_METADATA)
 _DRA_1_9: tuple[Rule, ...] = (*_NETWORKS, resource_claims.entries, DeviceRules(), features.reserved_overhead)
@@ -72,7 +72,7 @@ RULE_SETS: tuple[tuple[KubeVirtVersion, tuple[Rule, ...]], ...] = (
 
 @lru_cache(maxsize=64)
 def rules_for(version: KubeVirtVersion) -> tuple[Rule, ...]:
-    """The rules that the given KubeVirt applies, in its order."""
+    """The rules of a KubeVirt release, in its order."""
     return next(rules for since, rules in RULE_SETS if version >= since)
 
 
@@ -84,17 +84,17 @@ def review(
     *,
     outsider: bool = False,
 ) -> Verdict:
-    """Whether KubeVirt of ``gates.version`` with these gates admits an object; every cause at once, in KubeVirt's order.
+    """The verdict of KubeVirt ``gates.version`` with these gates: all causes, in KubeVirt's order.
 
-    The object is judged as KubeVirt's validators see it (:mod:`webhooks.stored`), whether or not its mutator has changed it already. What
-    an API server refuses before that is left to :mod:`webhooks.admission`.
+    The object is checked as KubeVirt's validators get it (:mod:`webhooks.stored`), whether or not its mutator has changed it already.
+    Refusals of the API server before that are in :mod:`webhooks.admission`.
 
     Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of
     ``unwanted_warnings`` are left out.
 
-    ``old`` makes it an update. Of a VMI the claims and devices must then be as they were (K-9.3), and nothing else is
-    checked: gates switched off meanwhile must not block changes of a running VMI's metadata. A VM's template may change
-    and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
+    ``old``: the object before an update. A VMI's claims and devices must not change (K-9.3), and nothing else is checked, so that gates
+    that are now disabled don't block changes of a running VMI's metadata. A VM's template may change and is checked as on creation. A VM
+    that is being deleted always passes, as in KubeVirt.
 
     ``outsider``: True if the request isn't from one of KubeVirt's accounts, so that it may not set KubeVirt's own labels (K-9.4).
 

@@ -1,7 +1,7 @@
-"""``gpus`` and ``hostDevices``: where each device comes from, and that its claim is there (K-2.10 to K-2.17).
+"""Rules for ``gpus`` and ``hostDevices``: the source of each device, and that its claim is listed (K-2.10 to K-2.17).
 
-The rule sets of the releases differ in few points, which are the fields of :class:`DeviceRules`; the oldest (1.6, 1.7) looks at
-GPUs alone and is a rule of its own, as is everything older, where devices can't name claims at all.
+The releases differ in few points, which are the fields of :class:`DeviceRules`; 1.6 and 1.7, which only check GPUs, have a rule of their
+own, and so have older releases, in which devices can't name claims.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DeviceRules:
         yield from _coverage(subject, complete)
 
     def _kind(self, subject: ReviewedSpec, kind: DeviceList, usable: list[Indexed]) -> Iterator[AdmissionCause]:
-        """The rules within one list. Fills ``usable`` with the DRA devices that later rules look at."""
+        """The rules within one list. Fills ``usable`` with the DRA devices for later rules."""
         field = subject.path(kind.field)
         devices = kind.devices(subject.spec)
         dra = [(index, device) for index, device in enumerate(devices) if device.is_dra]
@@ -59,9 +59,9 @@ class DeviceRules:
         yield from _duplicate_pairs(shown, field)
 
     def _between_kinds(self, subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iterator[AdmissionCause]:
-        """K-2.16. KubeVirt leaves the order of several open; ours is by kind, then by position of the later device.
+        """Pairs of claim and request that two lists have (K-2.16). KubeVirt's order is random; here it is by list, then by position.
 
-        A pair belongs to the first kind that has it: what else has it is named with that kind only.
+        A pair belongs to the first list that has it; other lists are compared with that one only.
         """
         firsts = {name: _first_indices([(index, _pair(device)) for index, device in usable]) for name, usable in complete.items()}
         firsts["Networks"] = _network_pairs(subject)
@@ -77,13 +77,13 @@ class DeviceRules:
 
 
 def _mixed(field: str, kind: DeviceList) -> AdmissionCause:
-    """K-2.10."""
+    """GPUs with and without claims in one VM (K-2.10)."""
     text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
     return AdmissionCause(INVALID, text, field)
 
 
 def _source(devices: Sequence[DeviceEntry], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:
-    """K-2.11 neither source, K-2.12 both."""
+    """Devices with neither source (K-2.11) or both (K-2.12)."""
     for device in devices:
         if not device.is_plugin and not device.is_dra:
             text = (
@@ -100,12 +100,12 @@ def _both_sources(field: str, kind: DeviceList) -> AdmissionCause:
 
 
 def _gate_off(field: str, kind: DeviceList) -> AdmissionCause:
-    """K-2.13."""
+    """Devices from claims with the feature gate off (K-2.13)."""
     return AdmissionCause(INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field)
 
 
 def _missing_names(dra: Sequence[Indexed], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:
-    """K-2.14."""
+    """Devices from claims without claim or request name (K-2.14)."""
     for index, device in dra:
         if not device.claim_name:
             yield AdmissionCause(REQUIRED, f"claimName is required for DRA {kind.word}", f"{field}[{index}].claimName")
@@ -114,7 +114,7 @@ def _missing_names(dra: Sequence[Indexed], field: str, kind: DeviceList) -> Iter
 
 
 def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[AdmissionCause]:
-    """K-2.15."""
+    """Devices of one list with the same claim and request (K-2.15)."""
     seen: set[str] = set()
     for index, device in usable:
         pair = _pair(device)
@@ -124,7 +124,7 @@ def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[Admissio
 
 
 def _coverage(subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iterator[AdmissionCause]:
-    """K-2.17: at most one cause."""
+    """Claims that ``resourceClaims`` doesn't list (K-2.17): at most one cause."""
     listed = subject.listed_claims()
     if any(device.claim_name not in listed for usable in complete.values() for _, device in usable):
         text = (
@@ -154,10 +154,10 @@ def _network_pairs(subject: ReviewedSpec) -> dict[str, int]:
 
 
 def gpus_of_1_6(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.30: 1.6 and 1.7 check GPUs only, and write ``spec`` twice into the path.
+    """The device rule of 1.6 and 1.7, which only checks GPUs, and writes ``spec`` twice into the path (K-2.30).
 
-    A DRA GPU without the key ``claimName`` crashes that webhook, so that the API server refuses the VMI with an internal error.
-    Ours refuses it too, and says why.
+    A DRA GPU without the key ``claimName`` crashes KubeVirt's webhook, so that the API server refuses the VMI with an internal error.
+    This rule refuses it with a cause.
     """
     field = f"{subject.root}.spec.{GPUS.field}"
     gpus = subject.spec.domain.devices.gpus
@@ -183,7 +183,7 @@ def gpus_of_1_6(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def device_name_required(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.31: up to 1.5 the schema knows no claims and requires ``deviceName``."""
+    """Devices without ``deviceName``, which the schema requires up to 1.5, without claims (K-2.31)."""
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.device_name is None:

@@ -23,7 +23,7 @@ RESERVED_LABELS: Final = (
 
 
 def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.26."""
+    """``reservedOverhead`` with its feature gate off (K-2.26)."""
     memory = subject.spec.domain.memory
     if memory is not None and memory.reserved_overhead is not None and RESERVED_OVERHEAD_MEMLOCK not in subject.gates:
         text = "Reserved overhead memlock feature gate is not enabled in kubevirt-config"
@@ -31,12 +31,12 @@ def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def one_ramfb(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.23 up to 1.9: a ``ramFB`` that doesn't say whether it is enabled isn't, which is left in VMs only (K-2.37)."""
+    """Several displays with a ramfb, up to 1.9 (K-2.23): a ``ramFB`` without ``enabled`` is disabled; only VMs still have one (K-2.37)."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is True)
 
 
 def one_ramfb_of_main(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.23 in main: a ``ramFB`` is enabled unless it says otherwise."""
+    """Several displays with a ramfb, in main (K-2.23): a ``ramFB`` is enabled by default."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is not False)
 
 
@@ -49,13 +49,13 @@ def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Itera
 
 
 def host_devices_gate(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.22: this gate is needed for DRA host devices as well."""
+    """Host devices with their feature gate off, which those from claims need, too (K-2.22)."""
     if subject.spec.domain.devices.host_devices and HOST_DEVICES not in subject.gates:
         yield AdmissionCause(INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices"))
 
 
 def sidecars(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.24. An empty annotation passes."""
+    """Hook sidecars with their feature gate off (K-2.24). An empty annotation passes."""
     if subject.annotations.get(HOOK_SIDECARS) and SIDECAR not in subject.gates:
         field = f"{subject.metadata}.annotations"
         text = f"sidecar feature gate is not enabled in kubevirt-config, invalid entry {field}.{HOOK_SIDECARS}"

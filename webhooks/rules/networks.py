@@ -1,6 +1,6 @@
-"""Networks from claims (K-2.18 to K-2.20).
+"""Rules for networks from claims (K-2.18 to K-2.20).
 
-KubeVirt runs its network validator twice and reports each of these twice; ours reports each once (K-2.21).
+KubeVirt runs its network validator twice and reports each cause twice; here each is reported once (K-2.21).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, AdmissionC
 
 
 def claim_networks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.18 gate off, K-2.19 beside Multus (each ends the check), then K-2.20 per network."""
+    """Networks from claims with the gate off (K-2.18) or beside Multus (K-2.19), each of which ends the check; then K-2.20."""
     networks = subject.spec.networks
     if not any(network.resource_claim is not None for network in networks):
         return

@@ -1,4 +1,4 @@
-"""``spec.resourceClaims``: names and sources of the entries (K-2.4 to K-2.9). No gate is needed to be checked."""
+"""Rules for ``spec.resourceClaims``: names and sources of the entries (K-2.4 to K-2.9), whatever the gates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webhooks.verdict import DUPLICATE, INVALID, REQUIRED, AdmissionCause
 
 
 def entries(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """K-2.4 to K-2.9 (1.9): the causes of one entry before those of the next."""
+    """Invalid entries (K-2.4 to K-2.9, in 1.9): the causes of one entry before those of the next."""
     seen: set[str] = set()
     for index, entry in enumerate(subject.spec.resource_claims):
         field = subject.path(f"resourceClaims[{index}]")
@@ -22,7 +22,7 @@ def entries(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def unique_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """The one rule for entries in 1.8 (K-2.28, K-2.29): names differ."""
+    """Entries of one name, the only rule for them in 1.8 (K-2.28, K-2.29)."""
     seen: set[str] = set()
     for index, entry in enumerate(subject.spec.resource_claims):
         if entry.name in seen:
@@ -31,7 +31,7 @@ def unique_names(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def _name(name: str, field: str, seen: set[str]) -> Iterator[AdmissionCause]:
-    """K-2.4 missing, else K-2.5 seen before, else K-2.6 no DNS label."""
+    """A missing name (K-2.4), else a repeated one (K-2.5), else one that isn't a DNS label (K-2.6)."""
     if not name:
         yield AdmissionCause(REQUIRED, f"{field}.name is a required field", f"{field}.name")
     elif name in seen:
@@ -46,7 +46,7 @@ def _duplicate(name: str, field: str) -> AdmissionCause:
 
 
 def _source(entry: PodResourceClaim, field: str) -> Iterator[AdmissionCause]:
-    """K-2.7 both sources, K-2.8 none, K-2.9 the syntax of each that is set."""
+    """Both sources (K-2.7), none (K-2.8), and their syntax (K-2.9)."""
     sources = (("resourceClaimName", entry.resource_claim_name), ("resourceClaimTemplateName", entry.resource_claim_template_name))
     given = [(key, name) for key, name in sources if name is not None]
     if len(given) > 1:

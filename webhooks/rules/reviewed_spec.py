@@ -1,4 +1,4 @@
-"""What a rule looks at: the VMI spec, wherever it lives, and the gates."""
+"""The input of a rule: the spec of a VMI, or of a VM's template, and the feature gates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReviewedSpec:
     root: str
     metadata: str
     instancetype: bool = False
-    """Whether a VM takes part of its spec, devices perhaps, from an instancetype (K-1.6)."""
+    """True if an instancetype may add to a VM's spec, perhaps devices (K-1.6)."""
     labels: Mapping[str, str] = field(default_factory=dict)
     outsider: bool = False
     """True if the request isn't from one of KubeVirt's own accounts."""
@@ -59,7 +59,7 @@ Rule = Callable[[ReviewedSpec], Iterator[AdmissionCause]]
 
 @dataclass(frozen=True)
 class DeviceList:
-    """One of the two lists of devices, with the words its messages use."""
+    """One of a VMI's two lists of devices, with its words in messages."""
 
     path: str
     word: str

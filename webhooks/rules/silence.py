@@ -1,6 +1,6 @@
-"""The annotation by which a VM or VMI silences findings of the lint: their ids, separated by commas.
+"""The annotation with the ids of lint findings to silence, separated by commas.
 
-On a VM it counts on the VM itself and on its template, from where it comes to the VMI.
+A VM may have it itself and in its template, from which KubeVirt copies it to the VMI.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ IGNORE_ANNOTATION: Final = LINT_IGNORE_ANNOTATION
 
 
 def annotated(subject: VmObject) -> Mapping[str, tuple[str, ...]]:
-    """The ids in each place, by the path of the annotation; as written, without blanks and empty ones."""
+    """The ids by the path of the annotation, without blanks and empty ones."""
     places = {"metadata": subject.metadata.annotations}
     if isinstance(subject, VirtualMachine):
         places["spec.template.metadata"] = subject.spec.template.metadata.annotations
@@ -28,5 +28,5 @@ def annotated(subject: VmObject) -> Mapping[str, tuple[str, ...]]:
 
 
 def silenced(subject: VmObject) -> frozenset[str]:
-    """All ids that the object silences."""
+    """The ids that the object silences."""
     return frozenset(id for ids in annotated(subject).values() for id in ids)

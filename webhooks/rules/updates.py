@@ -1,7 +1,7 @@
-"""What must not change on a VMI that exists (K-9.3): the claims, and the devices that use them.
+"""The immutable fields of a VMI (K-9.3): claims, and the devices that use them.
 
-Compared is what KubeVirt would store: absent, ``null`` and empty are the same where Go's types can't tell them apart, the
-design's spelling of a claim reference equals KubeVirt's, and the order of the lists counts.
+The objects are compared as KubeVirt would store them: absent, ``null`` and empty are equal where Go's types don't distinguish them, the
+design's spelling of a claim reference equals KubeVirt's, and the order of lists counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MESSAGE = "update of VMI object is restricted"
 
 
 def changed_devices(new: VirtualMachineInstance, old: VirtualMachineInstance) -> Iterator[AdmissionCause]:
-    """One cause per field of the VMI that differs."""
+    """A cause for each field of the VMI that differs."""
     before = _immutable(old.spec)
     for field, value in _immutable(new.spec).items():
         if value != before[field]:

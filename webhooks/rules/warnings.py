@@ -1,6 +1,6 @@
-"""What KubeVirt admits although it won't work, as far as the VMI and the gates tell (K-2.27, K-12.3). One sentence each.
+"""Warnings about faults that KubeVirt admits, as far as the VMI and the gates show them (K-2.27, K-12.3).
 
-Whether claims, templates, classes and requests exist needs the cluster; :mod:`webhooks.lint` says that. The ids are the lint's.
+The ids are the lint's; :mod:`webhooks.lint` also checks whether claims, templates, classes and requests exist, which needs the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Warner = Callable[[ReviewedSpec], Iterator[FieldIssue]]
 
 
 def unknown_to_this_version(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-2.31, K-1.2: fields that the API server of this KubeVirt prunes."""
+    """Fields that the API server of this KubeVirt prunes (K-2.31, K-1.2)."""
     version = subject.gates.version
     if version < V1_6_0 and subject.spec.resource_claims:
         yield _pruned(subject, "resourceClaims", "1.6")
@@ -43,7 +43,7 @@ def _pruned(subject: ReviewedSpec, field: str, since: str, part: str = "field") 
 
 
 def unchecked_host_devices(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-2.30: 1.6 and 1.7 admit DRA host devices without looking at them."""
+    """Host devices from claims, which 1.6 and 1.7 admit unchecked (K-2.30)."""
     version = subject.gates.version
     if not V1_6_0 <= version < V1_8_0:
         return
@@ -57,7 +57,7 @@ def unchecked_host_devices(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-2.2: the schema requires a name, which may be empty; the API server refuses the object before a validating webhook sees it."""
+    """Devices without the key ``name``, which the schema requires (K-2.2): the API server refuses the object before validating webhooks."""
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if not device.given("name"):
@@ -65,7 +65,7 @@ def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def duplicate_device_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-7.17: libvirt's aliases are made of the kind, the source and the name."""
+    """Devices with the same libvirt alias, which is made from list, source and name (K-7.17)."""
     for kind in DEVICE_LISTS:
         devices = kind.devices(subject.spec)
         if len(devices) < 2:
@@ -78,7 +78,7 @@ def duplicate_device_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def request_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-3.2: the API server checks the launcher pod, which is created later, more strictly than KubeVirt checks the VMI."""
+    """Request names that the API server will refuse in the launcher pod, although KubeVirt admits them (K-3.2)."""
     for field, request in _requests(subject):
         details = dns1123_label(request)
         if details:
@@ -98,7 +98,7 @@ def _requests(subject: ReviewedSpec) -> Iterator[tuple[str, str]]:
 
 
 def unused_claims(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """A claim is allocated, and its devices are taken, even when no device of the VM uses it (K-4.4). An instancetype may (K-1.6)."""
+    """Claims that no device of the VM uses, which are allocated all the same (K-4.4). An instancetype may use them (K-1.6)."""
     if subject.instancetype:
         return
     used = {device.claim_name for kind in DEVICE_LISTS for device in kind.devices(subject.spec) if device.is_dra}
@@ -112,7 +112,7 @@ def unused_claims(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-4.5: 1.6 to 1.8.2 keep one request per claim name."""
+    """Claims of which the VM uses several requests; 1.6 to 1.8.2 keep only one (K-4.5)."""
     if not V1_6_0 <= subject.gates.version < V1_8_3:
         return
     requests: dict[str, set[str]] = {}
@@ -130,7 +130,7 @@ def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def tags_without_effect(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """K-7.24: tags reach the guest for interfaces and plugin host devices only."""
+    """Tags that don't get to the guest: only those of interfaces and plugin host devices do (K-7.24)."""
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
@@ -150,4 +150,4 @@ WARNERS: Mapping[str, Warner] = MappingProxyType(
         "tag-without-effect": tags_without_effect,
     }
 )
-"""Each with its id (docs/lint), in the order in which they are told."""
+"""The warnings by id (docs/lint), in their order."""

@@ -82,7 +82,7 @@ def test_intels_devices_of_the_class_for_containers_are_not_ready() -> None:
             template = _changed(raw, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.intel.com"))
     (vm,) = json.loads(_run(*objects, template).stdout)["vms"]
     assert ([each["id"] for each in vm["findings"]], vm["ready"]) == (["not-a-vfio-device"], False)
-    assert 'is bound to "i915" and stays bound to the host's driver for class gpu.intel.com' in vm["findings"][0]["message"]
+    assert 'is bound to "i915" and stays bound to the host\'s driver for class gpu.intel.com' in vm["findings"][0]["message"]
     assert _run(*_example("driver-intel")).exit_code == 0
 
 
@@ -96,7 +96,7 @@ def test_the_text_shows_the_denial_with_the_vm() -> None:
         '│   └── denial: spec.resourceClaims[0].resourceClaimTemplateName: ResourceClaimTemplate "passthrough-gpu" has no opaque '
         "configuration of driver gpu.nvidia.com with kind VfioDeviceConfig and iommu {backendPolicy: LegacyOnly, enableAPIDevice: true} "
         "for request "
-        '"gpu"; without it the driver doesn't expose /dev/vfio/vfio, and the VM doesn't boot. Add it at spec.spec.devices.config '
+        "\"gpu\"; without it the driver doesn't expose /dev/vfio/vfio, and the VM doesn't boot. Add it at spec.spec.devices.config "
         "[vfio-config-missing]",
     ]
     assert "0 of 1 VM ready" in lines

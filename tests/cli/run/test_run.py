@@ -49,7 +49,8 @@ def test_the_tree_shows_every_hand_over() -> None:
         "├── lint: warnings",
         '│   └── warning: spec.domain.devices.gpus[0].requestName: every device that request "gpu" may get, such as pgpu-0 '
         "(driver gpu.example.com, pool node-1), has an address under another key than KubeVirt 1.9 reads, which is mdevUUID or "
-        "resource.kubernetes.io/pciBusID; let the metadata shim of virt-dra supply it, or have the driver publish it under that key [address-key]",
+        "resource.kubernetes.io/pciBusID; let the metadata shim of virt-dra supply it, "
+        "or have the driver publish it under that key [address-key]",
         "├── admission: allowed",
         "├── launcher pod: virt-launcher-vmi-fedora-*",
         "├── claims",

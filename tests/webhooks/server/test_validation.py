@@ -72,7 +72,7 @@ def test_a_vm_that_cannot_be_read_can_be_corrected() -> None:
 
 
 def test_a_vmi_that_cannot_be_read_cannot_be_compared() -> None:
-    unreadable = "what is stored can't be read, so it can't be compared: must be a list, not a string"
+    unreadable = "the stored object can't be read, so it can't be compared: must be a list, not a string"
     assert _denied(_verdict(vmi(), vmi(MALFORMED))) == [("spec.domain.devices.gpus", unreadable)]
 
 
