@@ -1,4 +1,4 @@
-"""The webhook for launcher pods: what a pod needs for its devices' integration path, and when it is refused (K-11). Pure.
+"""The webhook for launcher pods: mutates a pod for the integration path of its devices, or refuses it (K-11). Pure.
 
-Must not know which devices a claim will get.
+Must not import an I/O library, a clock or the server, and doesn't know which devices a claim will get.
 """

@@ -15,14 +15,14 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA,
 
 
 def loses_requests(version: KubeVirtVersion) -> bool:
-    """Whether requests may be missing that can be added. Before 1.8.0 nothing would read their metadata."""
+    """True if requests may be missing that can be added. Before 1.8.0 nothing would read their metadata."""
     return V1_8_0 <= version < V1_8_3
 
 
 def lost_requests(vmi: VirtualMachineInstance, gates: Gates, used: Collection[ClaimRequestPair]) -> tuple[ClaimRequestPair, ...]:
-    """The requests that the VMI's devices need and compute lacks, of claims of which it uses another one. ``used``: what compute uses.
+    """The requests that the VMI's devices need and compute lacks, of claims of which it uses another one. ``used``: those of compute.
 
-    A kind of device whose gate is off has no part in the pod, and claims that compute uses whole need nothing more.
+    Devices whose gate is off aren't in the pod, and claims that compute uses as a whole need nothing more.
     """
     devices = vmi.spec.domain.devices
     kinds = ((GPUS_WITH_DRA, devices.gpus), (HOST_DEVICES_WITH_DRA, devices.host_devices))

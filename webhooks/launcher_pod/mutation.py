@@ -1,19 +1,19 @@
-"""The pod webhook: what a launcher pod needs for its devices' integration path, as a JSON patch (K-11, decision 0012). Pure.
+"""The pod webhook: the JSON patch that a launcher pod needs for the integration path of its devices (K-11, decision 0012). Pure.
 
     metadata-shim   a downwardAPI volume a pair (claim, request), mounted in the container compute where KubeVirt looks for metadata
     device-plugin   claims in place of extended resources, a variable filled from an annotation, an init container that waits for it
     native, none    nothing; for none a warning says what to do
 
-The patch is what the pod lacks, so that a pod that was patched is left alone, whoever is called before or after us. Names of ours that
-something else has (a volume, a variable, a container, a claim entry) are a refusal: the VM could not boot, and who looks at its events
-reads why. A directory that another volume is mounted at is left to it, with a warning.
+The patch only adds what the pod lacks, so that it is idempotent, whichever webhooks are called before or after. A pod in which a name of
+virt-dra is used for something else (a volume, a variable, a container, a claim entry) is refused: the VM could not boot, and its events
+show why. A directory at which another volume is mounted is left alone, with a warning.
 
-Annotations of ours that a pod brings along are removed: virt-controller copies them from VMIs, which users write (K-4.2).
+Annotations of virt-dra that a new pod already has are removed: virt-controller copies them from VMIs, which users write (K-4.2).
 
-A pod whose path can't be chosen yet is refused (:mod:`webhooks.launcher_pod.refusals`); virt-controller creates it again.
+A pod whose path can't be chosen yet is refused (:mod:`webhooks.launcher_pod.refusals`); virt-controller retries it.
 
-Where the caller isn't verified (:attr:`Knowledge.verified`), the VMI's uid, which is known to who may read its namespace, stands for the
-right to an answer: paths depend only on the drivers of claims that this very VMI names, and answers name no driver and no class.
+If the caller isn't verified (:attr:`Knowledge.verified`), it must know the VMI's uid, as everybody does who may read its namespace. Then
+paths only depend on the drivers of claims that this VMI names, and messages contain no driver and no class.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ from webhooks.launcher_pod.refusals import refusals
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, AdmissionCause, Verdict
 
 COMPUTE: Final = "compute"
-"""The container that runs QEMU. It is found by this name, never by its position (K-4.3)."""
+"""The name of the container that runs QEMU. Its position varies (K-4.3)."""
 LAUNCHER_LABEL: Final = "kubevirt.io"
 LAUNCHER: Final = "virt-launcher"
 EPHEMERAL_ANNOTATION: Final = "kubevirt.io/ephemeral-provisioning"
-"""A pod that only holds a place; it never starts a VM (K-5.1)."""
+"""The annotation of a placeholder pod, which never starts a VM (K-5.1)."""
 
 MOUNTED_BY_OTHERS: Final = "MountedByOthers"
-"""native, with a warning: another volume is mounted where the pair's would be."""
+"""The reason of the path native, with a warning: another volume is mounted in place of the pair's."""
 
 MAX_PAIRS: Final = 128
-"""Requests that compute may use, where any of them needs something of us. Each gets a volume, and users can ask for thousands."""
+"""Limit of the requests of compute if any of them gets a volume. Users can name thousands."""
 
 _WAIT: Final = 'until [ -s "$0" ]; do sleep 1; done'
 _WAIT_RESOURCES: Final[Json] = {"cpu": "100m", "memory": "64Mi"}
-"""Requests and limits, so that a guaranteed pod stays one. An init container's count only as far as they exceed the containers' (K-4.9)."""
+"""Requests and limits, so that a guaranteed pod stays one. An init container's only count if they exceed the containers' (K-4.9)."""
 _IDENTITY: Final = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
-"""What the init container has in common with compute."""
+"""The fields of securityContext that the init container copies from compute."""
 
 
 def is_launcher(raw: Json) -> bool:
-    """Whether a pod, as JSON of whatever shape, is a launcher pod that will start a VM."""
+    """True for a launcher pod that will start a VM. ``raw``: any JSON."""
     metadata = raw.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -77,16 +77,16 @@ def is_launcher(raw: Json) -> bool:
 
 
 def owner_of(pod: Pod) -> OwnerReference | None:
-    """The VMI that a launcher pod is for (K-4.1)."""
+    """The reference to the VMI of a launcher pod (K-4.1)."""
     owner = pod.metadata.controller_owner
     found = owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
     return owner if found else None
 
 
 def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
-    """What to change in a launcher pod that is to be created, or why it can't be.
+    """The verdict on creating a launcher pod, with its patch.
 
-    ``namespace``: of the request. Pods that no VMI owns are left as they are. Raises WireError where the pod has not the shape of one.
+    ``namespace``: of the request. Pods without a VMI as owner aren't changed. Raises WireError if the pod is invalid.
     """
     pod = Pod.from_wire(raw)
     owner = owner_of(pod)
@@ -107,9 +107,9 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
 
 @dataclass
 class _Mutation:
-    """One review: the pod as it came, and what is found out about it step by step.
+    """One review: the submitted pod, and the patch as it is built step by step.
 
-    ``index``: of the container compute. ``added``: what it gets of claims besides what it has.
+    ``index``: of the container compute. ``added``: the requests of claims that are added to it.
     """
 
     pod: Pod
@@ -146,9 +146,9 @@ class _Mutation:
         if devices:
             self._add_variables(devices)
             self._add_wait()
-        hopeless = any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions) and len(decisions) <= MAX_PAIRS
-        # Without a record a pod is taken for one whose devices come natively; that nothing can be done is to be told, too.
-        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or hopeless else None
+        unserved = any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions) and len(decisions) <= MAX_PAIRS
+        # A pod without a record counts as one with the path native; so pods whose devices get no path have a record, too.
+        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or unserved else None
         self._annotate(record.to_annotation() if record else None)
         self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
         self.patch.append((*self._at, "volumeMounts"), len(self.compute.volume_mounts), self.mounts)
@@ -175,7 +175,7 @@ class _Mutation:
     # --- which pairs, which path ---
 
     def _pairs(self, claims: Mapping[str, PodResourceClaim]) -> Mapping[ClaimRequestPair, str]:
-        """What compute uses of the pod's claims, each once, with its field. What isn't listed Kubernetes refuses (K-3.2)."""
+        """The requests of the pod's claims that compute uses, with their fields. Kubernetes refuses others (K-3.2)."""
         found: dict[ClaimRequestPair, str] = {}
         for index, reference in enumerate(self.references):
             if reference.claim in claims:
@@ -198,7 +198,7 @@ class _Mutation:
             entry, known = claims[pair.claim], serving.get(pair)
             drivers = known.drivers if known else ()
             decision = paths.decide(entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours)
-            # Where ours is mounted, the path was decided when the pod came the first time, whatever is known of drivers now.
+            # If virt-dra's volume is mounted, the path was decided in an earlier call, whatever drivers are known now.
             decided_before = decision.reason in paths.BY_DRIVERS and self._has_metadata(entry, pair)
             if decided_before and decision.path == paths.NATIVE:
                 decision = paths.decide(entry, pair.request, version, paths.METADATA_SHIM, drivers, settings.writers)
@@ -207,8 +207,8 @@ class _Mutation:
             if not decided_before:
                 new.append((place, decision))
             unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
-            tells_of_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
-            if (decision.warning or unknown) and (self.knowledge.verified or not tells_of_drivers):
+            reveals_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
+            if (decision.warning or unknown) and (self.knowledge.verified or not reveals_drivers):
                 warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
             decisions.append(decision)
         if not self.knowledge.verified and self._vmi is None and any(each.reason in paths.BY_DRIVERS for _, each in new):
@@ -221,7 +221,7 @@ class _Mutation:
     def _serving(
         self, claims: Mapping[str, PodResourceClaim], pairs: Iterable[ClaimRequestPair]
     ) -> Mapping[ClaimRequestPair, RequestDrivers]:
-        """The drivers of the pairs, as far as they may be told of: see the module."""
+        """The drivers of the pairs, as far as they may be revealed: see the module."""
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
             named = {(each.name, _source(each)) for each in self._vmi.spec.resource_claims} if self._vmi is not None else set()
@@ -265,7 +265,7 @@ class _Mutation:
             self.mounts.append({"name": name, "mountPath": self._directory(entry, pair), "readOnly": True})
 
     def _add_volume(self, name: str, file: str, annotation: str) -> bool:
-        """Whether the pod has the volume then."""
+        """Add a volume. Returns False if its name is in use for another volume."""
         for index, volume in enumerate(self.pod.spec.volumes):
             if volume.name == name:
                 if is_downward_volume(volume, file, annotation):
@@ -305,7 +305,7 @@ class _Mutation:
         self.causes.append(AdmissionCause(NOT_FOUND, message, "metadata.ownerReferences"))
 
     def _with_claims(self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]) -> dict[str, PodResourceClaim]:
-        """Claims in place of extended resources; the claims that the pod has then."""
+        """Replace extended resources by claims. Returns all claims of the patched pod."""
         devices = tuple(devices)
         new: list[PodResourceClaim] = []
         for entry in pod_claims(devices):
@@ -335,7 +335,7 @@ class _Mutation:
             self._unknown_vmi(f"of which KubeVirt {self.version} may have left requests out of the pod")
 
     def _use_claims(self, resources: Iterable[str]) -> None:
-        """The references of :attr:`added`, and no more of the extended ``resources``."""
+        """Add references to the requests of :attr:`added`, and remove the extended ``resources``."""
         raw = resources_of(self.raw["spec"]["containers"][self.index])
         references: list[Json] = [{"name": each.claim, "request": each.request} for each in self.added]
         if not raw:
@@ -361,7 +361,7 @@ class _Mutation:
         self.patch.append((*self._at, "env"), len(self.compute.env), new)
 
     def _add_wait(self) -> None:
-        """Variables are fixed when a container starts, so nothing must start before the annotation is there (K-11.2)."""
+        """Add the init container that waits for the annotation, since variables are fixed when a container starts (K-11.2)."""
         if not self._add_volume(paths.WAIT_VOLUME, paths.WAIT_FILE, paths.ADDRESSES_READY_ANNOTATION):
             return
         ours = wait_container(self.compute, self.knowledge.launcher)
@@ -376,7 +376,7 @@ class _Mutation:
     # --- annotations ---
 
     def _annotate(self, integration: str | None) -> None:
-        """Set ours, remove what only we may set."""
+        """Set the record of the integration, and remove annotations that only virt-dra may set."""
         have = self.pod.metadata.annotations
         for key in paths.own_pod_annotations(have):
             if key != paths.INTEGRATION_ANNOTATION or integration is None:

@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902), and the volumes and references that the pod webhook puts into pods. Pure."""
+"""JSON patches (RFC 6902), and the volumes and references that the pod webhook adds to pods. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virt_dra.api.wire import Json
 
 
 class Patch:
-    """Operations in the order in which they are applied; each says what is there already."""
+    """A list of operations, applied in order."""
 
     def __init__(self) -> None:
         self._operations: list[Json] = []
@@ -19,16 +19,16 @@ class Patch:
         return tuple(self._operations)
 
     def put(self, path: Sequence[str | int], value: object) -> None:
-        """Set a member, whether it is there or not."""
+        """Set a member, whether it exists or not."""
         self._operations.append({"op": "add", "path": pointer(path), "value": value})
 
     def remove(self, path: Sequence[str | int]) -> None:
-        """Remove a member that is there."""
+        """Remove an existing member."""
         self._operations.append({"op": "remove", "path": pointer(path)})
 
-    def append(self, path: Sequence[str | int], there: int, values: Sequence[object]) -> None:
-        """Add to the end of a list of ``there`` items; one without items may be absent."""
-        if there:
+    def append(self, path: Sequence[str | int], length: int, values: Sequence[object]) -> None:
+        """Append to a list of ``length`` items; an empty list may be absent."""
+        if length:
             for value in values:
                 self.put((*path, "-"), value)
         elif values:
@@ -41,7 +41,7 @@ def pointer(path: Sequence[str | int]) -> str:
 
 
 def downward_volume(name: str, file: str, annotation: str) -> Json:
-    """A volume with one file, whose content is an annotation of the pod; empty as long as there is none."""
+    """A volume with one file, whose content is an annotation of the pod; it is empty without the annotation."""
     item = {"path": file, "fieldRef": annotation_reference(annotation)}
     return {"name": name, "downwardAPI": {"items": [item]}}
 
@@ -51,7 +51,7 @@ def annotation_reference(annotation: str) -> Json:
 
 
 def is_downward_volume(volume: Volume, file: str, annotation: str) -> bool:
-    """Whether a volume is what :func:`downward_volume` makes, as the API server completes it."""
+    """True for a volume of :func:`downward_volume`, with the API server's defaults."""
     items = (volume.downward_api or {}).get("items")
     if not isinstance(items, list) or len(items) != 1 or not isinstance(items[0], dict):
         return False
@@ -59,11 +59,11 @@ def is_downward_volume(volume: Volume, file: str, annotation: str) -> bool:
 
 
 def refers_to(reference: object, annotation: str) -> bool:
-    """Whether a fieldRef names an annotation of the pod."""
+    """True if a fieldRef refers to an annotation of the pod."""
     return isinstance(reference, dict) and reference.get("fieldPath") == annotation_reference(annotation)["fieldPath"]
 
 
 def resources_of(raw: Json) -> Json:
-    """The ``resources`` of a container as JSON; {} where there are none."""
+    """The ``resources`` of a container as JSON; {} if it has none."""
     found = raw.get("resources")
     return found if isinstance(found, dict) else {}

@@ -1,10 +1,10 @@
-"""When a launcher pod is refused because its integration path can't be chosen yet (decision 0012). Pure.
+"""Refusals of launcher pods whose integration path can't be chosen yet (decision 0012). Pure.
 
-The path can't be changed once the pod exists, and virt-controller creates a refused pod again. So a pod waits
+The path can't be changed once the pod exists, and virt-controller retries a refused pod. So a pod is refused
 
-* as long as an object is missing without which it couldn't be scheduled anyway: its template, its claim, a DeviceClass;
-* for a limited time, where all of these are there and nothing says which driver will serve a request: a cluster autoscaler may need the
-  pending pod to bring the node that says so.
+* as long as an object is missing without which it can't be scheduled anyway: its template, its claim, a DeviceClass;
+* for a limited time, if all of these exist and the driver of a request is unknown: a cluster autoscaler may need the pending pod to add
+  the node whose devices show the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webhooks.knowledge import Knowledge, RequestDrivers
 from webhooks.verdict import NOT_FOUND, AdmissionCause
 
 MAX_CAUSES: Final = 8
-"""Objects of one pod that a refusal names. Users can name hundreds."""
+"""Limit of the causes of a refusal. Users can name hundreds of objects."""
 
 
 def refusals(
@@ -37,7 +37,7 @@ def refusals(
     vmi: VirtualMachineInstance | None,
     knowledge: Knowledge,
 ) -> tuple[AdmissionCause, ...]:
-    """Why the pod has to wait; () where it doesn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
+    """Why the pod is refused for now; () if it isn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
     now = knowledge.now
     if now is None:
         return ()
@@ -77,7 +77,7 @@ def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:
 
 
 def _created(vmi: VirtualMachineInstance | None, now: datetime) -> datetime:
-    """When the VMI was created; now, where it isn't known yet: then it is new."""
+    """The creation time of the VMI; now if it isn't known yet, since then it is new."""
     text = vmi.metadata.creation_timestamp if vmi is not None else None
     try:
         return parse_time(text) if text else now

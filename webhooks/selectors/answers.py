@@ -18,7 +18,7 @@ from webhooks.selectors.published_slice import PublishedSlice
 MAX_SELECTORS: Final = 255
 """Limit of one question. The API allows 64 (32 of a class and 32 of a request); a depth is one byte."""
 MAX_MESSAGE: Final = 500
-"""Characters of a failure's message that are kept: it contains text that users and drivers choose."""
+"""Characters of a fault's message that are kept: it contains text that users and drivers choose."""
 KEPT_WEIGHT: Final = 48 * 1024 * 1024
 """Limit of the cache, in estimated bytes."""
 _PER_LIST: Final = 1000
@@ -32,8 +32,8 @@ QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = ("each", "any")
 
 @dataclass(frozen=True)
 class SliceFault:
-    """An error of a selector: ``selector`` is its position; ``device`` the position of the device in its slice on which it failed, None
-    where it doesn't compile."""
+    """An error of the selector at position ``selector``. ``device``: the position in its slice of the device on which it failed; None if
+    the selector doesn't compile."""
 
     selector: int
     message: str
@@ -41,13 +41,13 @@ class SliceFault:
 
     @classmethod
     def of(cls, selector: int, message: str, device: int | None = None) -> SliceFault:
-        """A failure with its message cut to what is kept."""
+        """A fault with its message truncated."""
         return cls(selector, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…", device)
 
 
 @dataclass(frozen=True)
 class SelectorDepths:
-    """For each device of a slice the position of the first selector that doesn't match or fails, or their number where all match.
+    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all match.
     ``fault``: of the first device on which a selector fails."""
 
     depths: bytes
@@ -76,10 +76,10 @@ class SelectorEvaluator(Protocol):
     (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.server.reviewing`)."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
-        """Why these selectors may not be evaluated, "" where they may. Called before anything is done with their texts."""
+        """Why these selectors may not be evaluated, "" if they may. Called before anything is done with their texts."""
 
     def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
-        """Put the answers into the cache; "" where all of them are there now, else why not: what is missing is not checked."""
+        """Put the answers into the cache. Returns "" if it has all of them now, else why not: what is missing is not checked."""
 
 
 @dataclass(eq=False)
@@ -161,7 +161,7 @@ class AnswerCache:
 
 
 def _weight(answer: SliceAnswer) -> int:
-    """The bytes that an answer is charged: what answers without a fault hold is shared by most slices."""
+    """The bytes that an answer is charged; answers without a fault are shared by most slices."""
     if isinstance(answer, SelectorDepths) and answer.fault is not None:
         return _PER_ANSWER + len(answer.depths) + 4 * len(answer.fault.message)
     return _PER_ANSWER

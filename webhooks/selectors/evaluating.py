@@ -32,7 +32,7 @@ class SelectorFault:
 
 
 class InProcess:
-    """Evaluates immediately, in this process: for the lint of files, where nobody but its own user waits.
+    """Evaluates immediately, in this process: for the lint of files, which keeps only its own user waiting.
 
     ``work``: the budget for evaluating selectors; None for no limit.
     """
@@ -60,8 +60,8 @@ class InProcess:
 def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, SliceAnswer | SliceFault]]:
     """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of a selector.
 
-    For ``any`` a driver's slices are tried until a device matches; its further slices get no answer. Of devices that are equal in all
-    that the selectors read only one is evaluated. Raises Interrupted where the budget of work doesn't suffice.
+    For ``any`` a driver's slices are evaluated until a device matches; its further slices get no answer. Of devices that are equal in
+    everything that the selectors read only one is evaluated. Raises Interrupted if the budget of work doesn't suffice.
     """
     selectors = compiled(question.expressions, work)
     if isinstance(selectors, SliceFault):
@@ -74,7 +74,7 @@ def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, Slic
 
 
 def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | SliceFault:
-    """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted where the budget doesn't suffice."""
+    """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted if the budget doesn't suffice."""
     if len(expressions) > MAX_SELECTORS:
         return SliceFault(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
     selectors: list[CompiledSelector] = []
@@ -89,7 +89,7 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
 
 
 def _depths(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work) -> SelectorDepths:
-    """Raises Interrupted where the work is not enough."""
+    """The answer for a slice. Raises Interrupted if the budget doesn't suffice."""
     depths = bytearray()
     fault: SliceFault | None = None
     for number, published in enumerate(slice_.devices):
@@ -102,7 +102,7 @@ def _depths(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work:
 
 
 def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
-    """Raises Interrupted where the work is not enough."""
+    """For each slice whether a device matches. Raises Interrupted if the budget doesn't suffice."""
     reads = together([selector.reads for selector in selectors])
     for _, of_driver in groupby(enumerate(slices), key=lambda each: each[1].pool[0]):
         tried: set[object] = set()

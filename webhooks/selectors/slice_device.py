@@ -1,4 +1,4 @@
-"""A published device, and what texts say of its attributes."""
+"""A published device, and texts about its attributes for messages."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class SliceDevice:
 
     @cached_property
     def addresses(self) -> Addresses | Unusable:
-        """Asked once, whatever sets of devices this one is in."""
+        """Its addresses, or why it has none."""
         return addresses(self.driver, self.device.attributes, self.keys)
 
     @cached_property
     def input(self) -> DeviceInput | str:
-        """As selectors see it; or why they can't."""
+        """The input of selectors, or why the device can't be converted."""
         try:
             return device_input(self.driver, self.device)
         except EvaluationError as error:
@@ -50,30 +50,30 @@ class SliceDevice:
 
 
 def values_read(expression: str, published: SliceDevice) -> str:
-    """What a selector looks at, with the values that a device has there: ``model "T4", memory 16Gi``; "" where the text doesn't tell."""
+    """The attributes that a selector reads, with a device's values: ``model "T4", memory 16Gi``; "" if they can't be derived."""
     try:
         reads = compile_selector(expression).reads
     except CompileError:
         return ""
     if reads is None:
         return ""
-    told = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
+    shown = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
     for domain, identifier in sorted(reads.attributes):
         attribute = _of(published, domain, identifier)
-        told.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
+        shown.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
     for domain, identifier in sorted(reads.capacity):
         names = _names(published.driver, domain, identifier)
         capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
-        told.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
-    return ", ".join(told)
+        shown.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
+    return ", ".join(shown)
 
 
 VALUES_SHOWN = 3
 
 
 def contradiction(expression: str, devices: Sequence[SliceDevice]) -> str:
-    """What a selector wants that no device has: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" where each part of it
-    holds for some device, or can't be derived from its text."""
+    """A comparison of a selector that is false on all devices: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" if there
+    is none, or none can be derived from its text."""
     try:
         wants = compile_selector(expression).wanted
     except CompileError:
@@ -99,7 +99,7 @@ def contradiction(expression: str, devices: Sequence[SliceDevice]) -> str:
 
 
 def _value(published: SliceDevice, want: Wanted) -> str | None:
-    """What a device has there, as it would be written in a selector; None where it isn't there or is of another kind."""
+    """A device's value of an attribute as a CEL literal; None if it doesn't have it, or for another kind of attribute."""
     if want.field == "driver":
         return _literal(published.driver)
     if want.field == "capacity":
@@ -116,7 +116,7 @@ def _literal(value: str | bool | int) -> str:
 
 
 def seen_by(reads: Reads, published: SliceDevice) -> tuple[object, ...]:
-    """What expressions that read this see of a device, besides its driver; equal for two devices that are the same for them."""
+    """The values that expressions read of a device, besides its driver; equal for two devices that are equal for them."""
     seen: list[object] = [bool(published.device.allow_multiple_allocations)] if reads.allow_multiple_allocations else []
     for domain, identifier in sorted(reads.attributes):
         seen.append(_of(published, domain, identifier))
@@ -137,7 +137,7 @@ def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
 
 
 def text_of(published: SliceDevice, identifier: str) -> str | None:
-    """The text under one of the driver's own attributes, or None."""
+    """The string value of one of the driver's own attributes, or None."""
     attribute = _of(published, published.driver, identifier)
     return attribute.string if attribute is not None else None
 

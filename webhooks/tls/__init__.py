@@ -1,4 +1,4 @@
-"""Certificates of the webhook: making them, keeping them in folders or Secrets, exchanging them under way.
+"""Certificates of the webhook: making them, keeping them in folders or Secrets, reloading them while serving.
 
-Must not know what is served.
+Must not know the server, reviews or an API server's client.
 """

@@ -1,11 +1,11 @@
-"""An authority of our own for the webhook's certificate, for clusters without cert-manager. Pure: clock and key source come in.
+"""A certificate authority for the webhook's certificate, for clusters without cert-manager. Pure: clock and key source are arguments.
 
-A :class:`Bundle` is everything there is to keep: the authority, the serving certificate, and whom clients must trust meanwhile. Renewal has
-an order that never leaves a client without trust: a new authority is trusted first (:attr:`Bundle.trusted` goes into the webhook
+A :class:`Bundle` is the whole state: the authority, the serving certificate, and replaced authorities that clients must still trust. The
+order of renewal never leaves a client without trust: a new authority is trusted first (:attr:`Bundle.trusted` goes into the webhook
 configuration's ``caBundle``), and signs only from the serving certificate's next renewal on, which is weeks later.
 
-An authority is bound to its names (RFC 5280, 4.2.1.10: name constraints) and to servers (extended key usage): whoever gets its key can
-impersonate the webhook, and nothing else, to whoever trusts it. The files of the two halves are separate, so that the process that serves
+An authority is restricted to its names (RFC 5280, 4.2.1.10: name constraints) and to servers (extended key usage): with its key one can
+impersonate the webhook, but no other server. The files of the two halves are separate, so that the process that serves
 needs no access to the authority's key.
 """
 
@@ -26,23 +26,23 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=90)
 BACKDATED: Final = timedelta(days=1)
-"""Clocks of a cluster differ and jump: a certificate is valid from well before it is made, wherever an hour more or less is measured."""
+"""Certificates are valid from this long before they are made, because the clocks of a cluster differ and jump."""
 LINGER: Final = timedelta(days=1)
-"""How long a replaced authority stays trusted once nothing in service is signed by it; replicas take a new certificate within seconds."""
+"""How long a replaced authority stays trusted after the last certificate that it signed; replicas load a new one within seconds."""
 
 CA_CERTIFICATES: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
-"""Names as in a Secret of type kubernetes.io/tls and as cert-manager writes them."""
+"""File names as in a Secret of type kubernetes.io/tls and as cert-manager writes them."""
 
 
 class BundleError(ValueError):
-    """Names or files of which no certificate can be made or read; the text says which and why."""
+    """Invalid names or files; the text says which and why."""
 
 
 class KeySource(Protocol):
-    """Where randomness comes from."""
+    """Source of randomness."""
 
     def private_key(self) -> ec.EllipticCurvePrivateKey:
         """A new key."""
@@ -69,14 +69,14 @@ class KeyPair:
     key: ec.EllipticCurvePrivateKey
 
     def renew_at(self) -> datetime:
-        """When two thirds of its lifetime are over."""
+        """The time when two thirds of its lifetime are over."""
         begin, end = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
         return begin + (end - begin) * 2 / 3
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """``predecessors``: authorities that were replaced and are still needed, newest first. Their keys are gone."""
+    """The authority and the serving certificate. ``predecessors``: replaced authorities that must still be trusted, newest first."""
 
     authority: KeyPair
     serving: KeyPair
@@ -84,7 +84,7 @@ class Bundle:
 
     @property
     def trusted(self) -> tuple[x509.Certificate, ...]:
-        """What clients must trust."""
+        """The authorities that clients must trust."""
         return (self.authority.certificate, *self.predecessors)
 
     @property
@@ -97,11 +97,11 @@ class Bundle:
         return {**self.authority_files(), **self.serving_files()}
 
     def authority_files(self) -> Mapping[str, bytes]:
-        """What signs: for whoever renews, and nobody else."""
+        """The authority's files, only for the process that renews."""
         return {CA_CERTIFICATES: self.ca_bundle, CA_KEY: _key_pem(self.authority.key)}
 
     def serving_files(self) -> Mapping[str, bytes]:
-        """What the serving process needs: its certificate and key, and the authorities' certificates, by which others trust it."""
+        """The server's files: its certificate and key, and the certificates of trusted authorities."""
         return {CA_CERTIFICATES: self.ca_bundle, CERTIFICATE: _pem(self.serving.certificate), KEY: _key_pem(self.serving.key)}
 
     @classmethod
@@ -115,22 +115,22 @@ class Bundle:
     def of_authority(cls, files: Mapping[str, bytes], dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
         """The authority of the files, with another serving certificate. Raises :class:`BundleError` where it can't be read."""
         authority, predecessors = _authorities(files)
-        # Its own certificate is for none of the names, so that another one is due.
+        # The authority's certificate stands in for the serving one; it has none of the names, so that it is renewed.
         return renewed(cls(authority, authority, predecessors), dns_names, now, keys)
 
 
 def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-    """A new authority with a serving certificate for the names (or IP addresses). Raises :class:`BundleError` for names that can't be."""
+    """A new authority with a serving certificate for the names (or IP addresses). Raises :class:`BundleError` for invalid names."""
     authority = _authority(dns_names, now, keys)
     return Bundle(authority, _serving(authority, dns_names, now, keys))
 
 
 def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-    """The bundle as it should be now; the same object where nothing is due.
+    """The bundle with everything renewed that is due; the same object if nothing is.
 
-    * An authority is replaced when two thirds of its life are over, or when it isn't constrained to the names. The old one signs what is
-      due in the same moment, unless its constraints forbid that, and its key is forgotten. Its certificate stays trusted until
-      :data:`LINGER` after the serving certificate has been replaced by one of the new authority.
+    * An authority is replaced when two thirds of its life are over, or when it isn't constrained to the names. A serving
+      certificate that is due at the same time is signed by the old one, if its constraints permit that; then the old key is deleted. The
+      old certificate stays trusted until :data:`LINGER` after the serving certificate has been replaced by one of the new authority.
     * The serving certificate is replaced when two thirds of its life are over, when the names differ, when nobody in
       :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by more than
       :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
@@ -143,19 +143,19 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
     if now >= bundle.authority.renew_at() or not _is_constrained(old, dns_names):
         renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
-        # By the authority that was there before: nobody trusts one that is made in this moment.
+        # By the previous authority: no client trusts a new one yet.
         signer = bundle.authority if permits(old, dns_names) else renewal.authority
         renewal = replace(renewal, serving=_serving(signer, dns_names, now, keys))
     return bundle if renewal == bundle else renewal
 
 
 def succeeded(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-    """The bundle with another authority, whose key nobody has seen; the old one signs no more, and is trusted while it is needed."""
+    """The bundle with a new authority; the old one doesn't sign any more, and is trusted as long as needed."""
     return replace(bundle, authority=_authority(dns_names, now, keys), predecessors=bundle.trusted)
 
 
 def next_renewal(bundle: Bundle) -> datetime:
-    """When :func:`renewed` will have something to do, if the names stay."""
+    """The time of the next renewal if the names don't change."""
     forgetting = (_needed_until(bundle, old) for old in bundle.predecessors)
     return min(bundle.authority.renew_at(), bundle.serving.renew_at(), *forgetting)
 
@@ -204,7 +204,7 @@ def _serving_is_due(bundle: Bundle, dns_names: Sequence[str], now: datetime) -> 
 
 
 def _needed_until(bundle: Bundle, predecessor: x509.Certificate) -> datetime:
-    """Until when a replaced authority must be trusted."""
+    """The time until which a replaced authority must be trusted."""
     serving, end = bundle.serving.certificate, predecessor.not_valid_after_utc
     return end if _issued(predecessor, serving) else min(end, serving.not_valid_before_utc + BACKDATED + LINGER)
 
@@ -229,7 +229,7 @@ def _constraints_of(authority: x509.Certificate) -> x509.NameConstraints | None:
 
 
 def _constraints(dns_names: Sequence[str]) -> x509.NameConstraints:
-    """The names, and no others. A kind of name of which none is permitted would be unrestricted, so it is excluded as a whole."""
+    """Constraints to the names. A type of name without a permitted one would be unrestricted, so it is excluded as a whole."""
     names = [_general_name(name) for name in sorted(set(dns_names))]
     permitted: list[x509.GeneralName] = []
     excluded: list[x509.GeneralName] = []
@@ -247,7 +247,7 @@ def _authority(dns_names: Sequence[str], now: datetime, keys: KeySource) -> KeyP
         raise BundleError("a serving certificate needs at least one DNS name")
     constraints = _constraints(dns_names)
     key, serial = keys.private_key(), keys.serial_number()
-    # The serial number tells authorities of one name apart, for clients that look an issuer up by its name.
+    # The serial number makes the name unique, for clients that look an issuer up by its name.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"virt-dra webhook authority {serial:x}"[:64])])
     builder = (
         _builder(name, name, key, serial, now, now + AUTHORITY_LIFETIME)
@@ -284,7 +284,7 @@ _SERVERS_ONLY: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    """Of a key that signs certificates and lists of revoked ones, or of one that signs handshakes."""
+    """The usage of a key that signs certificates and CRLs, or of one that signs handshakes."""
     return x509.KeyUsage(
         digital_signature=not signs,
         key_cert_sign=signs,

@@ -2,7 +2,7 @@
 
     folder/current -> state-ab12   ca.crt, ca.key, tls.crt, tls.key of one bundle; replaced as a whole, by another link
 
-So whoever is killed while writing leaves the previous state in service.
+So the previous state stays in service if the writer is killed.
 """
 
 from __future__ import annotations
@@ -86,15 +86,15 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
     state = Path(tempfile.mkdtemp(prefix=_STATE, dir=folder))  # for its owner only
     try:
         for name, content in files.items():
-            (state / name).touch(mode=0o600)  # whoever makes the folder readable doesn't give away the keys
+            (state / name).touch(mode=0o600)  # keys stay private if the folder is made readable
             (state / name).write_bytes(content)
         link = state / _CURRENT
         link.symlink_to(state.name)
         link.replace(current)
     except OSError:
-        shutil.rmtree(state, ignore_errors=True)  # or each attempt on a full disk would leave another
+        shutil.rmtree(state, ignore_errors=True)  # or each attempt on a full disk would leave a folder
         raise
-    # Who is reading the previous state may finish; older ones, and those of a killed writer, go.
+    # The previous state stays for its readers; older ones, and those of killed writers, are deleted.
     for old in folder.glob(f"{_STATE}*"):
         if old.name not in (before, state.name):
             shutil.rmtree(old)

@@ -1,8 +1,7 @@
 """TLS whose certificate can be replaced while connections are open.
 
-Every handshake takes the context that is current at that moment; connections that exist keep theirs and are not disturbed. A certificate
-that can't be loaded, or isn't the key's, changes nothing: the one in service stays, and the next look tries again. So it is with the
-authorities of clients, where certificates of clients are verified.
+Every handshake uses the current context; existing connections keep theirs. If a certificate can't be loaded, or doesn't belong to its key,
+the one in service stays, and the next reload tries again. The same applies to the authorities of client certificates.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class CertificateError(ValueError):
 
 
 class CertificateSource(Protocol):
-    """Where the serving certificate comes from."""
+    """Source of the serving certificate."""
 
     @property
     def certificate(self) -> Path:
@@ -35,7 +34,7 @@ class CertificateSource(Protocol):
         """PEM file of its key."""
 
     def refresh(self) -> None:
-        """Renew the files if that is this source's matter. Raises :class:`CertificateError`."""
+        """Renew the files if this source does that. Raises :class:`CertificateError`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class ReloadingTls:
         return self._expires
 
     def reload(self) -> bool:
-        """Look again; whether another certificate is in service now. Raises :class:`CertificateError`, and then nothing has changed."""
+        """Read the files again. Returns True if another certificate is in service now. Raises :class:`CertificateError`."""
         self._source.refresh()
         if self._digest() == self._seen:
             return False
@@ -100,7 +99,7 @@ class ReloadingTls:
             expires = x509.load_pem_x509_certificate(self._source.certificate.read_bytes()).not_valid_after_utc
         except (OSError, ValueError) as error:
             raise CertificateError(f"{self._source.certificate}: {_reason(error)}") from None
-        # Files that change in between are seen as different at the next look, and loaded again.
+        # Files that change in between have another digest at the next reload, and are loaded again.
         if self._seen and authorities != self._seen_authorities:
             self.client_ca_changes += 1
         self._seen, self._seen_authorities, self._expires = seen, authorities, expires
@@ -111,7 +110,7 @@ class ReloadingTls:
         self._load_into(context)
         authorities = self._authorities()
         if authorities:
-            # How certificates are verified is the first context's matter in every handshake, by which authorities that of the present one.
+            # In a handshake OpenSSL takes the verify mode from the first context, and the authorities from the current one.
             context.verify_mode = ssl.CERT_OPTIONAL
             context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # an intermediate authority may be all that is trusted
             # A resumed session would bring along what was verified by authorities that have been replaced since.
@@ -124,7 +123,7 @@ class ReloadingTls:
         return context
 
     def _authorities(self) -> bytes:
-        """The file's content; b"" where clients aren't asked for certificates."""
+        """The file's content; b"" if clients aren't asked for certificates."""
         if self._client_ca is None:
             return b""
         try:
@@ -162,7 +161,7 @@ def _server_context() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    # Without it OpenSSL would ask at the terminal.
+    # Without this OpenSSL would prompt at the terminal.
     raise ValueError("the key is encrypted; give one without a password")
 
 

@@ -1,8 +1,8 @@
-"""The authority of :mod:`webhooks.tls.authority` in two Secrets, and the webhook configurations that trust it. Pure.
+"""The state of :mod:`webhooks.tls.authority` in two Secrets, and in the webhook configurations that trust it. Pure.
 
-One Secret has the authority with its key, for whoever renews; the other what servers need, which mount it. A Secret is written with the
-resourceVersion it was read with, so that of two that renew at once one is refused and takes what the other wrote. A certificate is
-trusted before it is served: a new authority gets into ``caBundle`` weeks before it signs.
+One Secret has the authority with its key, for the process that renews; servers mount the other. A Secret is written with the
+resourceVersion that was read, so that of two concurrent renewals one is refused and adopts the other. A certificate is trusted before it
+is served: a new authority gets into ``caBundle`` weeks before it signs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILES: Final = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
 
 @dataclass(frozen=True)
 class SettledSecrets:
-    """The bundle that counts. ``authority`` and ``serving``: the data that the Secrets must get, None where they have it."""
+    """The current bundle. ``authority`` and ``serving``: the new data of the Secrets, None for one that is up to date."""
 
     bundle: Bundle
     authority: Json | None
@@ -47,15 +47,15 @@ class SettledSecrets:
 def settled(
     authority: Json | None, serving: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource
 ) -> SettledSecrets:
-    """What the Secrets should hold.
+    """The desired content of the Secrets.
 
-    ``authority``, ``serving``: as read, None where there is none. ``held``: what counted last; Secrets that have vanished or were emptied
-    get it back, so that nobody has to learn another authority. ``dns_names``: the names wanted; None leaves them as they are (two releases
-    side by side would else renew by turns), and needs ``held``.
+    ``authority``, ``serving``: as read, None if missing. ``held``: the last bundle, with which deleted or emptied Secrets are restored, so
+    that clients needn't trust another authority. ``dns_names``: the desired names; None keeps them (else two releases side by side would
+    renew in turns), and needs ``held``.
 
-    A serving Secret that isn't of the authority is filled anew: it was empty, or cert-manager's. One that has an authority's key is of a
-    release that kept both in one: its certificate and its authority stay trusted, and another authority takes over.
-    Raises :class:`BundleError` where the authority's Secret has a key and can't be read; that is never overwritten.
+    A serving Secret that isn't of the authority is overwritten: it was empty, or cert-manager's. One that has an authority's key is of a
+    release with only one Secret: its certificate and its authority stay trusted, and a new authority replaces it.
+    Raises :class:`BundleError` if the authority's Secret has a key and can't be read; it is never overwritten.
     """
     signing, served = _files_of(authority), _files_of(serving)
     present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
@@ -84,7 +84,7 @@ def _present(
         try:
             return succeeded(Bundle.from_files(served), names, now, keys)
         except BundleError:
-            pass  # nobody was served by what can't be read
+            pass  # an unreadable certificate was never served
     return bootstrap(names, now, keys)
 
 
@@ -97,7 +97,7 @@ def _files_of(secret: Json | None) -> dict[str, bytes]:
 
 
 def files_of(secret: Json) -> dict[str, bytes]:
-    """The files that a Secret has of ours. Raises :class:`BundleError` for what isn't base64."""
+    """The files of a bundle in a Secret. Raises :class:`BundleError` for invalid base64."""
     data = secret.get("data")
     if not isinstance(data, dict):
         return {}
@@ -124,16 +124,16 @@ def new_secret(name: str, namespace: str, data: Json, secret_type: str) -> Json:
 
 
 def filled(secret: Json, data: Json) -> Json:
-    """A Secret, as read, with other content of ours, and none of ours besides. It keeps its resourceVersion and type."""
-    there = secret.get("data")
-    kept = {name: value for name, value in there.items() if name not in _FILES} if isinstance(there, dict) else {}
+    """A Secret with the files of a bundle replaced. It keeps its other data, its resourceVersion and its type."""
+    old = secret.get("data")
+    kept = {name: value for name, value in old.items() if name not in _FILES} if isinstance(old, dict) else {}
     return {**secret, "data": {**kept, **data}}
 
 
 def trust_operations(configuration: Json, ca_bundle: bytes) -> list[Json]:
-    """Operations (RFC 6902) that make all webhooks of a configuration trust the authorities; [] where they do.
+    """Operations (RFC 6902) that make all webhooks of a configuration trust the authorities; [] if they do.
 
-    They fail, instead of hitting another one, where the list of webhooks has changed meanwhile.
+    They fail if the list of webhooks has changed meanwhile, instead of changing another one.
     """
     wanted = _base64(ca_bundle)
     operations: list[Json] = []

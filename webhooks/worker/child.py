@@ -20,14 +20,14 @@ from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopped_line
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024
-"""Address space that a child may allocate beyond what it shares with the worker."""
+"""Limit of the address space of a child beyond the worker's."""
 NICE: Final = 2
 """Niceness of a child, so that the server's event loop goes first; slow children get a higher one (:data:`.process.SLOW_NICE`)."""
 _READ: Final = 1024 * 1024
 
 
 def run(answers: socket.socket, replica: Mapping[int, PublishedSlice], seconds: float) -> None:
-    """Evaluate what the server asks on the socket, within so many seconds, and exit: never returns."""
+    """Answer the server's questions on the socket, within so many seconds, and exit: never returns."""
     code = 1
     try:
         _limit(seconds)
@@ -35,7 +35,7 @@ def run(answers: socket.socket, replica: Mapping[int, PublishedSlice], seconds: 
         _evaluate(answers, replica)
         code = 0
     except OSError:
-        code = 2  # the server has closed its end: nobody waits for the answers
+        code = 2  # the server has closed its end
     except MemoryError:
         code = 3
     finally:
@@ -49,7 +49,7 @@ def _limit(seconds: float) -> None:
     os.nice(NICE)
     for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CPU, 2), (resource.RLIMIT_NPROC, 0)):
         resource.setrlimit(what, (limit, limit))
-    with suppress(OSError):  # there is no such file but on Linux
+    with suppress(OSError):  # Linux only
         # If the container runs out of memory all the same, the OOM killer takes this process first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     with suppress(OSError):

@@ -3,8 +3,8 @@
 Pure: the clock is passed in, and nothing here waits or kills. The namespace is the one of the admission request.
 
 * A namespace has one child at a time, so that a tenant's many reviews wait for each other and for nobody else's.
-* Of the namespaces that wait, the one with most left of its allowance is next (least attained service): who has not used any comes before
-  all who have.
+* Of the waiting namespaces the one with the largest remaining allowance is next (least attained service): one that hasn't used any comes
+  first.
 * An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been refilled a little.
 * A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the slow child that began
   first is killed (evicted): it is the one most likely to use all the time that it gets.
@@ -46,7 +46,7 @@ class Turn:
 
     namespace: str
     given: Callable[[], None]
-    """Called when its turn has come."""
+    """Called when it may start."""
     child: int = 0
     """The number of the child that evaluates it, once there is one."""
     state: str = "waiting"
@@ -60,7 +60,7 @@ class _Allowance:
 
 @dataclass
 class EvaluationQueue:
-    """Its state: who runs, who waits, and who has used how much."""
+    """The running and waiting reviews, and the allowances of namespaces."""
 
     shares: QueueLimits
     clock: Callable[[], float]
@@ -75,7 +75,7 @@ class EvaluationQueue:
         return sum(map(len, self._waiting.values()))
 
     def ask(self, namespace: str, given: Callable[[], None]) -> Turn:
-        """Queue a review, and give it its turn at once where a slot is free. Raises :class:`TurnRefused`."""
+        """Queue a review, and start it if a slot is free. Raises :class:`TurnRefused`."""
         if self.left(namespace) <= 0:
             raise TurnRefused("its namespace has used up its share of the time for evaluating selectors; try again in some seconds")
         queue = self._waiting.get(namespace, ())
@@ -83,12 +83,12 @@ class EvaluationQueue:
             raise TurnRefused("too many other reviews wait for their selectors to be evaluated; try again in some seconds")
         turn = Turn(namespace, given)
         self._waiting.setdefault(namespace, deque()).append(turn)
-        self._give()
+        self._start_next()
         return turn
 
     def slower(self, turn: Turn) -> Turn | None:
-        """Move a turn from its fast slot to a slow one. Where all slow slots are taken and others wait for a fast one, the slow turn that
-        began first is evicted: it is returned, and its child must be killed."""
+        """Move a turn from its fast slot to a slow one. If all slow slots are taken and others wait for a fast one, the oldest slow turn is
+        evicted: it is returned, and its child must be killed."""
         if turn.state != "fast":
             return None
         evicted = None
@@ -101,11 +101,11 @@ class EvaluationQueue:
         turn.state = "slow"
         self.fast -= 1
         self.slow += 1
-        self._give()
+        self._start_next()
         return evicted
 
     def end(self, turn: Turn, used: float = 0.0) -> None:
-        """Remove a turn, whether it has run or not, and charge its namespace for so many seconds of evaluation."""
+        """Remove a turn, started or not, and charge its namespace for so many seconds of evaluation."""
         if turn.state == "waiting":
             queue = self._waiting[turn.namespace]
             queue.remove(turn)
@@ -117,7 +117,7 @@ class EvaluationQueue:
             del self._running[turn.namespace]
             self._use(turn.namespace, used)
         turn.state = "over"
-        self._give()
+        self._start_next()
 
     def left(self, namespace: str) -> float:
         """Seconds of evaluation that a namespace has left; negative where it has overdrawn its allowance."""
@@ -132,7 +132,7 @@ class EvaluationQueue:
         while len(self._allowances) > NAMESPACES:
             self._allowances.popitem(last=False)
 
-    def _give(self) -> None:
+    def _start_next(self) -> None:
         while self.fast < self.shares.fast:
             ready = [namespace for namespace in self._waiting if namespace not in self._running]
             if not ready:

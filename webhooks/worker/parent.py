@@ -37,7 +37,7 @@ _GRACE_SECONDS: Final = 0.05
 """How much later than the kernel's timer the server itself gives up on a child."""
 KILLED: Final = 4096
 KILLED_SECONDS: Final = 30.0
-"""How many lists of selectors that took too long are remembered, and for how long they are not evaluated again."""
+"""How many lists of selectors that took too long are remembered, and for how long they aren't evaluated again."""
 _AHEAD: Final = 8
 """Frames with slices that may be sent but not yet applied, so that the worker gets to commands in between."""
 _TURN_SECONDS: Final = 0.004
@@ -48,7 +48,7 @@ _FOLLOW_SECONDS: Final = 0.25
 _ALIVE_SECONDS: Final = 10.0
 """How long a worker may take to apply the frames that were sent; one that takes longer is replaced."""
 _CHARACTERS: Final = 8 * 1024 * 1024
-"""Limit of everything that one child may write; lines are read one by one, and none is kept."""
+"""Limit of the output of one child; lines are read one by one, and not kept."""
 
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 """Environment variables that the worker inherits from the server; all others are withheld."""
@@ -135,7 +135,7 @@ class Worker:
     # --- questions ------------------------------------------------------------------------------------------------
 
     async def answer(self, namespace: str, asked: Asked, seconds: float) -> str:
-        """Fill the caches with answers within so many seconds, waiting included. "" if all questions were answered, else why not."""
+        """Fill the caches with answers within so many seconds, waiting included. Returns "" if all were answered, else why not."""
         began = self._clock()
         fresh = [(question, answers) for question, answers in asked if not self._took_too_long(namespace, question)]
         outcome, why = "answered", ""
@@ -159,7 +159,7 @@ class Worker:
             return "refused", str(refused)
         used = 0.0
         try:
-            self._tell_state()
+            self._report_state()
             async with asyncio.timeout(until - self._clock()):
                 await come.wait()
                 process = self._process
@@ -179,7 +179,7 @@ class Worker:
             return "failed", "the process that evaluates selectors has ended, and is started again; try again in some seconds"
         finally:
             self._turns.end(turn, used)
-            self._tell_state()
+            self._report_state()
 
     async def _child(self, process: _Process, turn: Turn, asked: Asked, until: float) -> tuple[str, str]:
         self._next += 1
@@ -203,9 +203,9 @@ class Worker:
             async with asyncio.timeout(until - self._clock() + _GRACE_SECONDS):
                 writer.write(line)
                 writer.write_eof()
-                outcome = await self._heard(reader, asked, open_questions)
+                outcome = await self._read_answers(reader, asked, open_questions)
         except (BadAnswer, ValueError) as error:
-            self._log.error("a child of the worker wrote what is no answer", extra={"fields": {"reason": str(error)}})
+            self._log.error("a child of the worker wrote an invalid answer", extra={"fields": {"reason": str(error)}})
             outcome = "failed"
         except (TimeoutError, ConnectionError):
             pass  # killed before it had read the questions, or its end of the socket was not seen closing
@@ -222,27 +222,27 @@ class Worker:
             writer.close()
         return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
 
-    async def _heard(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
+    async def _read_answers(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
         """Read and store a child's answers until it ends; answered questions are removed. Raises BadAnswer; ValueError: too long a line."""
         questions = [question for question, _ in asked]
         written = 0
         while (line := await reader.readline()).endswith(b"\n"):  # a child may be killed in the middle of a line
             written += len(line)
             if written > _CHARACTERS:
-                raise BadAnswer("more than all answers can be")
-            heard = read_answers(line, questions)
-            if heard.question is None:
-                return "stopped" if heard.stopped else "answered"
-            question, answers = asked[heard.question]
+                raise BadAnswer("more than all answers together can be")
+            parsed = read_answers(line, questions)
+            if parsed.question is None:
+                return "stopped" if parsed.stopped else "answered"
+            question, answers = asked[parsed.question]
             key = digest(question.expressions)
-            for slice_, answer in heard.answers:
+            for slice_, answer in parsed.answers:
                 answers.put(question.kind, key, slice_, answer)
-            if heard.fault is not None:
-                answers.put_fault(question.kind, key, heard.fault)
-            if heard.valid:
+            if parsed.fault is not None:
+                answers.put_fault(question.kind, key, parsed.fault)
+            if parsed.valid:
                 answers.put_valid(question.kind, key)
-            if heard.valid or heard.fault is not None:
-                open_questions.pop(heard.question, None)
+            if parsed.valid or parsed.fault is not None:
+                open_questions.pop(parsed.question, None)
             await asyncio.sleep(0)  # many lines may be buffered: yield to other tasks
         return "killed"
 
@@ -253,11 +253,11 @@ class Worker:
                 process.command(Command(KILL, evicted.child))
             if turn.state == "slow":
                 process.command(Command(SLOW, turn.child))
-            elif turn.state == "fast":  # nobody needs its place now
+            elif turn.state == "fast":  # nobody waits for its slot now
                 asyncio.get_running_loop().call_later(self._limits.fast_seconds, self._slower, process, turn)
-        self._tell_state()
+        self._report_state()
 
-    def _tell_state(self) -> None:
+    def _report_state(self) -> None:
         if self._observer is not None:
             self._observer.state(self._turns.fast, self._turns.slow, self._turns.waiting)
 
@@ -267,7 +267,7 @@ class Worker:
         """Start a worker and keep its replica filled; start another when it ends, with a backoff; for ever."""
         failures = 0
         while self._slices() is None:
-            await asyncio.sleep(_FOLLOW_SECONDS)  # as long as nothing is known, nothing can be asked
+            await asyncio.sleep(_FOLLOW_SECONDS)  # without slices there are no questions
         while True:
             await asyncio.sleep(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)])
             began = self._clock()
@@ -286,15 +286,15 @@ class Worker:
             failures = failures + 1 if self._clock() - began < 60 else 1
 
     async def _follow(self, process: _Process) -> None:
-        """Keep the worker's replica in step with the slices, and check that it is alive. Raises _Lost."""
-        told = not self.filled
+        """Keep the worker's replica equal to the slices, and check that it is alive. Raises _Lost."""
+        reported = not self.filled
         while True:
             slices = self._slices()
             if slices is not None:
                 await process.replicate(slices)
-                if self.filled and not told:
+                if self.filled and not reported:
                     self._log.info("selectors can be evaluated again", extra={"fields": {"slices": len(process.numbers)}})
-                self.filled = told = True
+                self.filled = reported = True
             await process.alive()
             _reap_orphans()
             await asyncio.sleep(_FOLLOW_SECONDS)
@@ -308,7 +308,7 @@ def _reap_orphans() -> None:
 
 
 class _Process:
-    """A running worker process and its replica. ``numbers``: of the slices that it has, or that have been sent to it."""
+    """A running worker process. ``numbers``: of the slices in its replica, or on their way to it."""
 
     def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self._popen, self._control, self._reader, self._writer = popen, control, reader, writer

@@ -1,7 +1,7 @@
 """The worker process: holds a replica of the published devices, and forks a child for the questions of each review.
 
-It evaluates no tenant's selector itself. Run: ``python -m webhooks.worker.process CONTROL DATA``, the file descriptors of two sockets it
-inherits. It has one thread, so that forking is safe, and ends when the server does.
+Must not evaluate a tenant's selector itself. Run: ``python -m webhooks.worker.process CONTROL DATA``, the file descriptors of two
+inherited sockets. It has one thread, so that forking is safe, and ends when the server does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIRST: Final = (
     'device.capacity["a.example.com"].memory.isGreaterThan(quantity("1Gi")) || device.attributes["a.example.com"].n >= 1',
     '"text".matches("^t.*") && [1].exists(n, n > 0) && cel.bind(x, "y", x.startsWith("z"))',
 )
-"""Expressions of our own for :func:`warm_up`: what the engine caches at its first use is made once here, not in every child."""
+"""Expressions for :func:`warm_up`, so that the engine's caches are filled once, not in every child."""
 _READ: Final = 256 * 1024
 _COMMANDS: Final = 16
 """Commands after which a frame of slices is read, even if there are more commands."""
@@ -67,7 +67,7 @@ class WorkerProcess:
                     with suppress(BlockingIOError):
                         woken.recv(4096)
                     self._reap()
-                # Commands first: a child is forked before a slice that it needs is removed. But they must not hold up the slices for ever.
+                # Commands first, so that a child is forked before a slice that it needs is removed; but they must not starve slices.
                 if self._control in found:
                     commands += 1
                     if not self._command():
@@ -135,7 +135,7 @@ class WorkerProcess:
 
 
 def warm_up() -> None:
-    """Evaluate some expressions of our own, so that children inherit filled caches and imported modules."""
+    """Evaluate some fixed expressions, so that children inherit filled caches and imported modules."""
     device = {"attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}}, "capacity": {"memory": {"value": "1Gi"}}}
     replica: dict[int, PublishedSlice] = {}
     apply_frame({"put": 0, "driver": "a.example.com", "devices": [device]}, replica)
