@@ -12,15 +12,12 @@ Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-s
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
 import logging
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -28,27 +25,20 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from virt_dra.api.wire import Json
 from webhooks.knowledge import Knowledge
-from webhooks.review import BadReview, Review, answer, check_content_type, failure, namespace_hint, read_review
+from webhooks.review import BadReview, Review, failure
 from webhooks.selectors.published_slice import PublishedSlice
+from webhooks.server.bodies import Bodies, Body
 from webhooks.server.callers import Callers
 from webhooks.server.connections import ConnectionLimits, Connections
-from webhooks.server.fair_thread import MAX_WAITING, Asker, FairThread, TooManyWaiting
+from webhooks.server.deciding import Deciding, encoded
 from webhooks.server.log import LOGGER, Repeats
 from webhooks.server.metrics import CONTENT_TYPE, Metrics
-from webhooks.server.reviewing import NOT_IN_TIME, ROUNDS, Collecting, TooMuchAtOnce
 from webhooks.tls.reloading import CertificateError, ReloadingTls
-from webhooks.validation import WEBHOOKS, Webhook, verdict_on
+from webhooks.validation import WEBHOOKS, Webhook
 from webhooks.verdict import Verdict
 from webhooks.worker.parent import Worker, WorkerLimits
 
-AT_ONCE_BYTES: Final = 8 * 1024
-MEDIUM_BYTES: Final = 64 * 1024
-"""Reviews are decided on the event loop, in a thread, or, larger ones, in another, so that none makes all others wait. The worst of each
-size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
-AT_ONCE_LISTS: Final = 24
-"""Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
 _TIMEOUT = re.compile(r"(\d{1,4})s")
 _MARGIN: Final = 0.5
 """Seconds by which an answer comes before the API server gives up."""
@@ -93,14 +83,6 @@ class ServerLimits:
         return ConnectionLimits(self.connections, each, reserved, head_seconds=self.head_seconds)
 
 
-@dataclass
-class _Held:
-    """The part of a body that has arrived. ``group``: whose share it takes from; None for a verified client."""
-
-    group: str | None
-    size: int = 0
-
-
 class WebhookServer:
     """One server. :meth:`start` opens its ports, :meth:`stop` closes them without losing a request."""
 
@@ -122,16 +104,12 @@ class WebhookServer:
         self._repeats = Repeats(time.monotonic)
         self._worker = Worker(self._slices, evaluation, observer=self.metrics, log=self._log)
         self._evaluation = AsyncExitStack()
-        self._evaluation_seconds = (evaluation or WorkerLimits()).seconds
+        self._deciding = Deciding(self._worker, (evaluation or WorkerLimits()).seconds)
+        self._bodies = Bodies(self._limits.body_bytes, self._limits.buffered_bytes)
         self._draining = False
         self._in_flight = 0
-        self._buffered = 0
-        self._buffered_of: Counter[str] = Counter()
-        """By the address of clients that aren't verified."""
         self._servers: list[web.Server] = []
         self._connections: list[Connections] = []
-        self._medium = FairThread("review")
-        self._large = FairThread("large-review")
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -159,8 +137,7 @@ class WebhookServer:
         await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
         for server in self._servers:
             await server.shutdown(_HANG_UP_SECONDS)
-        for lane in (self._medium, self._large):
-            lane.close()
+        self._deciding.close()
         await self._evaluation.aclose()
         self._log.info("stopped")
 
@@ -219,7 +196,7 @@ class WebhookServer:
             auto_decompress=False,  # a small body must not become a large one
             keepalive_timeout=self._limits.idle_seconds,
             lingering_time=1.0,
-            logger=_QuietLogger(self._log, self._repeats),
+            logger=QuietLogger(self._log, self._repeats),
         )
         connections = Connections(server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified)
         self._servers.append(server)
@@ -288,17 +265,18 @@ class WebhookServer:
     async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
         begin = time.perf_counter()
         seconds = self._seconds(request)
-        held = _Held(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
+        received = Body(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
         read = False
         try:
             everything = self._tells(request)
             async with asyncio.timeout(seconds):
-                self._check(request)
-                body = await self._body(request, held)
+                self._bodies.check(request)
+                body = await self._bodies.receive(request, received)
                 read = True
                 for connections in self._connections:
                     connections.deciding(request.protocol)
-                review, wire, verdict = await self._decided(webhook, body, held.group or "", everything=everything)
+                knowledge = self._known(everything=everything)
+                review, wire, verdict = await self._deciding.decide(webhook, body, received.group or "", knowledge)
         except BadReview as bad:
             return self._failed(bad)
         except TimeoutError:
@@ -306,62 +284,19 @@ class WebhookServer:
             code, reason = (504, "Timeout") if read else (408, "Timeout")
             return self._failed(BadReview(code, reason, f"the review could not be {what} within {seconds:g} s"))
         finally:
-            self._hold(held, -held.size)
+            self._bodies.release(received)
         taken = time.perf_counter() - begin
         for connections in self._connections:
             connections.proven(request.protocol)
         self.metrics.reviews.labels(webhook.name, review.operation, str(verdict.allowed).lower()).inc()
         self.metrics.seconds.labels(webhook.name).observe(taken)
-        self._tell(webhook, review, verdict, taken)
+        self._log_verdict(webhook, review, verdict, taken)
         return web.Response(body=wire, content_type="application/json")
 
     def _seconds(self, request: web.BaseRequest) -> float:
         """For this answer. The API server tells how long it waits, as ``?timeout=10s``."""
         told = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
         return min(self._limits.seconds, max(float(told[1]) - _MARGIN, _MARGIN)) if told else self._limits.seconds
-
-    def _check(self, request: web.BaseRequest) -> None:
-        """Raises :class:`BadReview` for what can be refused before any of the body is read."""
-        if request.method != "POST":
-            raise BadReview(405, "MethodNotAllowed", "only POST is possible here")
-        check_content_type(request.headers.get("Content-Type", ""))
-        if "Content-Encoding" in request.headers:
-            raise BadReview(415, "UnsupportedMediaType", "Content-Encoding is not supported; send plain JSON")
-        if (request.content_length or 0) > self._limits.body_bytes:
-            raise self._too_large()
-
-    async def _body(self, request: web.BaseRequest, held: _Held) -> bytes:
-        """What has arrived counts, not what was announced: announcing costs a client nothing."""
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0
-        parts: list[bytes] = []
-        try:
-            async for part in request.content.iter_any():
-                self._hold(held, len(part))
-                if held.size > self._limits.body_bytes:
-                    raise self._too_large()
-                parts.append(part)
-        except web.RequestPayloadError as error:
-            raise BadReview(400, "BadRequest", f"the body could not be received: {error}") from None
-        return b"".join(parts)
-
-    def _hold(self, held: _Held, size: int) -> None:
-        """So many bytes more of a body. Raises :class:`BadReview` where there are too many of all, or of one address."""
-        held.size += size
-        self._buffered += size
-        if held.group is not None:
-            self._buffered_of[held.group] += size
-            if not self._buffered_of[held.group]:
-                del self._buffered_of[held.group]
-        of_address = self._buffered_of[held.group] if held.group is not None else 0
-        if size > 0 and (self._buffered > self._limits.buffered_bytes or of_address > self._limits.buffered_bytes // 2):
-            raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
-
-    def _too_large(self) -> BadReview:
-        return BadReview(
-            413, "RequestEntityTooLarge", f"the body is larger than {self._limits.body_bytes} bytes, the limit of this webhook"
-        )
 
     def _tells(self, request: web.BaseRequest) -> bool:
         """True if the answer may depend on all that is known. Raises :class:`BadReview` for a caller who gets none."""
@@ -373,60 +308,21 @@ class WebhookServer:
         finally:
             self.metrics.callers.labels(str(verified).lower()).inc()
 
-    async def _decided(self, webhook: Webhook, body: bytes, address: str, *, everything: bool) -> tuple[Review, bytes, Verdict]:
+    def _known(self, *, everything: bool) -> Knowledge:
+        """The current knowledge for a caller. Raises :class:`BadReview` if there is none yet."""
         known = self._knowledge()
         if known is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
-        knowledge = known if everything else known.for_unverified
-        lane = self._lane(len(body))
-        # What callers who aren't verified say of namespaces counts within what comes from their address.
-        asker = (address, namespace_hint(body))
-        until = time.monotonic() + self._evaluation_seconds
-        why, rounds = "", 0
-        if lane is self._large:
-            read, decided = await self._run(lane, asker, _read_large, webhook, body, knowledge)
-            if decided is not None:
-                return read, *decided
-            review = read
-        else:
-            review = await self._run(lane, asker, read_review, body)
-        while True:
-            collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None)
-            try:
-                verdict = await self._run(lane, asker, verdict_on, webhook, review, knowledge.with_evaluator(collecting))
-            except TooMuchAtOnce:
-                lane = self._medium
-                continue
-            if not collecting.asked:
-                return review, _encoded(answer(review.uid, verdict)), verdict
-            # A caller who isn't verified doesn't take from the share of the namespace that it names.
-            share = review.namespace if knowledge.verified else f"?{review.namespace}"
-            why = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
-            rounds += 1
-
-    def _lane(self, size: int) -> FairThread | None:
-        """Where a review is decided: on the event loop, or in a thread, the large ones in another."""
-        if size <= AT_ONCE_BYTES:
-            return None
-        return self._medium if size <= MEDIUM_BYTES else self._large
-
-    async def _run(self, lane: FairThread | None, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
-        if lane is None:
-            return function(*arguments)
-        try:
-            return await lane.run(asker, function, *arguments)
-        except TooManyWaiting:
-            message = f"{MAX_WAITING} large reviews of this namespace are waiting; try again"
-            raise BadReview(503, "ServiceUnavailable", message) from None
+        return known if everything else known.for_unverified
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
         self._write(logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad)))
         allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
-        body = _encoded(failure(bad.code, bad.reason, str(bad)))
+        body = encoded(failure(bad.code, bad.reason, str(bad)))
         return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
 
-    def _tell(self, webhook: Webhook, review: Review, verdict: Verdict, taken: float) -> None:
+    def _log_verdict(self, webhook: Webhook, review: Review, verdict: Verdict, taken: float) -> None:
         level = logging.DEBUG if verdict.allowed else logging.INFO
         if not self._log.isEnabledFor(level):
             return
@@ -457,34 +353,8 @@ class WebhookServer:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
 
 
-def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:
-    """The review in a large body; with the answer, and without its objects, if it needs no selectors. Raises :class:`BadReview`.
-
-    A body may hold a million objects. Collecting cyclic garbage among them, again and again while they are read, would hold up the event
-    loop for longer than reading does; so there is no collection until they are gone.
-    """
-    gc.disable()
-    try:
-        review = read_review(body)
-        collecting = Collecting()
-        verdict = verdict_on(webhook, review, knowledge.with_evaluator(collecting))
-        if collecting.asked:
-            return review, None
-        wire = _encoded(answer(review.uid, verdict))
-        return replace(review, object=None, old=None), (wire, verdict)
-    except BadReview as bad:
-        refused = BadReview(bad.code, bad.reason, str(bad))  # without the traceback, which refers to all that was read
-    finally:
-        gc.enable()
-    raise refused
-
-
-def _encoded(value: Json) -> bytes:
-    return json.dumps(value).encode()
-
-
-class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
-    """What aiohttp logs: requests that aren't HTTP are their clients' faults and are told without where in our process they were found."""
+class QuietLogger(logging.LoggerAdapter[logging.Logger]):
+    """The logger for aiohttp: requests that aren't HTTP are logged without a place in this process, since their clients are at fault."""
 
     def __init__(self, logger: logging.Logger, repeats: Repeats) -> None:
         super().__init__(logger, {})
@@ -498,7 +368,7 @@ class _QuietLogger(logging.LoggerAdapter[logging.Logger]):
                 fields = {"code": error.code, "reason": error.message, **({"suppressed": suppressed} if suppressed else {})}
                 self.logger.warning("not a request in HTTP", extra={"fields": fields})
             return
-        # Whoever closes connections in the middle of requests makes lines as fast as that; what differs in them is the address only.
+        # Clients that close connections in the middle of requests cause as many lines, which only differ in the address.
         suppressed = self._repeats.suppressed_before((str(msg).partition(" from ")[0], type(error).__name__))
         if suppressed is not None:
             fields = {"suppressed": suppressed} if suppressed else {}

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 LOGGER: Final = "virt_dra.webhook"
 _MAX_TEXT: Final = 512
 _FIELDS: Final = "fields"
-_MAX_TOLD: Final = 1000
+_MAX_REMEMBERED: Final = 1000
 
 
 class JsonFormatter(logging.Formatter):
@@ -41,39 +41,39 @@ def cut(text: str) -> str:
 
 
 class Repeats:
-    """Which lines are worth writing: a client that is refused tries again and again, and one that is hostile asks thousands of times.
+    """Rate limit of log lines, for clients that retry forever, or flood the server.
 
-    The same is told once in ``every`` seconds, all together no more than ``burst`` at once and ``rate`` a second. What isn't told is
-    counted: ``suppressed`` of the next line that is.
+    Lines with the same key are logged once in ``every`` seconds, all lines together at most ``rate`` a second, in bursts of ``burst``.
+    The others are counted: ``suppressed`` of the next line.
     """
 
     def __init__(self, clock: Callable[[], float], *, every: float = 60.0, rate: float = 20.0, burst: float = 200.0) -> None:
         self._clock = clock
         self._every, self._rate, self._burst = every, rate, burst
-        self._told: OrderedDict[object, float] = OrderedDict()
+        self._logged: OrderedDict[object, float] = OrderedDict()
         self._room, self._filled = burst, clock()
         self._suppressed = 0
 
     def suppressed_before(self, key: object) -> int | None:
-        """How many lines were left out since the last one; None where this one is to be left out, too."""
+        """The number of lines suppressed since the last one; None if this one is suppressed, too."""
         now = self._clock()
         self._room = min(self._burst, self._room + (now - self._filled) * self._rate)
         self._filled = now
-        told = self._told.get(key)
-        if self._room < 1 or (told is not None and now - told < self._every):
+        last = self._logged.get(key)
+        if self._room < 1 or (last is not None and now - last < self._every):
             self._suppressed += 1
             return None
         self._room -= 1
-        self._told[key] = now
-        self._told.move_to_end(key)
-        if len(self._told) > _MAX_TOLD:
-            self._told.popitem(last=False)
+        self._logged[key] = now
+        self._logged.move_to_end(key)
+        if len(self._logged) > _MAX_REMEMBERED:
+            self._logged.popitem(last=False)
         before, self._suppressed = self._suppressed, 0
         return before
 
 
 def json_logging(stream: TextIO, level: int) -> logging.Handler:
-    """All logging of the process as JSON on a stream; the handler, to be removed again."""
+    """Log everything in this process as JSON to a stream. Returns the handler, to be removed again."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()

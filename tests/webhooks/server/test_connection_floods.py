@@ -183,7 +183,7 @@ def test_one_address_holds_no_more_than_half_of_what_bodies_may_take(tmp_path: P
             for writer in held:
                 writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 90000") + b" " * 80_000)
             await asyncio.sleep(0.3)
-            assert served.server._buffered <= 100_000
+            assert served.server._bodies.buffered <= 100_000
             assert await _seconds(served, API_SERVER, served.trust) < GOAL
 
     asyncio.run(all_of_it())

@@ -79,7 +79,7 @@ def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> Non
 
             await asyncio.gather(*(client() for _ in range(4)))
             assert await served.ask(body(vmi())) == ADMITTED
-            assert served.server._in_flight == served.server._buffered == 0
+            assert served.server._in_flight == served.server._bodies.buffered == 0
 
     log = StringIO()
     handler = json_logging(log, logging.DEBUG)

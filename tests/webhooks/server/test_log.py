@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from webhooks.server.app import _QuietLogger
+from webhooks.server.app import QuietLogger
 from webhooks.server.log import Repeats
 
 
@@ -44,7 +44,7 @@ def test_it_remembers_no_more_than_it_must() -> None:
     repeats = Repeats(clock, rate=1e9, burst=1e9)
     for number in range(5000):
         repeats.suppressed_before(number)
-    assert len(repeats._told) == 1000
+    assert len(repeats._logged) == 1000
     assert repeats.suppressed_before(0) == 0
     assert repeats.suppressed_before(4999) is None
 
@@ -52,7 +52,7 @@ def test_it_remembers_no_more_than_it_must() -> None:
 def test_connections_that_are_closed_in_the_middle_of_requests_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """aiohttp writes one for each, with its address."""
     clock = Clock()
-    quiet = _QuietLogger(logging.getLogger("test"), Repeats(clock))
+    quiet = QuietLogger(logging.getLogger("test"), Repeats(clock))
     for number in range(1000):
         quiet.error(f"Error handling request from 127.0.{number % 8}.{number % 250}", exc_info=ConnectionResetError("Connection lost"))
     assert len(caplog.records) == 1

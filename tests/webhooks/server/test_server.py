@@ -118,11 +118,11 @@ def test_bodies_together_are_limited(tmp_path: Path) -> None:
     async def ask(served: Served) -> None:
         _, slow = await served.connect()
         slow.write(_head(1500) + b" " * 900)
-        await _until(lambda: served.server._buffered == 900)
+        await _until(lambda: served.server._bodies.buffered == 900)
         busy = status(503, "ServiceUnavailable", "too many large requests at once; try again")
         assert await served.ask(b" " * 1500) == busy
         await hang_up(slow)
-        await _until(lambda: served.server._buffered == 0)
+        await _until(lambda: served.server._bodies.buffered == 0)
         assert await served.ask(body(vmi())) == ADMITTED
 
     run(tmp_path, ask, limits=ServerLimits(body_bytes=2000, buffered_bytes=2000))
