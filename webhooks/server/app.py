@@ -1,9 +1,9 @@
-"""The admission webhooks as an HTTPS server: it reads, limits, logs, counts and answers; what it answers is :mod:`webhooks.validation`'s.
+"""The HTTPS server of the admission webhooks: it reads, limits, logs, counts and answers; :mod:`webhooks.validation` has the verdicts.
 
     POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
          /mutate-launcher-pod
-    GET  /healthz                       the process answers
-    GET  /readyz                        it has its knowledge, and isn't shutting down
+    GET  /healthz                       ok while the process runs
+    GET  /readyz                        ok if it knows the cluster, and isn't shutting down
     GET  /metrics                       on the plain port only
 
 Replicas share nothing. Why it is built like this: docs/decisions/0011-webhook-server.md.
@@ -48,22 +48,22 @@ _HANG_UP_AFTER: Final = (
     HTTPStatus.UNAUTHORIZED,
     HTTPStatus.FORBIDDEN,
 )
-"""The rest of such a request isn't read."""
+"""Status codes after which the rest of the request isn't read."""
 _HANG_UP_SECONDS: Final = 1.0
-"""For the ends of a TLS connection to say goodbye."""
+"""Timeout of closing a connection."""
 
 T = TypeVar("T")
 
 KnowledgeSource = Callable[[], Knowledge | None]
-"""The present state; None as long as there is none."""
+"""Returns the current state; None as long as there is none."""
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What one client, or all together, may take.
+    """Limits of requests and connections.
 
     ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
-    where the API server says that it waits less. ``head_seconds``: until the first request of a connection has arrived.
+    if the API server's timeout is shorter. ``head_seconds``: until the first request of a connection has arrived.
     ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client closes it, so that the server never
     closes one that is about to be used. ``connections_per_address``, ``connections_reserved``: as :class:`ConnectionLimits` has them.
     """
@@ -114,9 +114,9 @@ class WebhookServer:
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, plain_port: int | None = None) -> tuple[int, int | None]:
-        """Listen for reviews with TLS, and for probes and metrics without where ``plain_port`` isn't None; the ports, which matter for 0.
+        """Listen for reviews with TLS, and for probes and metrics without if ``plain_port`` is given. Returns the ports, chosen for 0.
 
-        Raises OSError where a port isn't free.
+        Raises OSError if a port is in use.
         """
         self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
         self.metrics.callers_mode.labels(self.callers.unverified).set(1)
@@ -126,8 +126,8 @@ class WebhookServer:
         return reviews, plain
 
     async def stop(self, announce_seconds: float) -> None:
-        """Shut down: not ready from now on; after ``announce_seconds``, in which clients learn it and are asked request by request to close
-        their connections, no new ones; then every request that has begun is answered."""
+        """Shut down: unready from now on, and each answer asks its client to close the connection; after ``announce_seconds`` without new
+        connections; then every request that has begun is answered."""
         self._draining = True
         self._log.info("shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}})
         await asyncio.sleep(announce_seconds)
@@ -142,8 +142,8 @@ class WebhookServer:
         self._log.info("stopped")
 
     async def keep_certificate(self, every_seconds: float) -> None:
-        """Look for a renewed certificate for ever, every so many seconds."""
-        told = ""
+        """Reload the certificate every so many seconds, forever."""
+        reported = ""
         trusted = self._tls.client_ca_changes
         while True:
             await asyncio.sleep(every_seconds)
@@ -151,30 +151,30 @@ class WebhookServer:
                 changed = await asyncio.to_thread(self._tls.reload)
             except CertificateError as error:
                 self.metrics.certificate_reloads.labels("failed").inc()
-                if str(error) != told:
+                if str(error) != reported:
                     self._log.error("certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}})
-                told = str(error)
+                reported = str(error)
                 continue
-            told = ""
+            reported = ""
             if changed:
                 self.metrics.certificate_reloads.labels("loaded").inc()
                 self.metrics.certificate_expiry.set(self._tls.expires.timestamp())
                 self._log.info("certificate reloaded", extra={"fields": {"expires": self._tls.expires.isoformat()}})
             if trusted != self._tls.client_ca_changes:
                 trusted = self._tls.client_ca_changes
-                # Who was verified by the former authorities must be verified again.
+                # Clients that were verified by the previous authorities must be verified again.
                 for connections in self._connections:
                     connections.retire()
-                self._log.info("other authorities of clients are trusted", extra={"fields": {}})
+                self._log.info("authorities of client certificates changed", extra={"fields": {}})
 
     @property
     def ready(self) -> bool:
-        """What /readyz says."""
+        """True if /readyz answers ok."""
         return self.unready is None
 
     @property
     def unready(self) -> str | None:
-        """Why the server isn't ready; None if it is."""
+        """Why the server is unready; None if it isn't."""
         if self._draining:
             return "shutting down"
         knowledge = self._knowledge()
@@ -185,7 +185,7 @@ class WebhookServer:
         return None
 
     def _slices(self) -> Iterable[PublishedSlice] | None:
-        """What selectors are evaluated on."""
+        """The slices on which selectors are evaluated."""
         knowledge = self._knowledge()
         return knowledge.slices if knowledge is not None else None
 
@@ -248,8 +248,8 @@ class WebhookServer:
         pages = {"/healthz": lambda: web.Response(text="ok\n"), "/readyz": self._readiness, **more}
         page = pages.get(request.path)
         if page is None:
-            told = ", ".join([*WEBHOOKS, *pages])
-            return self._failed(BadReview(404, "NotFound", f"there is nothing at this path; there are {told}"))
+            paths = ", ".join([*WEBHOOKS, *pages])
+            return self._failed(BadReview(404, "NotFound", f"there is nothing at this path; the paths are {paths}"))
         if request.method not in ("GET", "HEAD"):
             return self._failed(BadReview(405, "MethodNotAllowed", "only GET is possible here"), {"Allow": "GET, HEAD"})
         return page()
@@ -268,7 +268,7 @@ class WebhookServer:
         received = Body(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
         read = False
         try:
-            everything = self._tells(request)
+            everything = self._full_answer(request)
             async with asyncio.timeout(seconds):
                 self._bodies.check(request)
                 body = await self._bodies.receive(request, received)
@@ -294,12 +294,12 @@ class WebhookServer:
         return web.Response(body=wire, content_type="application/json")
 
     def _seconds(self, request: web.BaseRequest) -> float:
-        """For this answer. The API server tells how long it waits, as ``?timeout=10s``."""
-        told = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
-        return min(self._limits.seconds, max(float(told[1]) - _MARGIN, _MARGIN)) if told else self._limits.seconds
+        """The limit for this answer. The API server passes its timeout as ``?timeout=10s``."""
+        given = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
+        return min(self._limits.seconds, max(float(given[1]) - _MARGIN, _MARGIN)) if given else self._limits.seconds
 
-    def _tells(self, request: web.BaseRequest) -> bool:
-        """True if the answer may depend on all that is known. Raises :class:`BadReview` for a caller who gets none."""
+    def _full_answer(self, request: web.BaseRequest) -> bool:
+        """True if the answer may depend on everything known. Raises :class:`BadReview` for a caller without any answer."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         verified = False
         try:
@@ -347,7 +347,7 @@ class WebhookServer:
             self._write(level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message))
 
     def _write(self, level: int, message: str, fields: dict[str, object], key: object) -> None:
-        """A line that clients can provoke."""
+        """Log a line of which clients can cause many."""
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})

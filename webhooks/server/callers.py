@@ -21,9 +21,9 @@ UnverifiedPolicy = Literal["refuse", "limit", "tell"]
 REFUSE: Final = "refuse"
 """Reviews without a verified certificate get no verdict."""
 LIMIT: Final = "limit"
-"""They are judged by what the review itself contains (:attr:`webhooks.knowledge.Knowledge.for_unverified`)."""
+"""They are decided by the content of the review alone (:attr:`webhooks.knowledge.Knowledge.for_unverified`)."""
 TELL: Final = "tell"
-"""They are judged by everything that is known of the cluster: for networks where nobody else can connect, or nothing is secret."""
+"""They are decided by everything known of the cluster: for networks where only API servers can connect, or nothing is secret."""
 
 _MAX_SHOWN: Final = 100
 
@@ -39,7 +39,7 @@ class Callers:
     def verified(self, peer: Mapping[str, Any] | None, now: datetime) -> bool:
         """True if a certificate that the handshake has verified (as ``ssl`` shows it) is an API server's and hasn't expired since.
 
-        Raises :class:`BadReview` for another one, if callers without a certificate are refused.
+        Raises :class:`BadReview` for another certificate, if callers without one are refused.
         """
         if not peer:
             return False

@@ -1,10 +1,10 @@
-"""The table of a server's connections, and which of them is evicted when a new one comes and the table is full. Pure.
+"""The table of a server's connections, which evicts one for a new one when it is full. Pure.
 
     standing   UNPROVEN < PROVEN (a review of it got a verdict) < VERIFIED (it has shown an API server's certificate)
     phase      WAITING (handshake, or nothing asked) | READING (a request is arriving) | BUSY (it is being decided)
 
-A new connection evicts another: one of the lowest standing; among those, of the address that has most connections; of these, one that is
-WAITING rather than READING; of these, the one that has been so longest. A BUSY connection is never evicted. So a client with many idle
+A new connection evicts one of the lowest standing; of these, one of the address with most connections; of these, one that is WAITING
+rather than READING; of these, the one that has been in this phase longest. A BUSY connection is never evicted. So a client with many idle
 connections loses these first, and a flood from one address costs other addresses nothing. Each address has a limit, to which verified
 connections don't count: several API servers may come from one address, and so may attackers beside them.
 """
@@ -21,12 +21,16 @@ UNKNOWN_ADDRESS: Final = "?"
 
 
 class Standing(IntEnum):
+    """The trust in a connection; the lowest is evicted first."""
+
     UNPROVEN = 0
     PROVEN = 1
     VERIFIED = 2
 
 
 class ConnectionPhase(IntEnum):
+    """The state of a connection's current request."""
+
     WAITING = 0
     READING = 1
     BUSY = 2

@@ -20,10 +20,10 @@ from webhooks.worker.parent import Worker
 
 AT_ONCE_BYTES: Final = 8 * 1024
 MEDIUM_BYTES: Final = 64 * 1024
-"""Reviews are decided on the event loop, in a thread, or, larger ones, in another, so that none makes all others wait. The worst of each
-size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
+"""Reviews up to the first size are decided on the event loop, up to the second in a thread, larger ones in another, so that none delays
+all others. The worst of each size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
 AT_ONCE_LISTS: Final = 24
-"""Lists of selectors that a review may look up on the event loop: half a millisecond each where there are 2,000 devices."""
+"""Lists of selectors that a review may look up on the event loop: half a millisecond each with 2,000 devices."""
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Deciding:
             rounds += 1
 
     def _lane(self, size: int) -> FairThread | None:
-        """Where a review is decided: on the event loop, or in a thread, the large ones in another."""
+        """The thread for a review; None for the event loop."""
         if size <= AT_ONCE_BYTES:
             return None
         return self._medium if size <= MEDIUM_BYTES else self._large
@@ -86,10 +86,10 @@ class Deciding:
 
 
 def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:
-    """The review in a large body; with the answer, and without its objects, if it needs no selectors. Raises :class:`BadReview`.
+    """The review in a large body; with the answer, and without its objects, if no selectors must be evaluated. Raises :class:`BadReview`.
 
-    A body may hold a million objects. Collecting cyclic garbage among them, again and again while they are read, would hold up the event
-    loop for longer than reading does; so there is no collection until they are gone.
+    A body may hold a million objects. Garbage collections while they are read would block the event loop for longer than reading does;
+    so there is none until they are freed.
     """
     gc.disable()
     try:
@@ -101,7 +101,7 @@ def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Re
         wire = encoded(answer(review.uid, verdict))
         return replace(review, object=None, old=None), (wire, verdict)
     except BadReview as bad:
-        refused = BadReview(bad.code, bad.reason, str(bad))  # without the traceback, which refers to all that was read
+        refused = BadReview(bad.code, bad.reason, str(bad))  # without the traceback, which would keep the objects alive
     finally:
         gc.enable()
     raise refused

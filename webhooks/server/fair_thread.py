@@ -1,7 +1,7 @@
-"""A thread that decides reviews one at a time, fair between those who ask.
+"""A thread that decides reviews one at a time, fair between callers and namespaces.
 
-Large reviews take tens of milliseconds each. In one queue for all, whoever sends many would make everybody else wait; so of those that wait
-the one whose asker has used the thread least is next, and an asker with many waiting reviews is refused further ones. All methods are
+Large reviews take tens of milliseconds each. In a single queue one client with many would delay all others; so of the waiting reviews the
+one whose asker has used the thread least is next, and an asker with many waiting reviews gets no more in. All methods are
 called on the event loop; only the reviews themselves run in the thread.
 """
 
@@ -18,12 +18,12 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 MAX_WAITING: Final = 16
-"""Reviews of one asker that may wait for the thread: more would wait longer than a second."""
+"""Limit of one asker's waiting reviews; with more the last would wait longer than a second."""
 _LONG_SECONDS: Final = 0.01
 _REST_SECONDS: Final = 0.25
-"""After a review that took longer than the first, its asker's next one starts so much later as it took, at most the second."""
+"""After a review that took longer than the first, its asker's next one is delayed by the same time, at most by the second."""
 _HALF_LIFE: Final = 10.0
-"""Seconds after which time that was used counts half."""
+"""Seconds after which used time counts half."""
 _REMEMBERED: Final = 4096
 """Askers whose use is remembered."""
 
@@ -37,7 +37,7 @@ class TooManyWaiting(Exception):
 
 @dataclass
 class _Used:
-    """Processor seconds that count for somebody now, and when they may run again."""
+    """Decayed processor seconds of an asker, and when its next review may run."""
 
     seconds: float = 0.0
     at: float = 0.0
@@ -55,7 +55,7 @@ class _Job:
     run: Callable[[], Any]
     done: asyncio.Future[Any] = field(repr=False)
     used: float = 0.0
-    """Processor seconds that it has taken."""
+    """Processor seconds that it took."""
 
     def timed(self) -> Any:
         began = time.thread_time()
@@ -66,7 +66,7 @@ class _Job:
 
 
 class FairThread:
-    """One thread, and the reviews that wait for it."""
+    """A thread, and the reviews that wait for it."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
@@ -76,7 +76,7 @@ class FairThread:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
-        """What the function returns or raises. Raises :class:`TooManyWaiting`."""
+        """Call the function in the thread, and return its result. Raises :class:`TooManyWaiting`, and what the function raises."""
         queue = self._waiting.setdefault(asker, deque())
         if len(queue) >= MAX_WAITING:
             raise TooManyWaiting

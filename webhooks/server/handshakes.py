@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class HandshakeQueue(Generic[T]):
-    """Handshakes that wait to begin: ``per_second`` of them may, and after a pause up to ``burst`` at once."""
+    """The waiting handshakes: ``per_second`` may begin, and after a pause up to ``burst`` at once."""
 
     def __init__(self, per_second: float, burst: int, now: float) -> None:
         self._rate, self._burst = per_second, burst

@@ -1,4 +1,4 @@
-"""Limits and the evaluator for reviews whose selectors have no cached answer yet: decide, ask the worker, decide again.
+"""The evaluator for reviews whose selectors have no cached answer yet, and its limits: decide, ask the worker, decide again.
 
 Deciding is pure and immediate (:func:`webhooks.validation.judge`); it uses the answers that are cached and collects the questions that are
 open. What is still unknown at the last decision is reported as not checked.
