@@ -28,7 +28,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from webhooks.knowledge import Knowledge
 from webhooks.review import BadReview, Review, failure
 from webhooks.selectors.published_slice import PublishedSlice
-from webhooks.server.bodies import Bodies, Body
+from webhooks.server.bodies import Bodies, ReceivedBody
 from webhooks.server.callers import Callers
 from webhooks.server.connections import ConnectionLimits, Connections
 from webhooks.server.deciding import Deciding, encoded
@@ -265,7 +265,7 @@ class WebhookServer:
     async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
         begin = time.perf_counter()
         seconds = self._seconds(request)
-        received = Body(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
+        received = ReceivedBody(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
         read = False
         try:
             everything = self._full_answer(request)

@@ -11,7 +11,7 @@ from webhooks.review import BadReview, check_content_type
 
 
 @dataclass
-class Body:
+class ReceivedBody:
     """A body that is being received. ``group``: the address group whose share it takes from; None for a verified client."""
 
     group: str | None
@@ -37,7 +37,7 @@ class Bodies:
         if (request.content_length or 0) > self._limit:
             raise self._too_large()
 
-    async def receive(self, request: web.BaseRequest, body: Body) -> bytes:
+    async def receive(self, request: web.BaseRequest, body: ReceivedBody) -> bytes:
         """The content of a body. Only bytes that have arrived count, since announcing a size costs a client nothing."""
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -53,11 +53,11 @@ class Bodies:
             raise BadReview(400, "BadRequest", f"the body could not be received: {error}") from None
         return b"".join(parts)
 
-    def release(self, body: Body) -> None:
+    def release(self, body: ReceivedBody) -> None:
         """Stop counting a body."""
         self._hold(body, -body.size)
 
-    def _hold(self, body: Body, size: int) -> None:
+    def _hold(self, body: ReceivedBody, size: int) -> None:
         """Count bytes of a body. Raises :class:`BadReview` if there are too many of all, or of one address."""
         body.size += size
         self.buffered += size
