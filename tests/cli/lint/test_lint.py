@@ -205,8 +205,8 @@ def test_json(files: Path) -> None:
     result = _run("-o", "json", "-f", "-", stdin="---\n".join(json.dumps(COMMON[name]) + "\n" for name in ("template", "direct-vmi", "vm")))
     assert result.exit_code == 1
     pins = (
-        'a ResourceClaim that is named directly ("mine") keeps its devices, and with them the VM on their node: it can\'t migrate, '
-        "and after a loss of the node it does not start elsewhere. Use a template, unless just that is wanted"
+        'a ResourceClaim that is named directly ("mine") keeps its devices, so the VM is pinned to their node: it can\'t migrate, '
+        "and it doesn't start elsewhere if the node is lost. Use a template, unless that is intended"
     )
     absent = MISSING.replace("ResourceClaimTemplate", "ResourceClaim").replace('"one"', '"mine"')
     field = "spec.resourceClaims[0].resourceClaimName"
