@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(sys.executable).with_name("virt-dra")
 EXAMPLE = "examples/gpu-pci"
 ERROR = re.compile(
-    r"error: cannot write below (?P<out>\S+): (?P<file>\S+): No space left on device; name another folder with --out, or make room: "
-    r"what is there now is not the whole result\n"
+    r"error: cannot write below (?P<out>\S+): (?P<file>\S+): No space left on device; name another folder with --out, or free some space: "
+    r"the result is incomplete\n"
 )
 BEFORE = "<domain>of an earlier run</domain>"
 

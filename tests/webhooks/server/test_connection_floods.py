@@ -97,110 +97,89 @@ async def _idle(served: Served, held: list[asyncio.StreamWriter], count: int, ad
 
 @pytest.mark.parametrize("addresses", [1, 8])
 @pytest.mark.parametrize("same", [False, True])
-def test_idle_connections_keep_nobody_out(tmp_path: Path, addresses: int, same: bool) -> None:
+async def test_idle_connections_keep_nobody_out(tmp_path: Path, addresses: int, same: bool) -> None:
     """1,200 of them, where there is room for 1,000: from one address or several, the API server's own among them or not."""
 
-    async def all_of_it() -> None:
-        async with beset(tmp_path) as (served, held):
+    async with beset(tmp_path) as (served, held):
 
-            def address(number: int) -> str:
-                return API_SERVER if same and not number % addresses else f"127.0.1.{1 + number % addresses}"
+        def address(number: int) -> str:
+            return API_SERVER if same and not number % addresses else f"127.0.1.{1 + number % addresses}"
 
-            begin = time.perf_counter()
-            # On an idle machine some come faster than handshakes are admitted, and are closed.
-            assert await _idle(served, held, 1200, address, served.trust) > 1000
-            assert time.perf_counter() - begin > 3.5, "200 handshakes at once, then 200 a second"
-            assert sum(map(len, served.server._connections)) <= 1000
-            for trust in (served.trust, _verified(tmp_path)):
-                assert await _seconds(served, API_SERVER, trust) < GOAL
-
-    asyncio.run(all_of_it())
+        begin = time.perf_counter()
+        # On an idle machine some come faster than handshakes are admitted, and are closed.
+        assert await _idle(served, held, 1200, address, served.trust) > 1000
+        assert time.perf_counter() - begin > 3.5, "200 handshakes at once, then 200 a second"
+        assert sum(map(len, served.server._connections)) <= 1000
+        for trust in (served.trust, _verified(tmp_path)):
+            assert await _seconds(served, API_SERVER, trust) < GOAL
 
 
 @pytest.mark.parametrize("same", [False, True])
-def test_connections_that_never_shake_hands_keep_nobody_out(tmp_path: Path, same: bool) -> None:
-    async def all_of_it() -> None:
-        async with beset(tmp_path) as (served, held):
-            for _ in range(2000):
-                held.append((await _connect(served, API_SERVER if same else "127.0.1.1", None))[1])
-            await asyncio.sleep(0.1)
-            assert sum(map(len, served.server._connections)) <= 250, "an address has a limit of its own, from the first packet on"
-            for trust in (served.trust, _verified(tmp_path)):
-                assert await _seconds(served, API_SERVER, trust) < GOAL
-
-    asyncio.run(all_of_it())
+async def test_connections_that_never_shake_hands_keep_nobody_out(tmp_path: Path, same: bool) -> None:
+    async with beset(tmp_path) as (served, held):
+        for _ in range(2000):
+            held.append((await _connect(served, API_SERVER if same else "127.0.1.1", None))[1])
+        await asyncio.sleep(0.1)
+        assert sum(map(len, served.server._connections)) <= 250, "an address has a limit of its own, from the first packet on"
+        for trust in (served.trust, _verified(tmp_path)):
+            assert await _seconds(served, API_SERVER, trust) < GOAL
 
 
-def test_a_connection_that_is_in_use_outlives_a_flood(tmp_path: Path) -> None:
+async def test_a_connection_that_is_in_use_outlives_a_flood(tmp_path: Path) -> None:
     """One of a verified client, from an address from which a flood comes, and one without a certificate that got a verdict once."""
 
-    async def all_of_it() -> None:
-        async with beset(tmp_path) as (served, held):
-            kept = [await _connect(served, API_SERVER, trust) for trust in (_verified(tmp_path), served.trust)]
-            for connection in kept:
-                assert await _answered(connection)
-            await _idle(served, held, 400, lambda _: API_SERVER, served.trust)
-            for connection in kept:
-                assert await _answered(connection)
-                connection[1].transport.abort()
-
-    asyncio.run(all_of_it())
+    async with beset(tmp_path) as (served, held):
+        kept = [await _connect(served, API_SERVER, trust) for trust in (_verified(tmp_path), served.trust)]
+        for connection in kept:
+            assert await _answered(connection)
+        await _idle(served, held, 400, lambda _: API_SERVER, served.trust)
+        for connection in kept:
+            assert await _answered(connection)
+            connection[1].transport.abort()
 
 
 @pytest.mark.parametrize("sent", [HEAD[:20], HEAD + DATA[:10]])
-def test_requests_that_never_end_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
-    async def all_of_it() -> None:
-        async with beset(tmp_path, ServerLimits(connections=60, connections_per_address=30)) as (served, held):
-            await _idle(served, held, 80, lambda number: f"127.0.1.{1 + number % 4}", served.trust)
-            for writer in held:
-                writer.write(sent)
-            await asyncio.sleep(0.2)
-            for trust in (served.trust, _verified(tmp_path)):
-                assert await _seconds(served, API_SERVER, trust) < GOAL
-
-    asyncio.run(all_of_it())
+async def test_requests_that_never_end_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
+    async with beset(tmp_path, ServerLimits(connections=60, connections_per_address=30)) as (served, held):
+        await _idle(served, held, 80, lambda number: f"127.0.1.{1 + number % 4}", served.trust)
+        for writer in held:
+            writer.write(sent)
+        await asyncio.sleep(0.2)
+        for trust in (served.trust, _verified(tmp_path)):
+            assert await _seconds(served, API_SERVER, trust) < GOAL
 
 
-def test_bodies_that_are_announced_only_take_no_room(tmp_path: Path) -> None:
+async def test_bodies_that_are_announced_only_take_no_room(tmp_path: Path) -> None:
     """64 MiB may be held by all requests together: 40 that announce 3 MiB each and send nothing hold none."""
 
-    async def all_of_it() -> None:
-        async with beset(tmp_path) as (served, held):
-            await _idle(served, held, 40, lambda _: "127.0.1.1", served.trust)
-            for writer in held:
-                writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 3000000") + b" ")
-            await asyncio.sleep(0.2)
-            assert await _seconds(served, API_SERVER, served.trust) < GOAL
-
-    asyncio.run(all_of_it())
+    async with beset(tmp_path) as (served, held):
+        await _idle(served, held, 40, lambda _: "127.0.1.1", served.trust)
+        for writer in held:
+            writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 3000000") + b" ")
+        await asyncio.sleep(0.2)
+        assert await _seconds(served, API_SERVER, served.trust) < GOAL
 
 
-def test_one_address_holds_no_more_than_half_of_what_bodies_may_take(tmp_path: Path) -> None:
-    async def all_of_it() -> None:
-        limits = ServerLimits(body_bytes=100_000, buffered_bytes=200_000)
-        async with beset(tmp_path, limits) as (served, held):
-            await _idle(served, held, 4, lambda _: "127.0.1.1", served.trust)
-            for writer in held:
-                writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 90000") + b" " * 80_000)
-            await asyncio.sleep(0.3)
-            assert served.server._bodies.buffered <= 100_000
-            assert await _seconds(served, API_SERVER, served.trust) < GOAL
-
-    asyncio.run(all_of_it())
+async def test_one_address_holds_no_more_than_half_of_what_bodies_may_take(tmp_path: Path) -> None:
+    limits = ServerLimits(body_bytes=100_000, buffered_bytes=200_000)
+    async with beset(tmp_path, limits) as (served, held):
+        await _idle(served, held, 4, lambda _: "127.0.1.1", served.trust)
+        for writer in held:
+            writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 90000") + b" " * 80_000)
+        await asyncio.sleep(0.3)
+        assert served.server._bodies.buffered <= 100_000
+        assert await _seconds(served, API_SERVER, served.trust) < GOAL
 
 
-def test_who_reads_no_answer_is_cut_off(tmp_path: Path) -> None:
+async def test_who_reads_no_answer_is_cut_off(tmp_path: Path) -> None:
     """Pipelined requests whose answers fill all buffers."""
 
-    async def all_of_it() -> None:
-        async with beset(tmp_path, ServerLimits(head_seconds=0.5)) as (served, _):
-            reader, writer = await _connect(served, "127.0.1.1", served.trust)
-            reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way
-            async with asyncio.timeout(60):
-                while sum(map(len, served.server._connections)):
-                    if not writer.is_closing():
-                        writer.write((b"GET /" + b"x" * 6000 + b" HTTP/1.1\r\nHost: x\r\n\r\n") * 50)
-                    await asyncio.sleep(0.01)
-            writer.transport.abort()
-
-    asyncio.run(all_of_it())
+    async with beset(tmp_path, ServerLimits(head_seconds=0.5)) as (served, _):
+        reader, writer = await _connect(served, "127.0.1.1", served.trust)
+        reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way
+        async with asyncio.timeout(60):
+            while sum(map(len, served.server._connections)):
+                if not writer.is_closing():
+                    writer.write((b"GET /" + b"x" * 6000 + b" HTTP/1.1\r\nHost: x\r\n\r\n") * 50)
+                await asyncio.sleep(0.01)
+        writer.transport.abort()

@@ -61,7 +61,7 @@ def _decided(hostile: Hostile) -> tuple[Review, bytes, Verdict] | BadReview:
         return bad
 
 
-def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> None:
+async def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> None:
     async def ask(served: Served, hostile: Hostile) -> None:
         code, answer = await served.ask(hostile.body, hostile.path)
         if code == 200:
@@ -84,7 +84,7 @@ def test_over_the_network_they_leave_the_server_as_it_was(tmp_path: Path) -> Non
     log = StringIO()
     handler = json_logging(log, logging.DEBUG)
     try:
-        asyncio.run(all_of_it())
+        await all_of_it()
     finally:
         logging.getLogger().removeHandler(handler)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
