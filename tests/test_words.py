@@ -20,11 +20,8 @@ LONGEST_NAME = {"virt_dra": 40, "webhooks": 40, "launcher": 40, "devtools": 40, 
 FIELD_NAMES = {"preferred_termination_grace_period_seconds": "a field of KubeVirt's API"}
 MOST_MODULES = 20
 
-# To be tightened until nothing is left: these bounds only keep what is there from growing.
-LONG_TEST_NAMES = 31
-RULES_AS_DOCSTRINGS = 17
-TOLD = 71
-MOST_MODULES_OF = {"virt_dra/api": 21}
+TOLD = 11
+"""Lines with tell or told: the mode ``tell`` of --unverified-callers."""
 
 
 @cache
@@ -70,10 +67,7 @@ def _identifiers(tree: ast.Module) -> Iterator[str]:
 @pytest.mark.parametrize(("room", "longest"), LONGEST_NAME.items())
 def test_identifiers_are_short(room: str, longest: int) -> None:
     found = {name for _, tree in _trees(room) for name in _identifiers(tree) if len(name) > longest and name not in FIELD_NAMES}
-    if room == "tests":
-        assert len(found) <= LONG_TEST_NAMES, found
-    else:
-        assert found == set()
+    assert found == set()
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
@@ -85,16 +79,11 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_docstring_is_a_sentence_and_not_only_the_number_of_a_rule() -> None:
-    """A word of three letters, beside words that join numbers, makes a sentence here."""
-    joining = re.compile(r"\b(and|see)\b")
+    only_rules = re.compile(r"(?:(?:AC?|C|E|K|L|KEP)-?\d[\w.-]*|and|see|to|[\s().,;:])+")
     found = [
-        f"{file}: {text}"
-        for room in PRODUCT
-        for file, tree in _trees(room)
-        for text in _docstrings(tree)
-        if not re.search(r"[a-z]{3,}", joining.sub("", text))
+        f"{file}: {text}" for room in PRODUCT for file, tree in _trees(room) for text in _docstrings(tree) if only_rules.fullmatch(text)
     ]
-    assert len(found) <= RULES_AS_DOCSTRINGS, found
+    assert found == []
 
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
@@ -103,7 +92,7 @@ def test_a_folder_can_be_taken_in_at_a_glance() -> None:
         for file, _ in _trees(room):
             path = Path(file)
             modules[str(path.parent)] += path.name != "__init__.py"
-    assert {folder: number for folder, number in modules.items() if number > MOST_MODULES_OF.get(folder, MOST_MODULES)} == {}
+    assert {folder: number for folder, number in modules.items() if number > MOST_MODULES} == {}
 
 
 def test_the_product_emits_reports_and_returns_rather_than_tells() -> None:
@@ -115,4 +104,4 @@ def test_the_product_emits_reports_and_returns_rather_than_tells() -> None:
         for line in file.read_text(encoding="utf-8").splitlines()
         if word.search(line)
     ]
-    assert len(lines) <= TOLD, len(lines)
+    assert len(lines) <= TOLD, lines
