@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, Network, RamFB, VirtualMachine, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import GPU, DeviceEntry, RamFB, VirtualMachine, VirtualMachineInstanceSpec
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0, V1_9_0, KubeVirtVersion
 from webhooks.rules.reviewed_spec import VmObject
 
@@ -49,7 +49,7 @@ def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> Virtual
     if not release.claims:
         spec = spec.without("resource_claims")
     if not release.networks:
-        networks = _each(spec.networks, _without_claim)
+        networks = _each(spec.networks, lambda network: network.without("resource_claim"))
         spec = spec if networks is spec.networks else spec.with_(networks=networks)
     domain = spec.domain
     if not release.overhead and domain.memory is not None and domain.memory.reserved_overhead is not None:
@@ -60,10 +60,6 @@ def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> Virtual
     if gpus is not devices.gpus or hosts is not devices.host_devices:
         domain = domain.with_(devices=devices.with_(gpus=gpus, host_devices=hosts))
     return spec if domain is spec.domain else spec.with_(domain=domain)
-
-
-def _without_claim(network: Network) -> Network:
-    return network.without("resource_claim")
 
 
 def _device(device: D, release: _Release) -> D:

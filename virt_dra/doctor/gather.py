@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from virt_dra.api.integration.paths import PATH_ANNOTATION
@@ -74,7 +75,9 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         rights=await _tried(_rights(cluster, overlay, namespace)),
         missing=await _tried(_missing(cluster, overlay, namespace)),
         probe=await _probe(cluster, probe_namespace),
-        launcher_policy=await _tried(_launcher_policy(cluster)) if overlay == STANDALONE else None,
+        launcher_policy=await _tried(found(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
+        if overlay == STANDALONE
+        else None,
     )
 
 
@@ -128,10 +131,6 @@ async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence
 async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
     read = [await found(cluster, ADMISSION, kind, "virt-dra") for kind in wanted_configurations(overlay)]
     return [configuration for configuration in read if configuration is not None]
-
-
-async def _launcher_policy(cluster: KubeCluster) -> Json | None:
-    return await found(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY)
 
 
 async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
@@ -208,22 +207,12 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
     for binding in (obj for obj in objects if obj["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         rules = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
         within = {"namespace": namespace} if binding["kind"] == "RoleBinding" else {}
-        for account in binding["subjects"]:
-            for rule in rules:
-                for verb in rule["verbs"]:
-                    for group in rule["apiGroups"]:
-                        for path in rule["resources"]:
-                            resource, _, subresource = path.partition("/")
-                            for name in rule.get("resourceNames", [""]):
-                                given = {
-                                    "verb": verb,
-                                    "group": group,
-                                    "resource": resource,
-                                    "subresource": subresource,
-                                    "name": name,
-                                    **within,
-                                }
-                                yield account["name"], {key: value for key, value in given.items() if value}
+        for account, rule in product(binding["subjects"], rules):
+            names = rule.get("resourceNames", [""])
+            for verb, group, path, name in product(rule["verbs"], rule["apiGroups"], rule["resources"], names):
+                resource, _, subresource = path.partition("/")
+                given = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name, **within}
+                yield account["name"], {key: value for key, value in given.items() if value}
 
 
 async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Permission]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
 from virt_dra.installation.plan import ObjectKey
-
-if TYPE_CHECKING:
-    from virt_dra.cluster.kube.raw import Propagation
 
 OURS: Final = f"{PART_OF_LABEL}={PART_OF}"
 CRD: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -24,20 +21,11 @@ VMS: Final = ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.i
 class Objects(Protocol):
     """The requests to a cluster that installing needs: a part of :class:`virt_dra.cluster.kube.cluster.KubeCluster`."""
 
-    async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False) -> Json: ...
+    async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False) -> Json: ...
     async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json: ...
-    async def list_raw(
-        self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> tuple[Json, ...]: ...
-    async def patch_raw(
-        self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any] | None = None,
-        operations: Sequence[Mapping[str, Any]] | None = None, strategic: Mapping[str, Any] | None = None,
-        subresource: str = "", dry_run: bool = False,
-    ) -> Json: ...  # fmt: skip
-    async def delete_raw(
-        self, api_version: str, kind: str, name: str, namespace: str = "", *,
-        uid: str = "", propagation: Propagation = "Background", dry_run: bool = False,
-    ) -> None: ...  # fmt: skip
+    async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "") -> tuple[Json, ...]: ...
+    async def patch_raw(self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any]) -> Json: ...
+    async def delete_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> None: ...
     async def api_versions(self) -> tuple[str, ...]: ...
 
 

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import IO, Any, Final
 
 from virt_dra.api.core_v1 import Node, Pod
@@ -98,7 +97,7 @@ class ProcessExplanationWorker:
             raise
         if (failed := found.get("failed")) is not None:
             raise ExplanationFailed(str(failed))
-        condition = request.previous if found.get("same") and request.previous is not None else _condition_of(found.get("condition"))
+        condition = request.previous if found.get("same") and request.previous is not None else Condition.from_wire(found.get("condition"))
         return ExplanationResult(condition, bool(found.get("too_slow")))
 
     async def close(self) -> None:
@@ -156,24 +155,14 @@ async def _response_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
     return found
 
 
-def _condition_of(raw: object) -> Condition:
-    """Parse a condition. Raises WireError for anything else."""
-    return Condition.from_wire(raw)
-
-
 # --- the lines that are written to the process ---
 
 
 def _lines_of_sample(sample: Sample) -> Iterator[bytes]:
     yield _line("V", json.dumps({"total": sample.total, "at": format_time(sample.at), "leftOut": sample.left_out}))
-    for node in sample.nodes:
-        yield _line("n", _bare(node))
-    for each in sample.slices:
-        yield _line("s", _bare(each))
-    for device_class in sample.classes:
-        yield _line("c", _bare(device_class))
-    for rule in sample.rules:
-        yield _line("r", _bare(rule))
+    for letter, objects in (("n", sample.nodes), ("s", sample.slices), ("c", sample.classes), ("r", sample.rules)):
+        for each in objects:
+            yield _line(letter, _bare(each))
     for allocation in sample.allocations:
         yield _line("a", _json(allocation.without("node_selector")))
     yield _line("E", "{}")
@@ -251,7 +240,7 @@ class Served:
         parts = {letter: tuple(self._parts.get(letter, ())) for letter in _SAMPLE}
         head = self._head
         return Sample(
-            parts["n"], head["total"], parts["s"], parts["c"], parts["r"], parts["a"], _time(head["at"]), head["leftOut"],
+            parts["n"], head["total"], parts["s"], parts["c"], parts["r"], parts["a"], parse_time(head["at"]), head["leftOut"],
         )  # fmt: skip
 
     def _answer(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -259,14 +248,10 @@ class Served:
             return {"failed": "there is no view of the cluster"}
         previous = None if given["previous"] is None else Condition.from_wire(given["previous"])
         end = self._clock() + self._limits.seconds
-        request = ExplanationRequest(self._pod, self._claims, previous, _time(given["now"]))
+        request = ExplanationRequest(self._pod, self._claims, previous, parse_time(given["now"]))
         answer = explained_within(request, self._view, self._limits, lambda: self._clock() >= end)
         same = answer.condition is previous
         return {"same": same, "condition": None if same else answer.condition.to_wire(), "too_slow": answer.too_slow}
-
-
-def _time(text: str) -> datetime:
-    return parse_time(text)
 
 
 def serve(requests: IO[bytes], responses: IO[bytes], served: Served) -> None:

@@ -10,7 +10,6 @@ from virt_dra.controllers.loops.claims import (
     ChangeReservations,
     ClaimAction,
     CreateClaim,
-    DeleteClaim,
     RecordClaimNames,
     UnblockDeletion,
     is_done,
@@ -33,7 +32,7 @@ def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: 
             wanted = (*kept, *joined)
             if wanted != action.claim.status.reserved_for:
                 yield ChangeReservations(action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers)
-        elif isinstance(action, UnblockDeletion) or _unreserved(action, pods):
+        elif isinstance(action, UnblockDeletion) or all(_over(each, action.claim, pods) for each in action.claim.status.reserved_for):
             yield action
 
 
@@ -41,10 +40,6 @@ def subject_of(action: ClaimAction) -> tuple[str, str]:
     """Kind and ``namespace/name`` of the action's object, on which a refusal is reported."""
     subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
     return subject.KIND, subject.key
-
-
-def _unreserved(action: DeleteClaim, pods: Mapping[str, Pod]) -> bool:
-    return all(_over(each, action.claim, pods) for each in action.claim.status.reserved_for)
 
 
 def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:

@@ -15,7 +15,7 @@ from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH
 from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec
+from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
@@ -28,7 +28,7 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, owner_uids
 from virt_dra.controllers.sources import claim_keys
-from virt_dra.scheduling.placement import NodeOutcome, Unplaced
+from virt_dra.scheduling.placement import Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import relevant, subject_of
 from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
@@ -120,7 +120,8 @@ async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
         return
     if not verdict.allowed:
         details = tuple(f"{cause.field}: {cause.message}" for cause in verdict.causes)
-        needed = advice.admission(verdict, advice.gates_needed(_instance_spec(given.reviewed)) - gates.on, gates)
+        spec = given.reviewed.spec.template.spec if isinstance(given.reviewed, VirtualMachine) else given.reviewed.spec
+        needed = advice.admission(verdict, advice.gates_needed(spec) - gates.on, gates)
         run.fail(HandOver.ADMISSION, verdict.causes[0].type, verdict.message, needed, details)
         return
     try:
@@ -152,10 +153,6 @@ def _fresh(subject: S) -> S:
     kept = {field: getattr(given, field) for field in ("name", "generate_name", "namespace", "labels", "annotations") if given.given(field)}
     wire = {key: value for key, value in subject.to_wire().items() if key != "status"}
     return type(subject).from_wire(wire).with_(metadata=ObjectMeta(**kept))
-
-
-def _instance_spec(subject: VirtualMachine | VirtualMachineInstance) -> VirtualMachineInstanceSpec:
-    return subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
 
 
 # --- launcher pods ------------------------------------------------------------------------------------------------
@@ -258,12 +255,9 @@ async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condit
             continue
         run.outcome = replace(run.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(run), pod))
         if outcome := unplaced.get(pod.key):
-            details = [line for node in outcome.nodes for line in _why_not(node)]
+            reasons = (lines(each.explanation) if each.explanation else [f"node {each.node}: {each.summary}"] for each in outcome.nodes)
+            details = [line for of_node in reasons for line in of_node]
             run.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
-
-
-def _why_not(node: NodeOutcome) -> list[str]:
-    return lines(node.explanation) if node.explanation else [f"node {node.node}: {node.summary}"]
 
 
 # --- kubelet and virt-controller ----------------------------------------------------------------------------------

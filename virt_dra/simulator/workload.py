@@ -40,11 +40,7 @@ class Workload:
     def claims(self, pod: int) -> tuple[ResourceClaim, ...]:
         """The claims of a pod; ``pod`` counts from the first init pod."""
         templates = self.variants[self.sequence[pod % len(self.sequence)]]
-        return tuple([_renamed(template, f"pod-{pod}-{template.name}") for template in templates])
-
-
-def _renamed(claim: ResourceClaim, name: str) -> ResourceClaim:
-    return claim.with_(metadata=claim.metadata.with_(name=name))
+        return tuple([template.with_(metadata=template.metadata.with_(name=f"pod-{pod}-{template.name}")) for template in templates])
 
 
 @dataclass(frozen=True)

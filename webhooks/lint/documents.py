@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from virt_dra.api.instancetypes.expansion import NAMESPACED_KINDS
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates, KubeVirtVersion
@@ -19,9 +18,9 @@ from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
-from webhooks.lint.inputs import CLASSES, DEFAULT_NAMESPACE, KINDS, SLICES, KubeVirtAtHand, LintInputs, Trial
+from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
 from webhooks.lint.linted import Linted
-from webhooks.lint.manifest import Identity, Manifest
+from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, INVALID, SELECTOR_NOT_CHECKED, UNKNOWN_FIELD, UNRENDERED
 from webhooks.rules.reviewed_spec import VmObject
 from webhooks.selectors.evaluating import InProcess
@@ -115,7 +114,7 @@ def lint_documents(
         version=version,
         gates=gates,
         namespace=namespace,
-        known=_known(objects, refused) if known is None else known,
+        known=known,
         address_keys=address_keys,
         refused=refused,
     )
@@ -237,14 +236,6 @@ def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]
         before = found.get(identity)
         found[identity] = each if before is None or type(before) is not type(each) else on_top(each, before)
     return list(found.values())
-
-
-def _known(objects: Sequence[TypedObject], refused: Iterable[Identity]) -> frozenset[str]:
-    """The kinds of which the input has all objects, as :meth:`LintInputs.of` infers them; refused classes and slices count, too."""
-    kinds = {each.kind or each.KIND for each in objects} | {kind for kind, _, _ in refused}
-    classes = CLASSES in kinds or SLICES in kinds
-    known = frozenset(KINDS) - {*(() if classes else (CLASSES,)), *(() if SLICES in kinds else (SLICES,))}
-    return known | kinds.intersection(NAMESPACED_KINDS)
 
 
 def _is_owned(vm: VmObject, owners: Collection[str]) -> bool:

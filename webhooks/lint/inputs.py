@@ -127,16 +127,17 @@ class LintInputs:
         """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are in ``namespace``.
 
         If ``known`` is None, it is inferred: all templates and claims are given, since they are written beside the VMs that name them.
-        All slices are given if any is, and all classes if any class or slice is. All namespaced instancetypes and preferences are given
-        if any is; cluster-wide ones are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
+        All slices are given if any is, and all classes if any class or slice is, refused ones included. All namespaced instancetypes and
+        preferences are given if any is; cluster-wide ones are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
         kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
         slices = [each for each in objects if isinstance(each, ResourceSlice)]
         classes = {each.name: each for each in objects if isinstance(each, DeviceClass)}
         if known is None:
-            known = {TEMPLATES, CLAIMS, *((CLASSES,) if classes or slices else ()), *((SLICES,) if slices else ())}
-            known |= {each.kind for each in objects if each.kind in instancetypes.NAMESPACED_KINDS}
+            kinds = {each.kind or each.KIND for each in objects} | {kind for kind, _, _ in refused or ()}
+            known = {TEMPLATES, CLAIMS, *((CLASSES,) if kinds & {CLASSES, SLICES} else ()), *(kinds & {SLICES})}
+            known |= kinds.intersection(instancetypes.NAMESPACED_KINDS)
         return cls(
             configuration=KubeVirtAtHand.of(kubevirt, version, gates),
             templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -30,6 +31,7 @@ KEPT_DEVICES: Final = 250_000
 """Limit of the cache of matches, in devices; the facts about a set of devices take some 200 bytes for each."""
 KEPT_DRIVERS: Final = 4096
 """Limit of the cache of matching drivers: entries, and drivers in them."""
+_name: Final = attrgetter("name")
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,6 @@ class DeviceInventory:
 
     def __len__(self) -> int:
         return sum(len(slice_.devices) for pool in self._order for slice_ in self._newest(pool))
-
-    @property
-    def slice_names(self) -> Collection[str]:
-        """The names of all slices."""
-        return self._slices.keys()
 
     @property
     def devices(self) -> tuple[SliceDevice, ...]:
@@ -270,7 +267,3 @@ class DeviceInventory:
             else:
                 missing += [slice_ for slice_ in of_pool if slice_ not in known.of]
         return tuple(found), missing
-
-
-def _name(slice_: PublishedSlice) -> str:
-    return slice_.name

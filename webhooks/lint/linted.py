@@ -163,6 +163,9 @@ class Linted:
     settings: LintSettings = field(default_factory=LintSettings)
     evaluator: SelectorEvaluator | None = None
     """Evaluates selectors; None: this process does, within the limits of the settings."""
+    _matches: dict[RequestOption, Match | None] = field(default_factory=dict, init=False, repr=False)
+    _served: dict[RequestOption, MatchingDrivers] = field(default_factory=dict, init=False, repr=False)
+    _candidates: dict[ClaimUse, DeviceSet] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def reviewed(self) -> ReviewedSpec:
@@ -276,10 +279,6 @@ class Linted:
         return self._matches[option]
 
     @cached_property
-    def _matches(self) -> dict[RequestOption, Match | None]:
-        return {}
-
-    @cached_property
     def _evaluator(self) -> SelectorEvaluator:
         return self.evaluator or InProcess(Work(self.settings.max_work))
 
@@ -289,9 +288,9 @@ class Linted:
             self._served[option] = self.inputs.inventory.drivers([text for _, text in self.expressions(option)], self._evaluator)
         return self._served[option]
 
-    @cached_property
-    def _served(self) -> dict[RequestOption, MatchingDrivers]:
-        return {}
+    def named_driver(self, option: RequestOption) -> str | None:
+        """The driver that the class or a selector of an option names, if any does."""
+        return DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in self.expressions(option))
 
     def drivers(self, claim: NamedClaim, request: str) -> MatchingDrivers:
         """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else those that
@@ -311,9 +310,7 @@ class Linted:
             cut = cut or found.cut
         if names:
             return MatchingDrivers(tuple(sorted(names)), cut)
-        of_classes = [
-            DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in self.expressions(option)) for option in options
-        ]
+        of_classes = [self.named_driver(option) for option in options]
         named = tuple(sorted({driver for driver in of_classes if driver is not None}))
         return MatchingDrivers(named, cut and (None in of_classes or not named))
 
@@ -336,10 +333,6 @@ class Linted:
         if use not in self._candidates:
             self._candidates[use] = self._find_candidates(use)
         return self._candidates[use]
-
-    @cached_property
-    def _candidates(self) -> dict[ClaimUse, DeviceSet]:
-        return {}
 
     def _find_candidates(self, use: ClaimUse) -> DeviceSet:
         claim = use.claim

@@ -122,8 +122,3 @@ REFUSED_BY_REVIEW: Final = "kubevirt-refuses"
 """The check with the denials of :func:`webhooks.vmi.review`."""
 WARNED_BY_REVIEW: Final = frozenset(WARNERS)
 """The checks with the warnings of :func:`webhooks.vmi.review`."""
-
-
-def severity_at_admission(check: LintCheck) -> Severity:
-    """The severity at admission, without configuration."""
-    return WARNING if check.lenient or check.id in WARNED_BY_REVIEW else check.severity

@@ -9,7 +9,6 @@ from typing import Final
 from virt_dra.api import names
 from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.go_text import visible
-from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import parse_time
@@ -18,7 +17,6 @@ from webhooks.knowledge import MissingObject, RequestDrivers
 from webhooks.lint.finding import LintSettings
 from webhooks.lint.inputs import CLASSES, SLICES, LintInputs
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
-from webhooks.lint.named_driver import named_driver
 from webhooks.selectors.answers import SelectorEvaluator
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,21 +57,15 @@ def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
 
 def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
     """The option's DeviceClass if it doesn't exist, unless the driver is known without it."""
-    if linted.class_of(option) is not None or CLASSES not in linted.inputs.known or _named(linted, option) is not None:
+    if linted.class_of(option) is not None or CLASSES not in linted.inputs.known or linted.named_driver(option) is not None:
         return
     if not names.dns1123_subdomain(option.class_name):  # a class with an invalid name can never exist
         yield MissingObject(DeviceClass.KIND, option.class_name, "", f'request "{option.name}" of {claim} in namespace {linted.namespace}')
 
 
-def _named(linted: Linted, option: RequestOption) -> str | None:
-    return DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in linted.expressions(option))
-
-
 def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
     """True if no driver is known only because of a limit of virt-dra, which must not keep a VM from starting."""
-    if SLICES not in linted.inputs.known:
-        return True
-    return any(linted.drivers_matching(option).cut for option in options)
+    return SLICES not in linted.inputs.known or any(linted.drivers_matching(option).cut for option in options)
 
 
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:

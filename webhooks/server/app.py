@@ -30,6 +30,7 @@ from webhooks.review import BadReview, Review, failure
 from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.server.bodies import Bodies, ReceivedBody
 from webhooks.server.callers import Callers
+from webhooks.server.connection_table import ConnectionPhase, Standing
 from webhooks.server.connections import ConnectionLimits, Connections
 from webhooks.server.deciding import Deciding, encoded
 from webhooks.server.log import LOGGER, Repeats
@@ -234,7 +235,7 @@ class WebhookServer:
         finally:
             if not self._draining:  # else aiohttp closes the connection when the answer is sent
                 for connections in self._connections:
-                    connections.answered(protocol)
+                    connections.change(protocol, ConnectionPhase.WAITING)
             self._in_flight -= 1
             self.metrics.in_flight.set(self._in_flight)
 
@@ -274,7 +275,7 @@ class WebhookServer:
                 body = await self._bodies.receive(request, received)
                 read = True
                 for connections in self._connections:
-                    connections.deciding(request.protocol)
+                    connections.change(request.protocol, ConnectionPhase.BUSY)
                 knowledge = self._known(everything=everything)
                 review, wire, verdict = await self._deciding.decide(webhook, body, received.group or "", knowledge)
         except BadReview as bad:
@@ -287,7 +288,7 @@ class WebhookServer:
             self._bodies.release(received)
         taken = time.perf_counter() - begin
         for connections in self._connections:
-            connections.proven(request.protocol)
+            connections.change(request.protocol, standing=Standing.PROVEN)
         self.metrics.reviews.labels(webhook.name, review.operation, str(verdict.allowed).lower()).inc()
         self.metrics.seconds.labels(webhook.name).observe(taken)
         self._log_verdict(webhook, review, verdict, taken)

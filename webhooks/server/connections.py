@@ -166,23 +166,11 @@ class Connections:
             guard.stop_timer()
             guard.change(phase=ConnectionPhase.READING)
 
-    def deciding(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """The request on the connection of this protocol has arrived completely."""
+    def change(self, protocol: asyncio.BaseProtocol | None, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
+        """Set the phase or the standing of the connection of this protocol."""
         guard = self._guard(protocol)
         if guard is not None:
-            guard.change(phase=ConnectionPhase.BUSY)
-
-    def proven(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """A review on the connection of this protocol got a verdict."""
-        guard = self._guard(protocol)
-        if guard is not None:
-            guard.change(standing=Standing.PROVEN)
-
-    def answered(self, protocol: asyncio.BaseProtocol | None) -> None:
-        """The request on the connection of this protocol is over."""
-        guard = self._guard(protocol)
-        if guard is not None:
-            guard.change(phase=ConnectionPhase.WAITING)
+            guard.change(phase, standing)
 
     def group(self, protocol: asyncio.BaseProtocol | None) -> str | None:
         """The address group whose limits the connection of this protocol counts to; None for a verified client, which has none."""
@@ -231,9 +219,6 @@ class Connections:
         if peer and self._is_verified is not None and self._is_verified(peer):
             guard.change(standing=Standing.VERIFIED)
         return inner
-
-    def _changed(self, guard: _Guard, phase: ConnectionPhase | None, standing: Standing | None) -> None:
-        self._table.change(guard.entry, asyncio.get_running_loop().time(), phase, standing)
 
     def _closed(self, guard: _Guard) -> None:
         if self._turns is not None:
@@ -299,7 +284,7 @@ class _Guard(asyncio.Protocol):
             self._timer = None
 
     def change(self, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
-        self._connections._changed(self, phase, standing)
+        self._connections._table.change(self.entry, asyncio.get_running_loop().time(), phase, standing)
 
     def close(self) -> None:
         """Close the connection once everything written has been sent."""

@@ -140,7 +140,7 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
     if not old.not_valid_before_utc <= now < old.not_valid_after_utc:
         return bootstrap(dns_names, now, keys)
     renewal = replace(bundle, predecessors=tuple(each for each in bundle.predecessors if now < _needed_until(bundle, each)))
-    if now >= bundle.authority.renew_at() or not _is_constrained(old, dns_names):
+    if now >= bundle.authority.renew_at() or _constraints_of(old) != _constraints(dns_names):
         renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
         # By the previous authority: no client trusts a new one yet.
@@ -215,10 +215,6 @@ def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
     except (InvalidSignature, ValueError, TypeError):
         return False
     return True
-
-
-def _is_constrained(authority: x509.Certificate, dns_names: Sequence[str]) -> bool:
-    return _constraints_of(authority) == _constraints(dns_names)
 
 
 def _constraints_of(authority: x509.Certificate) -> x509.NameConstraints | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -51,7 +50,8 @@ class AuthorityFolder:
         """Make or renew what is due. Raises :class:`CertificateError`; files that can't be read are never overwritten."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._locked():
+            with (self.folder / ".lock").open("wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 self._renew()
         except OSError as error:
             raise CertificateError(f"{error.filename or self.folder}: {error.strerror or error}") from None
@@ -61,22 +61,13 @@ class AuthorityFolder:
     def _renew(self) -> None:
         now = self.clock()
         if not self.current.is_symlink():
-            self._put(bootstrap(self.dns_names, now, self.keys))
+            _put(self.folder, bootstrap(self.dns_names, now, self.keys).to_files())
             return
         files = {name: path.read_bytes() for name in _FILES if (path := self.current / name).exists()}
         bundle = Bundle.from_files(files)
         renewal = renewed(bundle, self.dns_names, now, self.keys)
         if renewal is not bundle:
-            self._put(renewal)
-
-    def _put(self, bundle: Bundle) -> None:
-        _put(self.folder, bundle.to_files())
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self.folder / ".lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            _put(self.folder, renewal.to_files())
 
 
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:

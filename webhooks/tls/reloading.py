@@ -106,8 +106,14 @@ class ReloadingTls:
         return context
 
     def _context(self) -> ssl.SSLContext:
-        context = _server_context()
-        self._load_into(context)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        certificate, key = self._source.certificate, self._source.key
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise CertificateError(f"{certificate} and {key.name}: {_reason(error)}") from None
         authorities = self._authorities()
         if authorities:
             # In a handshake OpenSSL takes the verify mode from the first context, and the authorities from the current one.
@@ -134,13 +140,6 @@ class ReloadingTls:
             raise CertificateError(f"{self._client_ca}: {reason}") from None
         return content
 
-    def _load_into(self, context: ssl.SSLContext) -> None:
-        certificate, key = self._source.certificate, self._source.key
-        try:
-            context.load_cert_chain(certificate, key, password=_no_password)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise CertificateError(f"{certificate} and {key.name}: {_reason(error)}") from None
-
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
         for path in (self._source.certificate, self._source.key):
@@ -151,13 +150,6 @@ class ReloadingTls:
             digest.update(b"\0")
         digest.update(self._authorities())
         return digest.digest()
-
-
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _no_password() -> str:

@@ -57,7 +57,7 @@ def settled(
     release with only one Secret: its certificate and its authority stay trusted, and a new authority replaces it.
     Raises :class:`BundleError` if the authority's Secret has a key and can't be read; it is never overwritten.
     """
-    signing, served = _files_of(authority), _files_of(serving)
+    signing, served = files_of(authority), files_of(serving)
     present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
     bundle = renewed(present, tuple(dns_names or _names(present)), now, keys)
     return SettledSecrets(
@@ -92,13 +92,9 @@ def _names(bundle: Bundle | None) -> tuple[str, ...]:
     return tuple(sorted(names_of(bundle.serving.certificate))) if bundle is not None else ()
 
 
-def _files_of(secret: Json | None) -> dict[str, bytes]:
-    return files_of(secret) if secret is not None else {}
-
-
-def files_of(secret: Json) -> dict[str, bytes]:
-    """The files of a bundle in a Secret. Raises :class:`BundleError` for invalid base64."""
-    data = secret.get("data")
+def files_of(secret: Json | None) -> dict[str, bytes]:
+    """The files of a bundle in a Secret; none without one. Raises :class:`BundleError` for invalid base64."""
+    data = (secret or {}).get("data")
     if not isinstance(data, dict):
         return {}
     found: dict[str, bytes] = {}

@@ -17,7 +17,7 @@ from typing import Final
 from virt_dra.cel import Interrupted, Work
 from webhooks.selectors.evaluating import evaluate
 from webhooks.selectors.published_slice import PublishedSlice
-from webhooks.worker.wire import answer_lines, ended_line, read_questions, stopped_line
+from webhooks.worker.wire import ENDED_LINE, STOPPED_LINE, answer_lines, read_questions
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024
 """Limit of the address space of a child beyond the worker's."""
@@ -68,5 +68,5 @@ def _evaluate(answers: socket.socket, replica: Mapping[int, PublishedSlice]) -> 
             for line in answer_lines(number, evaluate(question, left)):
                 answers.sendall(line)
     except Interrupted:
-        answers.sendall(stopped_line())
-    answers.sendall(ended_line())
+        answers.sendall(STOPPED_LINE)
+    answers.sendall(ENDED_LINE)

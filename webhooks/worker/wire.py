@@ -150,14 +150,10 @@ def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def stopped_line() -> bytes:
-    """The line of a child that has used up the budget of work before it was done."""
-    return _line({"stopped": True})
-
-
-def ended_line() -> bytes:
-    """The last line of a child."""
-    return _line({"ended": True})
+STOPPED_LINE: Final = _line({"stopped": True})
+"""The line of a child that has used up the budget of work before it was done."""
+ENDED_LINE: Final = _line({"ended": True})
+"""The last line of a child."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def _seen(inventory: DeviceInventory) -> Any:
             fault = (match.fault.selector, match.fault.message, str(match.fault.device)) if match.fault else None
             asked.append(([each.name for each in match.devices], match.passed, [each.name for each in match.nearest], fault, match.cut))
     drivers = [inventory.drivers(selectors) for selectors in SELECTORS]
-    return [each.name for each in inventory.devices], len(inventory), sorted(inventory.slice_names), asked, drivers
+    return [each.name for each in inventory.devices], len(inventory), sorted(each.name for each in inventory.slices), asked, drivers
 
 
 _slices = st.builds(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, get_args
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
@@ -12,7 +11,6 @@ from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import BadLine, gates_of, member, under, vmi_or_spec
 from webhooks.admission import admit
 from webhooks.api_server import FieldValidation
-from webhooks.verdict import Verdict
 
 REFUSAL: Json = {"allowed": False, "causes": [], "warnings": []}
 MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
@@ -27,7 +25,10 @@ def answer(request: Json) -> Json:
     raw = vmi_or_spec(request)
     kubevirt = request.get("kubevirt") is not None
     verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
-    return _wire(verdict, tuple(_unknown_gates(request)))
+    causes = [{"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes]
+    unknown = [gate for gate in member(request, "gates", dict, {}) if gate not in KNOWN_GATES]
+    ignored = [f"gates.{gate}: no such feature gate is known here; it is ignored" for gate in unknown]
+    return {"allowed": verdict.allowed, "causes": causes, "warnings": [*verdict.warnings, *ignored]}
 
 
 def _old(request: Json, raw: Json) -> Json | None:
@@ -56,17 +57,6 @@ def _field_validation(request: Json) -> FieldValidation:
         if text == each:
             return each
     raise BadLine(f"fieldValidation: must be one of {', '.join(known)}")
-
-
-def _unknown_gates(request: Json) -> Iterator[str]:
-    for gate in member(request, "gates", dict, {}):
-        if gate not in KNOWN_GATES:
-            yield f"gates.{gate}: no such feature gate is known here; it is ignored"
-
-
-def _wire(verdict: Verdict, warnings: tuple[str, ...]) -> Json:
-    causes = [{"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes]
-    return {"allowed": verdict.allowed, "causes": causes, "warnings": [*verdict.warnings, *warnings]}
 
 
 HELP = """Check VMIs and VMs: the verdict of the API server and KubeVirt together.

@@ -96,11 +96,10 @@ def _unaddressed(device: DeviceOutcome) -> str:
 def _element(device: DeviceOutcome) -> str:
     if device.xml:
         return f"{device.device} (address from {device.source}): {device.xml}"
-    return f"{device.device}: no hostdev, {_plugin(device.binding)} attaches it" if device.binding is not None else ""
-
-
-def _plugin(name: str) -> str:
-    return f"binding plugin {name}" if name else "its binding plugin"
+    if device.binding is None:
+        return ""
+    plugin = f"binding plugin {device.binding}" if device.binding else "its binding plugin"
+    return f"{device.device}: no hostdev, {plugin} attaches it"
 
 
 def _add_failure(branch: Tree, outcome: VmOutcome) -> None:
