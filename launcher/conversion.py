@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from launcher.hostdev import HostAddress, Hostdev
@@ -49,6 +49,3 @@ class ConvertedDevice:
     def xml(self) -> str:
         """The ``<hostdev>`` as KubeVirt writes it, on one line (K-7.14 to K-7.16)."""
         return compact(self.element)
-
-    def with_element(self, element: Hostdev) -> ConvertedDevice:
-        return replace(self, element=element)

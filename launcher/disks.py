@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, product
+from string import ascii_lowercase
 from typing import ClassVar
 
 from launcher.errors import INVALID_DOMAIN, UNWRITABLE_TEXT, LauncherError
@@ -101,10 +103,4 @@ def _volume(name: str, field: str) -> str:
 
 def _letters() -> Iterator[str]:
     """The letters of target names: a … z, aa, ab, …"""
-    count = 0
-    while True:
-        text, rest = "", count
-        while rest >= 0:
-            text, rest = chr(ord("a") + rest % 26) + text, rest // 26 - 1
-        yield text
-        count += 1
+    return ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))

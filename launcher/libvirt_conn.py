@@ -14,24 +14,6 @@ from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, LauncherError
 DEFAULT_URI = "qemu:///system"
 
 
-def define(xml: str, uri: str = DEFAULT_URI) -> str:
-    """Define the domain persistently, without starting it, and return its UUID. Raises :class:`LauncherError`."""
-    with _connection(uri) as connection:
-        return str(connection.defineXML(xml).UUIDString())
-
-
-def dumpxml(name: str, uri: str = DEFAULT_URI) -> str:
-    """The domain as libvirt completed it. Raises :class:`LauncherError`."""
-    with _connection(uri) as connection:
-        return str(connection.lookupByName(name).XMLDesc())
-
-
-def undefine(name: str, uri: str = DEFAULT_URI) -> None:
-    """Undefine the domain. Raises :class:`LauncherError`."""
-    with _connection(uri) as connection:
-        connection.lookupByName(name).undefine()
-
-
 class Guest:
     """A started domain, with the connection that keeps it alive."""
 

@@ -35,11 +35,6 @@ class Property:
     element: str = ""
     attribute: str = ""
 
-    def xpath(self, page: type[Page]) -> str:
-        """An XPath that finds this property in a document."""
-        path = "/".join(part for part in (f"//{page.TAG}", self.element) if part)
-        return f"{path}/@{self.attribute}" if self.attribute else path
-
 
 class Page:
     """An element. Subclasses are frozen dataclasses that declare their tag and properties."""

@@ -18,10 +18,7 @@ from webhooks.rules.silence import silenced
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 from webhooks.vmi import review
 
-_KINDS: dict[str, type[VirtualMachine] | type[VirtualMachineInstance]] = {
-    VirtualMachine.KIND: VirtualMachine,
-    VirtualMachineInstance.KIND: VirtualMachineInstance,
-}
+_KINDS: tuple[type[VirtualMachine] | type[VirtualMachineInstance], ...] = (VirtualMachine, VirtualMachineInstance)
 
 
 def admit(
@@ -42,7 +39,7 @@ def admit(
 
     An object of another kind is refused. ``old`` is of the same kind; raises WireError where it can't be read.
     """
-    kind = next((each for name, each in _KINDS.items() if name == vm_or_vmi_kind(raw)), None)
+    kind = next((each for each in _KINDS if vm_or_vmi_kind(raw) == each.KIND), None)
     if kind is None:
         text = f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"
         return _refused((AdmissionCause(INVALID, text, "kind", "api-server"),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from launcher.addresses.sources import (
     ENVIRONMENT,
     METADATA,
@@ -40,7 +42,7 @@ def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDe
     if kind is not GPUS:
         return built
     shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
-    return tuple(device.with_element(element) for device, element in zip(built, shown, strict=True))
+    return tuple(replace(device, element=element) for device, element in zip(built, shown, strict=True))
 
 
 def _resolve(

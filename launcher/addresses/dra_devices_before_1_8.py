@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from launcher.addresses.dra_devices import dra_element
 from launcher.addresses.sources import STATUS, SourcedAddress
 from launcher.conversion import ConversionInputs, ConvertedDevice
@@ -28,7 +30,7 @@ def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[
     )
     if kind is GPUS:
         shown = with_default_display([device.element for device in mdevs], request.vmi.spec.domain.devices.gpus)
-        mdevs = tuple(device.with_element(element) for device, element in zip(mdevs, shown, strict=True))
+        mdevs = tuple(replace(device, element=element) for device, element in zip(mdevs, shown, strict=True))
     if len(pci) + len(mdevs) != len(wanted):
         raise _count_mismatch(kind, wanted, (*pci, *mdevs))
     return (*pci, *mdevs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from launcher.addresses.pools import MDEV_PREFIX, PCI_PREFIX, AddressPool, variable_name
 from launcher.addresses.sources import ENVIRONMENT
@@ -35,7 +36,7 @@ def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[Converte
         raise _count_mismatch(kind, entries, built)
     if kind is GPUS:
         shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
-        built = [device.with_element(element) for device, element in zip(built, shown, strict=True)]
+        built = [replace(device, element=element) for device, element in zip(built, shown, strict=True)]
     return tuple(built)
 
 

@@ -11,7 +11,7 @@ from devtools.libvirt import witness as libvirt_witness
 from launcher import KUBEVIRT, LauncherError, convert, domain_xml, hostdevs
 from launcher.addresses.metadata_files import read_folder
 from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE
-from launcher.libvirt_conn import define, dumpxml, undefine
+from tests.launcher.libvirt_domains import define, dumpxml, undefine
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError

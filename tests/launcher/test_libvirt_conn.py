@@ -8,7 +8,7 @@ import pytest
 from pytest_mock import MockerFixture, MockType
 
 from launcher.errors import LIBVIRT_REFUSED, LIBVIRT_UNAVAILABLE, LauncherError
-from launcher.libvirt_conn import define
+from tests.launcher.libvirt_domains import define
 
 
 class LibvirtError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
@@ -68,7 +68,7 @@ class ClusterFacts:
 
     now: datetime
     version: str | Unknown
-    api_versions: frozenset[str] | Unknown
+    api_versions: Collection[str] | Unknown
     features: Mapping[str, bool] | Unknown
     definitions: Mapping[str, Json] | Unknown
     kubevirts: Sequence[Json] | Unknown

@@ -50,7 +50,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
     facts = ClusterFacts(
         now=datetime.now(UTC),
         version=await _tried(_version(cluster)),
-        api_versions=await _tried(_api_versions(cluster)),
+        api_versions=await _tried(cluster.api_versions()),
         features=await _tried(_features(cluster)),
         definitions=await _tried(_definitions(cluster)),
         kubevirts=await _tried(_listed(cluster, KUBEVIRT, "KubeVirt")),
@@ -100,10 +100,6 @@ class _Unreadable(Exception):
 
 async def _version(cluster: KubeCluster) -> str:
     return str((await cluster.server_version()).get("gitVersion", "?"))
-
-
-async def _api_versions(cluster: KubeCluster) -> frozenset[str]:
-    return frozenset(await cluster.api_versions())
 
 
 async def _features(cluster: KubeCluster) -> Mapping[str, bool]:

@@ -65,7 +65,9 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
         await deadline.until(running, report.emit)
     # Only now, because a running operator would write it again.
     for key in plan.annotated:
-        await _remove_annotation(cluster, key)
+        with suppress(NotFound):  # the VM has been stopped meanwhile
+            removed = {"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: None}}}
+            await cluster.patch_raw(KUBEVIRT, key.kind, key.name, key.namespace, merge=removed)
     # The namespace comes after the CRDs: it is emptied kind by kind, and a kind that is being deleted delays that.
     rest = (*plan.keys[workload_ends:], ObjectKey("Lease", plan.namespace, LEASE))
     for kind_is_namespace in (False, True):
@@ -78,10 +80,3 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
             return [f"{key} is being deleted" for key, obj in objects if obj is not None]
 
         await deadline.until(terminating, report.emit)
-
-
-async def _remove_annotation(cluster: Objects, key: ObjectKey) -> None:
-    with suppress(NotFound):  # the VM has been stopped meanwhile
-        await cluster.patch_raw(
-            KUBEVIRT, key.kind, key.name, key.namespace, merge={"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: None}}}
-        )

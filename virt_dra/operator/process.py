@@ -78,6 +78,7 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
         ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.began)
         loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker())
         metrics.count(loop)
+        host = f"[{process.host}]" if ":" in process.host else process.host  # as a URL has it
         async with _plain_server(process, loop, metrics):
             background = _Background(process, cluster, loop, metrics)
             try:
@@ -86,7 +87,7 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
                     settings=_kopf_settings(),
                     standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
                     clusterwide=True,
-                    liveness_endpoint=f"http://{_bracketed(process.host)}:{process.health_port}/healthz",
+                    liveness_endpoint=f"http://{host}:{process.health_port}/healthz",
                     stop_flag=background.ended,
                 )
             except aiohttp.ClientError as error:  # some are OSErrors, which our callers take for faults of ports
@@ -101,11 +102,6 @@ def _said(failure: BaseException) -> str:
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return str(failure) or type(failure).__name__
-
-
-def _bracketed(host: str) -> str:
-    """The address as a URL has it."""
-    return f"[{host}]" if ":" in host else host
 
 
 class _Background:

@@ -22,7 +22,6 @@ from virt_dra.cluster.duplicates import Replaced, applied
 T = TypeVar("T", bound=TypedObject)
 
 _RELEVANT = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate)
-_NAMESPACED = (ResourceClaim, ResourceClaimTemplate)
 
 
 class InputError(ValueError):
@@ -104,7 +103,7 @@ def _gate_name(attribute: str) -> str:
 
 
 def _in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
-    if obj.namespace or not isinstance(obj, _NAMESPACED):
+    if obj.namespace or not obj.NAMESPACED:
         return obj
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 

@@ -41,7 +41,6 @@ from webhooks.launcher_pod.patch import (
     downward_volume,
     is_downward_volume,
     refers_to,
-    resources_of,
 )
 from webhooks.launcher_pod.refusals import refusals
 from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, AdmissionCause, Verdict
@@ -336,9 +335,9 @@ class _Mutation:
 
     def _use_claims(self, resources: Iterable[str]) -> None:
         """Add references to the requests of :attr:`added`, and remove the extended ``resources``."""
-        raw = resources_of(self.raw["spec"]["containers"][self.index])
+        raw = self.raw["spec"]["containers"][self.index].get("resources")
         references: list[Json] = [{"name": each.claim, "request": each.request} for each in self.added]
-        if not raw:
+        if not isinstance(raw, dict) or not raw:
             if references:
                 self.patch.put((*self._at, "resources"), {"claims": references})
             return

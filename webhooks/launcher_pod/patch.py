@@ -61,9 +61,3 @@ def is_downward_volume(volume: Volume, file: str, annotation: str) -> bool:
 def refers_to(reference: object, annotation: str) -> bool:
     """True if a fieldRef refers to an annotation of the pod."""
     return isinstance(reference, dict) and reference.get("fieldPath") == annotation_reference(annotation)["fieldPath"]
-
-
-def resources_of(raw: Json) -> Json:
-    """The ``resources`` of a container as JSON; {} if it has none."""
-    found = raw.get("resources")
-    return found if isinstance(found, dict) else {}

@@ -18,9 +18,7 @@ from virt_dra.api.resource_v1 import (
     ALL,
     DeviceClass,
     DeviceRequest,
-    DeviceSelector,
     DeviceSubRequest,
-    DeviceToleration,
     ExactDeviceRequest,
     ResourceClaimSpec,
 )
@@ -54,14 +52,6 @@ class RequestOption:
     @property
     def class_name(self) -> str:
         return self.asked.device_class_name
-
-    @property
-    def selectors(self) -> Sequence[DeviceSelector]:
-        return self.asked.selectors
-
-    @property
-    def tolerations(self) -> Sequence[DeviceToleration]:
-        return self.asked.tolerations
 
     @property
     def all_devices(self) -> bool:
@@ -253,10 +243,6 @@ class Linted:
                 )
         return tuple(found[: self.settings.max_entries])
 
-    @property
-    def used_claims(self) -> tuple[NamedClaim, ...]:
-        return tuple(dict.fromkeys(use.claim for use in self.uses if use.claim is not None))
-
     def class_of(self, option: RequestOption) -> DeviceClass | None:
         return self.inputs.classes.get(option.class_name)
 
@@ -267,7 +253,7 @@ class Linted:
         found = [
             (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
         ]
-        found += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.selectors) if each.cel]
+        found += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.asked.selectors) if each.cel]
         return tuple(found)
 
     def matching(self, option: RequestOption) -> Match | None:

@@ -75,7 +75,8 @@ class Manifest:
     def silenced(self) -> frozenset[str]:
         """The ids of findings that the object's annotation, or that of the template in it, silences."""
         found: set[str] = set()
-        for metadata in (self._metadata, self._template_metadata):
+        template = _member(_member(self.raw, "spec"), "template") if self.kind == VirtualMachine.KIND else {}
+        for metadata in (self._metadata, _member(template, "metadata")):
             annotations = metadata.get("annotations")
             text = _text(annotations, IGNORE_ANNOTATION) if isinstance(annotations, dict) else ""
             found.update(id for part in text.split(",") if (id := part.strip()))
@@ -84,10 +85,6 @@ class Manifest:
     @property
     def _metadata(self) -> Mapping[str, Any]:
         return _member(self.raw, "metadata")
-
-    @property
-    def _template_metadata(self) -> Mapping[str, Any]:
-        return _member(_member(_member(self.raw, "spec"), "template"), "metadata") if self.kind == VirtualMachine.KIND else {}
 
 
 def _member(holder: object, name: str) -> Mapping[str, Any]:

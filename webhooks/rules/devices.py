@@ -46,7 +46,8 @@ class DeviceRules:
         devices = kind.devices(subject.spec)
         dra = [(index, device) for index, device in enumerate(devices) if device.is_dra]
         if self.refuse_mixed_gpus and kind is GPUS and 0 < len(dra) < len(devices):
-            yield _mixed(field, kind)
+            text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
+            yield AdmissionCause(INVALID, text, field)  # K-2.10
             return
         yield from _source(devices, field, kind)
         if dra and kind.gate not in subject.gates:
@@ -74,12 +75,6 @@ class DeviceRules:
                     places = f"{owner}[{firsts[owner][pair]}] and {later}[{index}]"
                     text = f"duplicate claimName/requestName pair {quoted(pair)} between {places}"
                     yield AdmissionCause(DUPLICATE, text, f"{fields[later]}[{index}]")
-
-
-def _mixed(field: str, kind: DeviceList) -> AdmissionCause:
-    """GPUs with and without claims in one VM (K-2.10)."""
-    text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
-    return AdmissionCause(INVALID, text, field)
 
 
 def _source(devices: Sequence[DeviceEntry], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:

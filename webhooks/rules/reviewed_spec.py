@@ -34,7 +34,7 @@ class ReviewedSpec:
     def of(cls, obj: VmObject, gates: Gates, outsider: bool = False) -> ReviewedSpec:
         if isinstance(obj, VirtualMachine):
             template = obj.spec.template
-            metadata, instancetype = template.metadata, _has_instancetype(obj)
+            metadata, instancetype = template.metadata, bool((obj.spec.model_extra or {}).get("instancetype"))
             root = "spec.template"
             return cls(
                 template.spec, metadata.annotations, gates, f"{root}.spec", f"{root}.metadata", instancetype, metadata.labels, outsider
@@ -48,10 +48,6 @@ class ReviewedSpec:
     def listed_claims(self) -> frozenset[str]:
         """The names that devices and networks may refer to (K-1.4)."""
         return frozenset(entry.name for entry in self.spec.resource_claims)
-
-
-def _has_instancetype(vm: VirtualMachine) -> bool:
-    return bool((vm.spec.model_extra or {}).get("instancetype"))
 
 
 Rule = Callable[[ReviewedSpec], Iterator[AdmissionCause]]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, Unusable, addresses
 from virt_dra.api.resource_v1 import Device, DeviceAttribute
 from virt_dra.cel import CompileError, DeviceInput, EvaluationError, compile_selector, device_input
 from virt_dra.cel.reads import Reads, Wanted
+
+T = TypeVar("T")
 
 SliceDeviceName = tuple[str, str, str]
 """Driver, pool, device."""
@@ -59,11 +62,10 @@ def values_read(expression: str, published: SliceDevice) -> str:
         return ""
     shown = [f"driver {published.driver}"] if reads.driver and not reads.attributes and not reads.capacity else []
     for domain, identifier in sorted(reads.attributes):
-        attribute = _of(published, domain, identifier)
+        attribute = _of(published, published.device.attributes, domain, identifier)
         shown.append(f"{identifier} {_shown(attribute)}" if attribute is not None else f"no {domain}/{identifier}")
     for domain, identifier in sorted(reads.capacity):
-        names = _names(published.driver, domain, identifier)
-        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
+        capacity = _of(published, published.device.capacity, domain, identifier)
         shown.append(f"{identifier} {capacity.value}" if capacity is not None else f"no capacity {domain}/{identifier}")
     return ", ".join(shown)
 
@@ -104,7 +106,7 @@ def _value(published: SliceDevice, want: Wanted) -> str | None:
         return _literal(published.driver)
     if want.field == "capacity":
         return None
-    attribute = _of(published, want.domain, want.identifier)
+    attribute = _of(published, published.device.attributes, want.domain, want.identifier)
     if attribute is None:
         return None
     given = [value for value in (attribute.string, attribute.bool_value, attribute.int_value) if value is not None]
@@ -119,26 +121,22 @@ def seen_by(reads: Reads, published: SliceDevice) -> tuple[object, ...]:
     """The values that expressions read of a device, besides its driver; equal for two devices that are equal for them."""
     seen: list[object] = [bool(published.device.allow_multiple_allocations)] if reads.allow_multiple_allocations else []
     for domain, identifier in sorted(reads.attributes):
-        seen.append(_of(published, domain, identifier))
+        seen.append(_of(published, published.device.attributes, domain, identifier))
     for domain, identifier in sorted(reads.capacity):
-        names = _names(published.driver, domain, identifier)
-        capacity = next((published.device.capacity[name] for name in names if name in published.device.capacity), None)
+        capacity = _of(published, published.device.capacity, domain, identifier)
         seen.append(str(capacity.value) if capacity is not None else None)
     return tuple(seen)
 
 
-def _of(published: SliceDevice, domain: str, identifier: str) -> DeviceAttribute | None:
-    names = _names(published.driver, domain, identifier)
-    return next((published.device.attributes[name] for name in names if name in published.device.attributes), None)
-
-
-def _names(driver: str, domain: str, identifier: str) -> tuple[str, ...]:
-    return (f"{domain}/{identifier}", identifier) if domain == driver else (f"{domain}/{identifier}",)
+def _of(published: SliceDevice, values: Mapping[str, T], domain: str, identifier: str) -> T | None:
+    """The attribute or capacity of this name, which the driver's own domain may omit."""
+    found = values.get(f"{domain}/{identifier}")
+    return values.get(identifier) if found is None and domain == published.driver else found
 
 
 def text_of(published: SliceDevice, identifier: str) -> str | None:
     """The string value of one of the driver's own attributes, or None."""
-    attribute = _of(published, published.driver, identifier)
+    attribute = _of(published, published.device.attributes, published.driver, identifier)
     return attribute.string if attribute is not None else None
 
 

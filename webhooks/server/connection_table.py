@@ -80,15 +80,11 @@ class ConnectionTable:
     def enter(self, group: str, now: float) -> tuple[ConnectionEntry | None, ConnectionEntry | None]:
         """Add a connection: its entry, None where it is refused; and the entry that was evicted for it, if one was."""
         evicted: ConnectionEntry | None = None
-        if self._sizes[group] >= self._per_group:
-            evicted = self._victim_of(group)
+        own = group if self._sizes[group] >= self._per_group else None
+        if own is not None or self._sizes.total() >= self._limit - self._reserved or len(self._entries) >= self._limit:
+            evicted = self._victim(own)
             if evicted is None:
                 return None, None
-        elif self._sizes.total() >= self._limit - self._reserved or len(self._entries) >= self._limit:
-            evicted = self._victim()
-            if evicted is None:
-                return None, None
-        if evicted is not None:
             self.leave(evicted)
         entry = ConnectionEntry(group, now)
         self._entries.add(entry)
@@ -137,19 +133,12 @@ class ConnectionTable:
         if not phases:
             del groups[entry.group]
 
-    def _victim(self) -> ConnectionEntry | None:
+    def _victim(self, group: str | None) -> ConnectionEntry | None:
+        """The connection to evict, of a group or of any; None if all are busy or verified."""
         for standing in Standing:
             groups = self._evictable[standing]
-            if groups:
-                return _first(groups[max(groups, key=self._sizes.__getitem__)])
+            largest = max(groups, key=self._sizes.__getitem__, default=None) if group is None else group
+            if largest in groups:
+                phases = groups[largest]
+                return next(iter(phases[min(phases)]))
         return None
-
-    def _victim_of(self, group: str) -> ConnectionEntry | None:
-        for standing in Standing:
-            if group in self._evictable[standing]:
-                return _first(self._evictable[standing][group])
-        return None
-
-
-def _first(phases: dict[ConnectionPhase, dict[ConnectionEntry, None]]) -> ConnectionEntry:
-    return next(iter(phases[min(phases)]))

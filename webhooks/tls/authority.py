@@ -154,12 +154,6 @@ def succeeded(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: Key
     return replace(bundle, authority=_authority(dns_names, now, keys), predecessors=bundle.trusted)
 
 
-def next_renewal(bundle: Bundle) -> datetime:
-    """The time of the next renewal if the names don't change."""
-    forgetting = (_needed_until(bundle, old) for old in bundle.predecessors)
-    return min(bundle.authority.renew_at(), bundle.serving.renew_at(), *forgetting)
-
-
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
     """The names of a Service's certificate; the first is the one that an API server verifies.
 

@@ -66,7 +66,9 @@ class WorkerProcess:
                 if woken in found:
                     with suppress(BlockingIOError):
                         woken.recv(4096)
-                    self._reap()
+                    for number, pid in tuple(self._children.items()):
+                        if os.waitpid(pid, os.WNOHANG)[0]:
+                            del self._children[number]
                 # Commands first, so that a child is forked before a slice that it needs is removed; but they must not starve slices.
                 if self._control in found:
                     commands += 1
@@ -74,11 +76,6 @@ class WorkerProcess:
                         return
                 if self._data in found and (self._control not in found or commands % _COMMANDS == 0) and not self._slices():
                     return
-
-    def _reap(self) -> None:
-        for number, pid in tuple(self._children.items()):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                del self._children[number]
 
     def _command(self) -> bool:
         data, files, _, _ = socket.recv_fds(self._control, COMMAND_BYTES, 1)

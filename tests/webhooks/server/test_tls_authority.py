@@ -19,9 +19,9 @@ from webhooks.tls.authority import (
     BundleError,
     KeyPair,
     SystemKeys,
+    _needed_until,
     bootstrap,
     names_of,
-    next_renewal,
     permits,
     renewed,
     service_names,
@@ -29,6 +29,12 @@ from webhooks.tls.authority import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = service_names("hook", "virt-dra")
+
+
+def next_renewal(bundle: Bundle) -> datetime:
+    """The time of the next renewal if the names don't change."""
+    forgetting = (_needed_until(bundle, old) for old in bundle.predecessors)
+    return min(bundle.authority.renew_at(), bundle.serving.renew_at(), *forgetting)
 
 
 class Counted:

@@ -71,7 +71,8 @@ def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
         return tuple(_object(entry, f"{name}[{position}]", kind) for position, entry in enumerate(raw))
     if not isinstance(raw, dict):
         raise BadLine(f"{name}: must be a list of {kind.KIND} objects, or a List object")
-    if not _is_list(raw):
+    given = raw.get("kind")
+    if not isinstance(given, str) or not given.endswith("List"):
         return (_object(raw, name, kind),)
     items = raw.get("items")
     if items is None:
@@ -85,11 +86,6 @@ def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
             continue  # a List may hold objects of several kinds
         found.append(_object({**defaults, **entry} if isinstance(entry, dict) else entry, f"{name}.items[{position}]", kind))
     return tuple(found)
-
-
-def _is_list(raw: Json) -> bool:
-    kind = raw.get("kind")
-    return isinstance(kind, str) and kind.endswith("List")
 
 
 def _object(raw: object, path: str, kind: type[O]) -> O:

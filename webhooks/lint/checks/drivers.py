@@ -129,8 +129,8 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
 
 def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
     """Configuration that no driver reads, because the devices are another driver's (K-12.3)."""
-    for claim in linted.used_claims:
-        if claim.spec is None:
+    for claim in dict.fromkeys(use.claim for use in linted.uses):
+        if claim is None or claim.spec is None:
             continue
         for index, config in enumerate(claim.spec.devices.config):
             if config.opaque is None:

@@ -220,6 +220,6 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
 
 def _untolerated(linted: Linted, published: SliceDevice, option: RequestOption) -> DeviceTaint | None:
     for taint in linted.inputs.taints(published):
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in option.tolerations):
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in option.asked.tolerations):
             return taint
     return None

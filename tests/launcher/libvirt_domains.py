@@ -1,0 +1,23 @@
+"""Domains that tests define in libvirt, without starting them."""
+
+from __future__ import annotations
+
+from launcher.libvirt_conn import DEFAULT_URI, _connection
+
+
+def define(xml: str, uri: str = DEFAULT_URI) -> str:
+    """Define the domain persistently, and return its UUID. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        return str(connection.defineXML(xml).UUIDString())
+
+
+def dumpxml(name: str, uri: str = DEFAULT_URI) -> str:
+    """The domain as libvirt completed it. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        return str(connection.lookupByName(name).XMLDesc())
+
+
+def undefine(name: str, uri: str = DEFAULT_URI) -> None:
+    """Undefine the domain. Raises :class:`LauncherError`."""
+    with _connection(uri) as connection:
+        connection.lookupByName(name).undefine()
