@@ -301,7 +301,9 @@ class TestLife:
             "metadata": {"name": "a", "ownerReferences": [owner]},
         }
         if overlay == BESIDE_KUBEVIRT:
-            plane.request("POST", f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices", devices)
+            path = f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices"
+            until(lambda: exists(plane, path))  # a CRD that was just changed may not be served for a moment
+            plane.request("POST", path, devices)
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "virt-dra-operator"}}
         plane.request("POST", "/apis/coordination.k8s.io/v1/namespaces/virt-dra/leases", lease)
 
