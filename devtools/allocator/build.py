@@ -18,6 +18,7 @@ from typing import Any
 
 from virt_dra.allocator import DeviceUse, Snapshot
 from virt_dra.allocator.features.selectors import CompileSelector
+from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -160,3 +161,9 @@ def snapshot(given: Mapping[str, Any], compile_selector: CompileSelector | None 
 def _use(entry: Mapping[str, Any]) -> DeviceUse:
     consumed = {name: Quantity(amount) for name, amount in entry["consumed"].items()} if "consumed" in entry else None
     return DeviceUse(entry["driver"], entry["pool"], entry["device"], entry.get("shareID"), consumed)
+
+
+def in_use(snapshot: Snapshot, device: DeviceId) -> bool:
+    """True if the device is in use in any way (A-3.5)."""
+    use = snapshot.used.get(PoolId(device.driver, device.pool))
+    return use is not None and device.device in use.devices

@@ -142,7 +142,7 @@ class BruteForce:
                 if choice.device.id.device in self._use.exclusive and not choice.request.admin_access:
                     return False
                 continue
-            if not choice.request.admin_access and self._snapshot.is_allocated(choice.device.id):
+            if not choice.request.admin_access and build.in_use(self._snapshot, choice.device.id):
                 return False
             for before in chosen[:i]:
                 if before.device is choice.device:
@@ -316,5 +316,5 @@ def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Rand
         return
     after = snapshot.with_allocation(*found.results)
     for result in (result for each in found.results for result in each.devices.results):
-        assert after.is_allocated(DeviceId(result.driver, result.pool, result.device)) or result.admin_access
+        assert build.in_use(after, DeviceId(result.driver, result.pool, result.device)) or result.admin_access
     assert after.without_allocation(*found.results).used == snapshot.used

@@ -28,20 +28,20 @@ def empty() -> Snapshot:
 def test_deriving_leaves_the_original_alone() -> None:
     before = empty()
     after = before.with_allocation(allocation("d0"))
-    assert (before.is_allocated(D0), after.is_allocated(D0)) == (False, True)
+    assert (build.in_use(before, D0), build.in_use(after, D0)) == (False, True)
     assert after.caches is before.caches
 
 
 def test_a_device_held_twice_is_free_only_after_both_releases() -> None:
     twice = empty().with_allocation(allocation("d0"), allocation("d0"))
     once = twice.without_allocation(allocation("d0"))
-    assert (once.is_allocated(D0), once.without_allocation(allocation("d0")).used) == (True, PersistentMap())
+    assert (build.in_use(once, D0), once.without_allocation(allocation("d0")).used) == (True, PersistentMap())
 
 
 def test_shares_count_until_the_last_is_released() -> None:
     shared = empty().with_allocation(allocation("d0", shareID="a"), allocation("d0", shareID="b"))
     left = shared.without_allocation(allocation("d0", shareID="a"))
-    assert (left.is_allocated(D0), left.without_allocation(allocation("d0", shareID="b")).used) == (True, PersistentMap())
+    assert (build.in_use(left, D0), left.without_allocation(allocation("d0", shareID="b")).used) == (True, PersistentMap())
 
 
 def test_admin_results_leave_no_mark() -> None:

@@ -15,7 +15,7 @@ from virt_dra.allocator import cel_engine
 from virt_dra.allocator.features.derived_attributes import CompileDerived
 from virt_dra.allocator.features.selectors import CompileSelector
 from virt_dra.allocator.features.taints import with_rules
-from virt_dra.allocator.model import DeviceId, PoolId
+from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.reuse.caches import SnapshotCaches
 from virt_dra.allocator.usage import NOTHING_USED, DeviceUse, PoolUse, by_pool, changed, uses_of
 from virt_dra.api.persistent_map import PersistentMap
@@ -90,10 +90,6 @@ class Snapshot:
     def with_uses(self, uses: Iterable[DeviceUse]) -> Snapshot:
         """A snapshot in which these devices are in use too."""
         return self.changed(by_pool(uses), 1)
-
-    def is_allocated(self, device: DeviceId) -> bool:
-        """True if the device is in use in any way (A-3.5)."""
-        return device.device in self.used.get(PoolId(device.driver, device.pool), NOTHING_USED).devices
 
     def changed(self, uses: Mapping[PoolId, Sequence[DeviceUse]], by: int) -> Snapshot:
         """A snapshot in which these devices are in use too (``by`` 1), or no more (-1)."""

@@ -124,7 +124,7 @@ _PROGRAM: Final = (
 
 
 async def _send(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> None:
-    """Write lines to the process. Raises ExaminerFailed where it has ended."""
+    """Write lines to the process. Raises ExplanationFailed where it has ended."""
     to = process.stdin
     if to is None:
         raise AssertionError("stdin and stdout are pipes")
@@ -142,7 +142,7 @@ async def _send(process: asyncio.subprocess.Process, lines: Iterator[bytes]) -> 
 
 
 async def _response_of(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    """Read one answer. Raises ExaminerFailed where the process has ended or the line isn't a JSON object."""
+    """Read one answer. Raises ExplanationFailed where the process has ended or the line isn't a JSON object."""
     if process.stdout is None:
         raise AssertionError("stdin and stdout are pipes")
     try:

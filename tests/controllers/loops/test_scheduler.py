@@ -12,13 +12,18 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import FINALIZER, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan, schedule
+from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 Json = dict[str, Any]
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 5, 1, 13, 0, tzinfo=UTC)
 DRIVER = "gpu.example.com"
+
+
+async def schedule(cluster: MemoryCluster, now: datetime, **options: Any) -> tuple[SchedulingDecision, ...]:
+    """One round over all pending pods."""
+    return await apply(cluster, plan(await gather(cluster, ""), **options), now)
 
 
 def slice_(node: str, devices: int) -> ResourceSlice:

@@ -19,6 +19,7 @@ from tests.controllers.loops.test_scheduler import (
     node,
     pod,
     run,
+    schedule,
     slice_,
 )
 from virt_dra.api.core_v1 import Node, Pod
@@ -27,7 +28,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Forbidden
 from virt_dra.controllers.loops.claims import reconcile
-from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan, schedule
+from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 

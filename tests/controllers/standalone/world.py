@@ -93,7 +93,7 @@ class World:
     async def others(self) -> None:
         """The claim controller and the scheduler."""
         await claims.reconcile(self.memory)
-        await scheduler.schedule(self.memory, self.now)
+        await scheduler.apply(self.memory, scheduler.plan(await scheduler.gather(self.memory, "")), self.now)
 
     async def settle(self) -> None:
         """Everybody, until nobody has anything to do."""

@@ -34,7 +34,6 @@ class ServedKind:
     kind: str
     plural: str
     namespaced: bool
-    verbs: tuple[str, ...]
     subresources: tuple[str, ...]
 
     @property
@@ -45,14 +44,6 @@ class ServedKind:
             has_status="status" in self.subresources, generation="none", keeps_status_on_create=False, unconditional_update=False,
             native=False,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class AccessReview:
-    """Whether we may do something, and the authorizer's words."""
-
-    allowed: bool
-    reason: str
 
 
 class RawObjects:
@@ -177,18 +168,6 @@ class RawObjects:
             raise NotFound(f"the server doesn't serve {kind} of {api_version}: is its CustomResourceDefinition (or feature gate) missing?")
         return found
 
-    async def may(
-        self, verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "", subresource: str = ""
-    ) -> AccessReview:
-        """Whether we ourselves may do that (SelfSubjectAccessReview). ``resource`` is a plural."""
-        given = {"verb": verb, "resource": resource, "group": group, "namespace": namespace, "name": name, "subresource": subresource}
-        attributes = {key: value for key, value in given.items() if value}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
-        path = f"{group_version('authorization.k8s.io/v1')}/selfsubjectaccessreviews"
-        answer = await self._answer(KubeRequest("POST", path, body=review, verb="create", subject="selfsubjectaccessreviews"))
-        status = answer.get("status") or {}
-        return AccessReview(bool(status.get("allowed")), str(status.get("reason") or ""))
-
     # --- parts ----------------------------------------------------------------------------------------------------
 
     async def _object(self, request: KubeRequest, served: ServedKind, name: str, namespace: str) -> Json:
@@ -247,7 +226,6 @@ def _kinds(api_version: str, resources: Sequence[Mapping[str, Any]]) -> tuple[Se
             str(entry.get("kind")),
             name,
             bool(entry.get("namespaced")),
-            tuple(entry.get("verbs") or ()),
             tuple(other.partition("/")[2] for other in names if other.startswith(f"{name}/")),
         )
         for name, entry in zip(names, resources, strict=True)

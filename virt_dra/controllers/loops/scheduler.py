@@ -125,20 +125,6 @@ async def apply(cluster: Cluster, decisions: Sequence[SchedulingDecision], now: 
     return tuple([await _apply_one(cluster, decision, now) for decision in decisions])
 
 
-async def schedule(
-    cluster: Cluster,
-    now: datetime,
-    features: Features = DEFAULT,
-    *,
-    namespace: str = "",
-    only_node: str | None = None,
-    step_limit: int = DEFAULT_STEP_LIMIT,
-) -> tuple[SchedulingDecision, ...]:
-    """gather, plan, apply: one round over all pending pods."""
-    inputs = await gather(cluster, namespace)
-    return await apply(cluster, plan(inputs, features, only_node=only_node, step_limit=step_limit), now)
-
-
 async def _apply_one(cluster: Cluster, decision: SchedulingDecision, now: datetime) -> SchedulingDecision:
     pod, outcome = decision.pod, decision.outcome
     if isinstance(outcome, Placement):
