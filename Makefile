@@ -17,8 +17,8 @@ run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML l
 	$(BIN)/virt-dra run --separate $(READY) --out out
 
 # Tests on all processors; PARALLEL= runs them one after the other. A control plane, a world of the end-to-end tests and the like are started
-# once for each process, and the tests that share one stay together (tests/conftest.py).
-PARALLEL ?= -n logical --dist loadgroup
+# once for each process, and the tests of a file stay together.
+PARALLEL ?= -n logical --dist loadfile
 test: setup-tests  ## Run all tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 

@@ -34,15 +34,6 @@ NEEDS = ("control_plane", "libvirt", "go", "root")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _check_markers(items)
-    for item in items:
-        if any(item.get_closest_marker(name) is not None for name in NEEDS):
-            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
-
-
-def _group(path: Path) -> str:
-    """Tests of one group run in one process, one after the other (``--dist loadgroup``): those that share what takes long to start."""
-    inside = path.relative_to(Path(__file__).parent)
-    return inside.parts[0] if inside.parts[0] in {"e2e", "faults", "manifests"} else str(inside)
 
 
 def _check_markers(items: list[pytest.Item]) -> None:
