@@ -194,8 +194,12 @@ def live(cluster: Cluster) -> None:
     rule = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
     cluster.create(f"{RESOURCE}/devicetaintrules", "DeviceTaintRule", "broken", spec=rule)
     until(lambda: plane.request("GET", f"{devices}/good")["status"]["devices"][0].get("taints"), "the taint")
-    # What was said before is said again, which is counted.
-    plane.request("DELETE", f"{devices}/good")
+    # Each time the object is made again its Event repeats, and is counted. Twice: the first Event of all may be from before the pod was
+    # bound, and then it doesn't name the node.
+    for _ in range(2):
+        uid = plane.request("GET", f"{devices}/good")["metadata"]["uid"]
+        plane.request("DELETE", f"{devices}/good")
+        until(partial(_replaced, plane, f"{devices}/good", uid), "the object's successor")
     until(lambda: any(event["count"] > 1 for event in _events(cluster, "good")), "a counted event")
 
 
@@ -213,6 +217,10 @@ def _gone(plane: ControlPlane, path: str) -> bool:
     except RequestError as error:
         return error.status == 404
     return False
+
+
+def _replaced(plane: ControlPlane, path: str, uid: str) -> bool:
+    return bool(plane.request("GET", path)["metadata"]["uid"] != uid)
 
 
 def _events(cluster: Cluster, name: str) -> list[Json]:
