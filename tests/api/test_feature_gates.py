@@ -21,6 +21,10 @@ def test_a_plain_cluster_has_what_is_ga_or_beta_except_fractional_ranges() -> No
         "consumable_capacity",
         "device_binding_conditions",
         "partitionable_devices",
+        "scheduler_filter_timeout",
+        "granular_status_authorization",
+        "resource_health_status",
+        "resource_health_status_message",
     }
 
 

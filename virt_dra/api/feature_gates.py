@@ -1,4 +1,4 @@
-"""The feature gates of Kubernetes 1.37 that decide which DRA fields a cluster knows (A-2, C-2.1, C-2.2).
+"""The feature gates of Kubernetes 1.37 that decide about DRA: which fields a cluster knows, and what its loops do (A-2, C-2.1, C-2.2).
 
 ``FeatureGates()`` is a plain 1.37 cluster. What an API server does about a gate that is off: :mod:`virt_dra.api.schemas.field_dropping`.
 The gates of KubeVirt are others (:mod:`virt_dra.api.kubevirt_versions`).
@@ -42,6 +42,12 @@ class FeatureGates:
     device_compatibility_groups: bool = False
     optional_node_operations: bool = False
     partitionable_devices_type: bool = False
+    scheduler_filter_timeout: bool = True
+    granular_status_authorization: bool = True
+    resource_health_status: bool = True
+    resource_health_status_message: bool = True
+    generic_workload: bool = False
+    workload_resource_claims: bool = False
 
     @classmethod
     def all(cls) -> FeatureGates:
@@ -111,6 +117,12 @@ _FIELDS = {
     "DRADeviceCompatibilityGroups": "device_compatibility_groups",
     "DRAOptionalNodeOperations": "optional_node_operations",
     "DRAPartitionableDevicesType": "partitionable_devices_type",
+    "DRASchedulerFilterTimeout": "scheduler_filter_timeout",
+    "DRAResourceClaimGranularStatusAuthorization": "granular_status_authorization",
+    "ResourceHealthStatus": "resource_health_status",
+    "ResourceHealthStatusMessage": "resource_health_status_message",
+    "GenericWorkload": "generic_workload",
+    "DRAWorkloadResourceClaims": "workload_resource_claims",
 }
 
 LOCKED = frozenset({"DRAAdminAccess", "DRAPrioritizedList", "DRAResourceClaimDeviceStatus", "DRAExtendedResource"})
@@ -122,6 +134,9 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "DRAFractionalCapacityRange": ("DRAConsumableCapacity",),
     "DRADeviceCompatibilityGroups": ("DRAPartitionableDevices",),
     "DRAPartitionableDevicesType": ("DRAPartitionableDevices", "DRAResourcePoolStatus"),
+    "DRAResourceClaimGranularStatusAuthorization": ("DRAResourceClaimDeviceStatus",),
+    "ResourceHealthStatusMessage": ("ResourceHealthStatus",),
+    "DRAWorkloadResourceClaims": ("GenericWorkload",),
 }
 """Hard dependencies among these gates."""
 

@@ -38,9 +38,7 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.wire import Json
 
-GATES = st.builds(
-    lambda on: FeatureGates(**dict(zip((f.name for f in fields(FeatureGates)), on, strict=True))), st.tuples(*[st.booleans()] * 17)
-)
+GATES = st.builds(FeatureGates, **{field.name: st.booleans() for field in fields(FeatureGates)})
 KINDS_WITH_GATES = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, ResourcePoolStatusRequest)
 
 

@@ -19,7 +19,6 @@ from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_admission import KubeVirtAdmission
 from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
-from devtools.cluster.virtual_time import virtual_clock, virtual_now
 from tests.controllers.operator.ambient import ambient
 from tests.controllers.operator.test_instance_loop import Recorded
 from virt_dra.api.core_v1 import Namespace, Pod
@@ -37,6 +36,7 @@ from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, Wat
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
+from virt_dra.simulator.virtual_time import virtual_clock, virtual_now
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod.mutation import mutate
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from devtools.cluster.virtual_time import run_virtually
 from tests.controllers.operator.start_orders import LOOSE, NAMED, STEPS, Origin, Outcome, Plan, Step, site
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.simulator.virtual_time import run_virtually
 
 pytestmark = pytest.mark.slow
 

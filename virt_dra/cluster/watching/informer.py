@@ -76,6 +76,16 @@ class InformerStore(Generic[O]):
         self._objects: dict[CacheKey, O] = {}
         self._indexes: dict[str, dict[Hashable, dict[CacheKey, None]]] = {name: {} for name in self._functions}
 
+    def add_index(self, name: str, function: IndexFunction[O]) -> None:
+        """Index the objects, those that are there too, by another function. Raises ValueError for a name that is taken."""
+        if name in self._functions:
+            raise ValueError(f"there is an index {name} already")
+        self._functions[name] = function
+        self._indexes[name] = {}
+        for key, obj in self._objects.items():
+            for value in function(obj):
+                self._indexes[name].setdefault(value, {})[key] = None
+
     def get(self, name: str, namespace: str = "") -> O | None:
         return self._objects.get((namespace, name))
 

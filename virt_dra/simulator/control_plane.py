@@ -1,0 +1,72 @@
+"""The loops of a control plane, running on a cluster: what kube-scheduler and kube-controller-manager do on a real one.
+
+On the embedded cluster under :mod:`.virtual_time` a run is deterministic and minutes pass at once; on a real API server it takes the place
+of those programs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.cluster.port import Cluster
+from virt_dra.cluster.watching.event_recorder import EventRecorder
+from virt_dra.cluster.watching.informer import Informer
+from virt_dra.cluster.watching.shared_informers import SharedInformers
+from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
+
+
+@dataclass(frozen=True)
+class LoopKind:
+    """A loop that a control plane may have. ``runs``: whether it does with these gates."""
+
+    name: str
+    make: Callable[[LoopContext], ControlLoop]
+    runs: Callable[[FeatureGates], bool] = lambda gates: True
+
+
+LOOPS: tuple[LoopKind, ...] = ()
+"""All loops, in the order in which they are made."""
+
+
+@dataclass(frozen=True)
+class AmbientSources:
+    """Where a control plane gets time and randomness from. ``names``: unique suffixes of Events' names."""
+
+    clock: Callable[[], datetime]
+    names: Callable[[], str]
+    chance: Callable[[], float]
+
+
+@asynccontextmanager
+async def control_plane(
+    cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
+    metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS,
+) -> AsyncIterator[None]:  # fmt: skip
+    """While in it, the loops run; the body begins when their informers have synced. An error that ends a loop is raised."""
+    elapsed = asyncio.get_running_loop().time
+    informers = SharedInformers(cluster, lambda cluster, kind: Informer(cluster, kind, optional=True, clock=elapsed, chance=sources.chance))
+    recorders: dict[str, EventRecorder] = {}
+
+    def recorder(component: str) -> EventRecorder:
+        if component not in recorders:
+            recorders[component] = EventRecorder(cluster, component, "", clock=sources.clock, suffixes=sources.names)
+        return recorders[component]
+
+    context = LoopContext(cluster, informers, sources.clock, recorder, sources.chance, gates, timers, metrics or NoMetrics())
+    made = [kind.make(context) for kind in loops if kind.runs(gates)]
+    async with AsyncExitStack() as ending:
+        group = await ending.enter_async_context(asyncio.TaskGroup())
+        tasks = [group.create_task(informers.run(), name="informers")]
+        await informers.synced()
+        tasks += [group.create_task(each.run(), name=f"events of {name}") for name, each in recorders.items()]
+        tasks += [group.create_task(loop.run(), name=type(loop).__name__) for loop in made]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
