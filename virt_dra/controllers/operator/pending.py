@@ -8,11 +8,11 @@ VMIs share the sample. ``explainer`` decides when a pod is explained, ``explain_
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
-from typing import Final
+from typing import Final, TypeVar
 
 from virt_dra.allocator import DEFAULT, Features, Interrupt, Snapshot
 from virt_dra.allocator.explain import RequestExplanation
@@ -24,6 +24,8 @@ from virt_dra.controllers.devices.options import Began, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
+
+T = TypeVar("T")
 
 FITS: Final = "ClaimsFit"
 """True: the claims can be allocated on some node; the pod waits for something else, or for its turn."""
@@ -108,52 +110,72 @@ def sampling(
     several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not at all (A-5).
     """
     known, listed = tuple(slices), tuple(nodes)
-    with_devices: set[str] = set()
-    sizes: Counter[tuple[str, str]] = Counter()
-    shared: set[tuple[str, str]] = set()
-    for number, each in enumerate(known):
-        if number % _CHUNK == 0:
-            yield
-        pool = (each.spec.driver, each.spec.pool.name)
-        sizes[pool] += len(each.spec.devices)
-        if each.spec.node_name:
-            with_devices.add(each.spec.node_name)
-        else:
-            shared.add(pool)
-    yield
+    with_devices, sizes, shared = yield from _census(known)
     everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
     most = min(limits.nodes, max(_FEWEST, limits.pairs // max(everywhere, 1)))
     chosen = tuple(nsmallest(most, listed, key=lambda node: (node.name not in with_devices, node.name)))
     names = {node.name for node in chosen}
     yield
-    local: set[tuple[str, str]] = set()
-    for number, each in enumerate(known):
+    on_chosen = yield from _selected(known, lambda each: each.spec.node_name in names)
+    pools, left_out = _pools_within(limits.devices, {_pool_of(each) for each in on_chosen} - shared, shared, sizes)
+    kept = yield from _selected(known, lambda each: _pool_of(each) in pools)
+    using = yield from _selected(claims, lambda claim: _uses(claim, pools))
+    allocations = tuple(claim.status.allocation for claim in using if claim.status.allocation is not None)
+    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), allocations, now, left_out)
+
+
+_Pool = tuple[str, str]
+"""Driver and name."""
+
+
+def _pool_of(each: ResourceSlice) -> _Pool:
+    return each.spec.driver, each.spec.pool.name
+
+
+def _census(slices: Iterable[ResourceSlice]) -> Generator[None, None, tuple[set[str], Counter[_Pool], set[_Pool]]]:
+    """The nodes with devices of their own, the number of devices of each pool, and the pools that several nodes see."""
+    with_devices: set[str] = set()
+    sizes: Counter[_Pool] = Counter()
+    shared: set[_Pool] = set()
+    for number, each in enumerate(slices):
         if number % _CHUNK == 0:
             yield
-        if each.spec.node_name in names:
-            local.add((each.spec.driver, each.spec.pool.name))
-    pools: set[tuple[str, str]] = set()
-    room, left_out = limits.devices, 0
-    for pool in (*sorted(local - shared, key=lambda pool: (sizes[pool], pool)), *sorted(shared, key=lambda pool: (sizes[pool], pool))):
-        if sizes[pool] <= room:
-            room -= sizes[pool]
-            pools.add(pool)
+        sizes[_pool_of(each)] += len(each.spec.devices)
+        if each.spec.node_name:
+            with_devices.add(each.spec.node_name)
         else:
-            left_out += sizes[pool]
-    kept: list[ResourceSlice] = []
-    for number, each in enumerate(known):
+            shared.add(_pool_of(each))
+    return with_devices, sizes, shared
+
+
+def _selected(objects: Iterable[T], matches: Callable[[T], bool]) -> Generator[None, None, list[T]]:
+    """The objects that match, yielding after every chunk."""
+    found: list[T] = []
+    for number, each in enumerate(objects):
         if number % _CHUNK == 0:
             yield
-        if (each.spec.driver, each.spec.pool.name) in pools:
-            kept.append(each)
-    allocations: list[AllocationResult] = []
-    for number, claim in enumerate(claims):
-        if number % _CHUNK == 0:
-            yield
-        allocation = claim.status.allocation
-        if allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results):
-            allocations.append(allocation)
-    return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), tuple(allocations), now, left_out)
+        if matches(each):
+            found.append(each)
+    return found
+
+
+def _pools_within(room: int, local: set[_Pool], shared: set[_Pool], sizes: Mapping[_Pool, int]) -> tuple[set[_Pool], int]:
+    """The pools of the sample, those of nodes first, small ones before large ones; and the number of devices left out."""
+    pools: set[_Pool] = set()
+    left_out = 0
+    for group in (local, shared):
+        for pool in sorted(group, key=lambda pool: (sizes[pool], pool)):
+            if sizes[pool] <= room:
+                room -= sizes[pool]
+                pools.add(pool)
+            else:
+                left_out += sizes[pool]
+    return pools, left_out
+
+
+def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
+    allocation = claim.status.allocation
+    return allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results)
 
 
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
