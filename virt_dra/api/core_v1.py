@@ -111,6 +111,12 @@ class PodReadinessGate(Wire):
     condition_type: Str = ""
 
 
+class PodSchedulingGate(Wire):
+    """While a pod has one, no scheduler looks at it."""
+
+    name: Str = ""
+
+
 class PodSpec(Wire):
     containers: List[Container] = ()
     init_containers: List[Container] = ()
@@ -127,6 +133,10 @@ class PodSpec(Wire):
     hostname: Str | None = None
     termination_grace_period_seconds: Int | None = None
     security_context: Json | None = None
+    scheduler_name: Str | None = None
+    priority: Int | None = None
+    preemption_policy: Str | None = None
+    scheduling_gates: List[PodSchedulingGate] = ()
 
 
 class PodResourceClaimStatus(Wire):
@@ -219,6 +229,7 @@ class PodStatus(Wire):
     phase: Str | None = None
     reason: Str | None = None
     message: Str | None = None
+    nominated_node_name: Str | None = None
     conditions: List[PodCondition] = ()
     container_statuses: List[ContainerStatus] = ()
     resource_claim_statuses: List[PodResourceClaimStatus] = ()
