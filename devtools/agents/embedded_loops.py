@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from devtools.agents.background import background
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.controllers.loops import claims, scheduler
+from virt_dra.simulator.agents.background import background
 
 WATCHED = (Pod, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, Node)
 

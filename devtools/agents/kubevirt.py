@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 from uuid import uuid4
 
-from devtools.agents.background import background
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt_admission import FINALIZER
 from devtools.agents.rate_limiter import RateLimiter
 from launcher import Conversion, LauncherError, convert
@@ -36,6 +34,8 @@ from virt_dra.controllers.loops.virtual_machines import instance_of, wants_insta
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.simulator.agents.background import background
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
 FINISHED: Final = ("Succeeded", "Failed")

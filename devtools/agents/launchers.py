@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from devtools.agents.containers import RunningContainer
 from devtools.cluster.supervisor import Supervisor
 from virt_dra.api.integration import standalone
+from virt_dra.simulator.agents.containers import RunningContainer
 
 PROGRAM: Final = Path(sys.executable).parent / standalone.COMMAND[0]
 _POLL_SECONDS: Final = 0.05
@@ -18,7 +18,7 @@ _KILLED: Final = 128 + signal.SIGKILL
 
 
 class Launchers:
-    """:meth:`run` is a program for :class:`devtools.agents.kubelet.Kubelet`. Processes end with the test, whatever ended it.
+    """:meth:`run` is a program for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. Processes end with the test, whatever ended it.
 
     ``options``: of the launcher, which come after the pod's own and so take their place."""
 

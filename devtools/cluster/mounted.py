@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from devtools.agents.containers import write_volume
 from devtools.cluster.control_plane import ControlPlane, RequestError
+from virt_dra.simulator.agents.containers import write_volume
 
 WAIT_SECONDS = 60.0
 _EVERY_SECONDS = 0.2

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from devtools.agents.driver import Driver
-from devtools.agents.hardware import Gadget, Pool
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_installation import kubevirt_installed
 from devtools.agents.launchers import Launchers
@@ -35,6 +32,9 @@ from virt_dra.api.kubevirt_versions import (
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.port import Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import Gadget, HardwarePool
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -256,7 +256,7 @@ async def _agents(
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(connect(str(plane.kubeconfig)))
         drivers = {
-            name: Driver(cluster, (Pool(name, node, devices, node=node),), metadata=name in WRITERS)
+            name: Driver(cluster, (HardwarePool(name, node, devices, node=node),), metadata=name in WRITERS)
             for name, devices in hardware.devices.items()
         }
         programs = {"compute": launchers.run} if launchers is not None else None

@@ -12,10 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from devtools.agents.containers import RunningContainer
-from devtools.agents.driver import Driver
-from devtools.agents.hardware import Pool, pci_devices
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_installation import kubevirt_installed
 from devtools.cluster import processes
@@ -29,6 +25,10 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEV
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, Overlay
+from virt_dra.simulator.agents.containers import RunningContainer
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import HardwarePool, pci_devices
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -216,7 +216,7 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
         ledger = background.do(_made(lambda: Ledger(cluster, namespace)))
         stack.enter_context(background.entered(ledger.kept()))
         node = f"node-{namespace}"
-        driver = Driver(cluster, (Pool(DRIVER, node, pci_devices(devices, bus=0x20), node=node, per_slice=50),), metadata=False)
+        driver = Driver(cluster, (HardwarePool(DRIVER, node, pci_devices(devices, bus=0x20), node=node, per_slice=50),), metadata=False)
         account = plane.kubeconfig_of_service_account("virt-dra", "virt-dra-operator")
         kubelet = background.do(_made(lambda: Kubelet(cluster, (node,), (driver,), folder)))
         here = Site(plane, background, namespace, overlay, running, account, kubelet, ledger, audit_log, None)

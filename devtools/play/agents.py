@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from devtools.agents.driver import Driver
-from devtools.agents.hardware import pci_devices, pools_of_nodes
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_installation import kubevirt_installed
 from devtools.agents.worlds import UNLIMITED
@@ -32,6 +29,9 @@ from virt_dra.api.kubevirt_versions import (
 )
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.watching.informer import CacheKey
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import pci_devices, pools_of_nodes
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 CONTROLLERS: Final = (
     "deployment-controller",

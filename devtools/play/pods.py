@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from devtools.agents.containers import RunningContainer
 from devtools.agents.launchers import Launchers
 from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.processes import PROGRAM
@@ -25,6 +24,7 @@ from devtools.cluster.supervisor import Supervisor
 from devtools.play.network import PodNetwork
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.simulator.agents.containers import RunningContainer
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def domain_file(folder: Path, namespace: str, name: str) -> Path:
 
 
 class PodProcesses:
-    """:attr:`images` is for :class:`devtools.agents.kubelet.Kubelet`. ``logs`` gets what containers say, ``domains`` those of
+    """:attr:`images` is for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. ``logs`` gets what containers say, ``domains`` those of
     launchers, and ``scratch`` what goes with them. :meth:`close` ends all of them."""
 
     def __init__(self, plane: ControlPlane, network: PodNetwork, logs: Path, domains: Path, scratch: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from devtools.agents.containers import MountClash, write_mounted_file, write_volume
-from devtools.agents.downward import UnsupportedField, environment, field_value
-from devtools.agents.hardware import Gadget, Pool, mdev_devices, pci_devices
 from virt_dra.api.core_v1 import Container, EnvVar, Pod, PodSpec
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.simulator.agents.containers import MountClash, write_mounted_file, write_volume
+from virt_dra.simulator.agents.downward import UnsupportedField, environment, field_value
+from virt_dra.simulator.agents.hardware import Gadget, HardwarePool, mdev_devices, pci_devices
 
 
 def test_descriptions_of_hardware() -> None:
@@ -25,9 +25,9 @@ def test_descriptions_of_hardware() -> None:
     uuids = {gadget.attributes["mdevUUID"] for gadget in (*mdev_devices(3), *mdev_devices(3, prefix="other"))}
     assert len(uuids) == 6
     with pytest.raises(ValueError, match="per_slice must be 1 to 64, not 128"):
-        Pool("d", "p", (replace(first, taints=(DeviceTaint(key="k", effect="NoSchedule"),)),), per_slice=128)
+        HardwarePool("d", "p", (replace(first, taints=(DeviceTaint(key="k", effect="NoSchedule"),)),), per_slice=128)
     with pytest.raises(ValueError, match="pool p: device names must differ: gpu-0, gpu-0"):
-        Pool("d", "p", (first, first))
+        HardwarePool("d", "p", (first, first))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from devtools.agents.containers import RunningContainer
-from devtools.agents.driver import Driver
-from devtools.agents.hardware import Pool, pci_devices, pools_of_nodes
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.worlds import embedded_world, eventually, real_world
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Node, Pod
@@ -23,6 +19,10 @@ from virt_dra.api.integration.paths import ADDRESSES_READY_ANNOTATION, WAIT_CONT
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster, NotFound
+from virt_dra.simulator.agents.containers import RunningContainer
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import HardwarePool, pci_devices, pools_of_nodes
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 Place = Callable[[], AbstractAsyncContextManager[tuple[Cluster, str]]]
 
@@ -173,7 +173,9 @@ async def test_a_driver_that_fails_or_vanishes_holds_pods_back_until_it_works(pl
         waiting = await eventually(lambda: here.pod("vm"), lambda found: bool(found.status.container_statuses))
         (status,) = waiting.status.container_statuses
         assert status.state.waiting is not None
-        assert (status.state.waiting.reason, status.state.waiting.message) == ("ContainerCreating", "the firmware doesn't answer")
+        claim = waiting.status.resource_claim_statuses[0].resource_claim_name
+        problem = f"prepare dynamic resources: NodePrepareResources failed for ResourceClaim {claim}: the firmware doesn't answer"
+        assert (status.state.waiting.reason, status.state.waiting.message) == ("ContainerCreating", problem)
         here.driver.failure = ""
         await here.running("vm")
         await here.driver.withdraw()
@@ -278,7 +280,7 @@ async def test_pods_are_started_after_a_restart_of_the_api_server(control_plane:
 async def test_a_pool_is_published_over_several_slices_and_changes_by_generations(place: Place) -> None:
     async with place() as (cluster, namespace):
         name = f"{namespace}.example.com"
-        driver = Driver(cluster, (Pool(name, "pool", pci_devices(5), per_slice=2),))
+        driver = Driver(cluster, (HardwarePool(name, "pool", pci_devices(5), per_slice=2),))
 
         async def published() -> list[tuple[int, int, list[str]]]:
             slices = (await cluster.list(ResourceSlice, fields=f"spec.driver={name}")).items

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from devtools.agents.driver import Driver
-from devtools.agents.hardware import Pool, mdev_devices, pci_devices
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_admission import FINALIZER, KubeVirtAdmission, patch_between
 from devtools.agents.kubevirt_installation import kubevirt_installed
@@ -25,6 +22,9 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster, Invalid, NotFound
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import HardwarePool, mdev_devices, pci_devices
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 V1_9 = KubeVirtVersion.parse("1.9.0")
 
@@ -73,7 +73,7 @@ async def beside(control_plane: ControlPlane | None, version: str, folder: Path)
             cluster, namespace = await stack.enter_async_context(real_world(control_plane))
             own = await stack.enter_async_context(kubevirt_installed(control_plane, gates))
         node, name = f"node-{namespace}", f"{namespace}.example.com"
-        driver = Driver(cluster, (Pool(name, node, (*pci_devices(3), *mdev_devices(1)), node=node),))
+        driver = Driver(cluster, (HardwarePool(name, node, (*pci_devices(3), *mdev_devices(1)), node=node),))
         kubelet = Kubelet(cluster, (node,), (driver,), folder)
         await cluster.create(DeviceClass.from_wire(selecting(name, f'device.driver == "{name}" && device.attributes["{name}"].?mdevUUID')))
         stack.push_async_callback(cluster.delete, DeviceClass, name)

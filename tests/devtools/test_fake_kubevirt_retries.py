@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt, SyncError, check_failure
 from devtools.agents.rate_limiter import RateLimiter
 from devtools.agents.worlds import eventually
@@ -19,6 +18,7 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.port import Cluster, Invalid
 from virt_dra.cluster.watching.event_recorder import EVENT
+from virt_dra.simulator.agents.kubelet import Kubelet
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import click
 import pytest
 
-from devtools.agents.containers import RunningContainer
-from devtools.agents.kubelet import Kubelet, image_name
 from devtools.agents.worlds import embedded_world, eventually
 from devtools.play.agents import Site
 from devtools.play.command import parsed_kubevirt
@@ -19,6 +17,8 @@ from devtools.play.network import PodNetwork
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.wire import Json
+from virt_dra.simulator.agents.containers import RunningContainer
+from virt_dra.simulator.agents.kubelet import Kubelet, image_name
 
 
 async def run(life: Callable[[PodNetwork, Path], Awaitable[None]], folder: Path) -> None:

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import yaml
 
-from devtools.agents.hardware import Gadget
 from devtools.deployed.webhook import Answer
 from devtools.deployed.worlds import Hardware, World
 from virt_dra.api.integration.device_metadata import PCI_BUS_ID
+from virt_dra.simulator.agents.hardware import Gadget
 
 Json = dict[str, Any]
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from devtools.agents.driver import Driver
 from devtools.deployed.worlds import Json, World
 from tests.e2e.conftest import InWorld
 from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.simulator.agents.driver import Driver
 
 pytestmark = pytest.mark.control_plane
 

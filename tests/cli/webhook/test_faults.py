@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from devtools.agents.containers import write_volume
 from devtools.cluster.control_plane import ControlPlane, require
 from devtools.deployed.webhook import free_port, kubevirt_kinds, until, webhook
 from devtools.webhooks.serving import KNOWLEDGE, body, hang_up, request, vmi
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.installation.webhook_authority import SECRET, StoredAuthority
+from virt_dra.simulator.agents.containers import write_volume
 from webhooks.server.app import WebhookServer
 from webhooks.server.metrics import Metrics
 from webhooks.tls.reloading import CertificateFolder, ReloadingTls

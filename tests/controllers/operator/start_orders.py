@@ -11,11 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from devtools.agents.background import background
-from devtools.agents.driver import Driver
 from devtools.agents.embedded_loops import embedded_loops
-from devtools.agents.hardware import Pool, pci_devices
-from devtools.agents.kubelet import Kubelet
 from devtools.agents.kubevirt import FakeKubeVirt
 from devtools.agents.kubevirt_admission import KubeVirtAdmission
 from devtools.agents.kubevirt_webhooks import EmbeddedBesideKubeVirt
@@ -36,6 +32,10 @@ from virt_dra.cluster.port import Invalid, Listed, StatusCause, Unavailable, Wat
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.live.world import LiveSettings, LiveWorld
+from virt_dra.simulator.agents.background import background
+from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.agents.hardware import HardwarePool, pci_devices
+from virt_dra.simulator.agents.kubelet import Kubelet
 from virt_dra.simulator.virtual_time import virtual_clock, virtual_now
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod.mutation import mutate
@@ -218,7 +218,7 @@ async def site(
     drivers: dict[str, Driver] = {}
     for number, plan in enumerate(plans):
         devices = pci_devices(1, bus=number + 1, model=plan.model)
-        drivers[plan.name] = Driver(cluster, (Pool(plan.driver, NODE, devices, node=NODE),), metadata=plan.writes)
+        drivers[plan.name] = Driver(cluster, (HardwarePool(plan.driver, NODE, devices, node=NODE),), metadata=plan.writes)
         drivers[plan.name].registered = False
     kubelet = Kubelet(cluster, (NODE,), drivers.values(), folder, clock=virtual_now)
     kubevirt = FakeKubeVirt(own, kubelet, gates, clock=virtual_now)

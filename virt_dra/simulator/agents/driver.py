@@ -7,45 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from devtools.agents.hardware import Gadget, Pool
-from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
-from virt_dra.cluster.port import AlreadyExists, Cluster, NotFound
+from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, NotFound
+from virt_dra.simulator.agents.claim_manager import Prepared, PreparedClaim, PreparedDevice, PrepareError
+from virt_dra.simulator.agents.hardware import Gadget, HardwarePool
 
 Health = Literal["Healthy", "Unhealthy", "Unknown"]
-
-
-class PrepareError(RuntimeError):
-    """A claim that can't be prepared now. The kubelet tries again."""
-
-
-@dataclass(frozen=True)
-class PreparedDevice:
-    """A device as a container gets it. ``requests``: base names of the requests it serves."""
-
-    driver: str
-    pool: str
-    device: str
-    request: str
-    environment: Mapping[str, str]
-
-    @property
-    def base_request(self) -> str:
-        return self.request.partition("/")[0]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A prepared claim. ``files``: base request -> (absolute path in the container, content)."""
-
-    devices: tuple[PreparedDevice, ...]
-    files: Mapping[str, tuple[str, str]]
 
 
 class Driver:
@@ -53,11 +26,12 @@ class Driver:
 
     * ``metadata``: whether it writes metadata files (K-7.7, K-7.8). ``cdi``: whether it hands devices to the runtime by CDI, whose ids
       then stand for them in health reports.
-    * ``delay``: seconds that preparing takes; ``failure``: the text preparing fails with, as long as it isn't "".
-    * ``registered``: False as while its pod restarts: kubelets don't find it.
+    * ``delay``: seconds that a call takes; ``failure``, ``unprepare_failure``: the text that preparing and unpreparing fail with, as long
+      as it isn't ""; ``skipped``: UIDs of claims that its answers leave out.
+    * ``registered``: False as while its pod restarts: kubelets don't find it, and a call that is under way fails.
     """
 
-    def __init__(self, cluster: Cluster, pools: Iterable[Pool], *, metadata: bool = True, cdi: bool = True) -> None:
+    def __init__(self, cluster: Cluster, pools: Iterable[HardwarePool], *, metadata: bool = True, cdi: bool = True) -> None:
         self._cluster = cluster
         self._pools = {pool.name: pool for pool in pools}
         names = {pool.driver for pool in self._pools.values()}
@@ -67,7 +41,8 @@ class Driver:
         self.metadata = metadata
         self._cdi = cdi
         self.delay = 0.0
-        self.failure = ""
+        self.failure = self.unprepare_failure = ""
+        self.skipped: frozenset[str] = frozenset()
         self.registered = True
         self.prepared: dict[str, Prepared] = {}
         """By the claim's uid."""
@@ -77,7 +52,7 @@ class Driver:
     # --- publishing -------------------------------------------------------------------------------------------------
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[HardwarePool, ...]:
         return tuple(self._pools.values())
 
     async def publish(self) -> None:
@@ -92,8 +67,8 @@ class Driver:
                 await self._cluster.update(known.with_(spec=obj.spec))
         await self._delete(name for name in present if name not in wanted)
 
-    async def change(self, pool: Pool) -> None:
-        """Publish a pool in place of the one of its name. Its generation is what it says; see :meth:`Pool.next_generation`."""
+    async def change(self, pool: HardwarePool) -> None:
+        """Publish a pool in place of the one of its name. Its generation is what it says; see :meth:`HardwarePool.next_generation`."""
         self._pools[pool.name] = pool
         await self.publish()
 
@@ -111,7 +86,7 @@ class Driver:
         self._pools = {name: pool.next_generation() for name, pool in self._pools.items()}
         await self.publish()
         self.registered = True
-        self._tell()
+        self._notify()
 
     async def _published(self) -> tuple[ResourceSlice, ...]:
         return (await self._cluster.list(ResourceSlice, fields=f"spec.driver={self.name}")).items
@@ -134,28 +109,59 @@ class Driver:
 
     # --- preparing --------------------------------------------------------------------------------------------------
 
-    async def prepare(self, pod: Pod, claim: ResourceClaim) -> Prepared:
-        """Make a claim's devices of this driver ready. The same claim again: the same answer. Raises :class:`PrepareError`."""
+    async def prepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
+        """Make the claims' devices of this driver ready at a node; the same claim again has the same answer (C-16.8)."""
+        await self._called()
+        return {claim.uid: await self._prepared_or_error(node, claim) for claim in claims if claim.uid not in self.skipped}
+
+    async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
+        """Give devices back. A claim that isn't prepared is no error, and nothing is read of it: it may be gone."""
+        await self._called()
+        if self.unprepare_failure:
+            return {claim.uid: self.unprepare_failure for claim in claims}
+        for claim in claims:
+            self.prepared.pop(claim.uid, None)
+        return {claim.uid: "" for claim in claims if claim.uid not in self.skipped}
+
+    async def _called(self) -> None:
+        """What happens with every call. Raises :class:`PrepareError` where the plugin vanishes during it."""
         if self.delay:
             await asyncio.sleep(self.delay)
+        if not self.registered:
+            raise PrepareError("rpc error: code = Unavailable desc = connection error")
+
+    async def _prepared_or_error(self, node: str, named: PreparedClaim) -> Prepared | str:
         if self.failure:
-            raise PrepareError(self.failure)
-        known = self.prepared.get(claim.metadata.uid)
+            return self.failure
+        try:
+            claim = await self._cluster.get(ResourceClaim, named.name, named.namespace)
+        except ApiError as error:
+            return f"retrieve claim {named.namespace}/{named.name}: {error}"
+        if claim.metadata.uid != named.uid:
+            return f"claim {claim.key} got replaced"
+        if claim.status.allocation is None:
+            return f"claim {claim.key} not allocated"
+        known = self.prepared.get(named.uid)
         if known is None:
-            known = self.prepared[claim.metadata.uid] = self._prepared(pod, claim)
+            made = self._made(node, claim)
+            if isinstance(made, str):
+                return made
+            known = self.prepared[named.uid] = made
         return known
 
-    def unprepare(self, claim_uid: str) -> None:
-        """A claim that isn't prepared is no error."""
-        self.prepared.pop(claim_uid, None)
-
-    def _prepared(self, pod: Pod, claim: ResourceClaim) -> Prepared:
+    def _made(self, node: str, claim: ResourceClaim) -> Prepared | str:
         allocation = claim.status.allocation
         results = [result for result in allocation.devices.results if result.driver == self.name] if allocation else []
-        found = [(result, self._found(pod, result)) for result in results]
-        devices = tuple(
-            PreparedDevice(self.name, result.pool, result.device, result.request, dict(gadget.environment)) for result, gadget in found
-        )
+        found: list[tuple[DeviceRequestAllocationResult, Gadget]] = []
+        for result in results:
+            pool = self._pools.get(result.pool)
+            gadget = pool.gadget(result.device) if pool is not None else None
+            if pool is None or gadget is None:
+                return f"device {result.pool}/{result.device} isn't there"
+            if pool.node and pool.node != node:
+                return f"device {result.pool}/{result.device} is not on node {node}"
+            found.append((result, gadget))
+        devices = tuple(self._handed_over(claim, result, gadget) for result, gadget in found)
         files: dict[str, tuple[str, str]] = {}
         if self.metadata:
             for request in dict.fromkeys(result.request for result in results):
@@ -164,14 +170,9 @@ class Driver:
                 files[base] = (self._path(claim, base), _stream(claim, request, entries))
         return Prepared(devices, files)
 
-    def _found(self, pod: Pod, result: DeviceRequestAllocationResult) -> Gadget:
-        pool = self._pools.get(result.pool)
-        gadget = pool.gadget(result.device) if pool is not None else None
-        if pool is None or gadget is None:
-            raise PrepareError(f"device {result.pool}/{result.device} isn't there")
-        if pool.node and pool.node != pod.spec.node_name:
-            raise PrepareError(f"device {result.pool}/{result.device} is not on node {pod.spec.node_name}")
-        return gadget
+    def _handed_over(self, claim: ResourceClaim, result: DeviceRequestAllocationResult, gadget: Gadget) -> PreparedDevice:
+        cdi = (f"{self.name}/device={claim.metadata.uid}-{result.device}",) if self._cdi else ()
+        return PreparedDevice(self.name, result.pool, result.device, result.request, dict(gadget.environment), cdi, result.share_id)
 
     def _described(self, result: DeviceRequestAllocationResult, gadget: Gadget) -> MetadataDevice:
         return MetadataDevice(driver=self.name, pool=result.pool, name=result.device, attributes=gadget.described())
@@ -185,7 +186,7 @@ class Driver:
     def set_health(self, pool: str, device: str, health: Health, message: str = "") -> None:
         """Report a device's health from now on; kubelets hear of it."""
         self._health[pool, device] = (health, message)
-        self._tell()
+        self._notify()
 
     def health(self, pool: str, device: str) -> tuple[Health, str] | None:
         """None where the driver has never said anything."""
@@ -195,17 +196,11 @@ class Driver:
     def reports_health(self) -> bool:
         return bool(self._health)
 
-    def resource_id(self, claim_uid: str, device: PreparedDevice) -> str:
-        """What a kubelet calls a device in a pod's status."""
-        if self._cdi:
-            return f"{self.name}/device={claim_uid}-{device.device}"
-        return f"{self.name}/{device.pool}/{device.device}"
-
     def listen(self, changed: asyncio.Event) -> None:
         """``changed`` is set whenever health changes or the driver comes back."""
         self._listeners.append(changed)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._listeners:
             changed.set()
 
@@ -222,6 +217,6 @@ def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -
     return json.dumps(document.to_wire()) + "\n"
 
 
-def without(pool: Pool, *devices: str) -> Pool:
+def without(pool: HardwarePool, *devices: str) -> HardwarePool:
     """The pool's next generation without some of its devices, as when they fail."""
     return replace(pool, generation=pool.generation + 1, devices=tuple(each for each in pool.devices if each.name not in devices))

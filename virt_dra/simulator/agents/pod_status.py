@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from devtools.agents.containers import RunningContainer
 from virt_dra.api.core_v1 import Container, Pod
 from virt_dra.api.meta import format_time
-
-Json = dict[str, Any]
+from virt_dra.api.wire import Json
+from virt_dra.simulator.agents.containers import RunningContainer
 
 KUBELETS_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 _FILE_TESTS = (["test", "-e"], ["test", "-f"], ["cat"], ["ls"], ["stat"])
@@ -116,8 +115,8 @@ def _container(
     state: Json
     if spec.name in exits:
         ended = exits[spec.name]
-        told_end: Json = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed", "startedAt": started[spec.name]}
-        state = {"terminated": told_end | ({"message": ended.message} if ended.message else {})}
+        ended_state: Json = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed", "startedAt": started[spec.name]}
+        state = {"terminated": ended_state | ({"message": ended.message} if ended.message else {})}
     elif spec.name in started:
         state = {"running": {"startedAt": started[spec.name]}}
     elif problem:

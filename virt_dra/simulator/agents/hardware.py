@@ -1,6 +1,6 @@
 """Devices described in short, and the ResourceSlices that a driver publishes for them. Pure.
 
-Pool("gpu.example.com", "node-1", pci_devices(4), node="node-1", per_slice=2, generation=3)
+HardwarePool("gpu.example.com", "node-1", pci_devices(4), node="node-1", per_slice=2, generation=3)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_DEVICES = 128
 """Of one slice; half of it where devices have taints (C-14)."""
 MAX_TAINTED = 64
 
-Value = str | int | bool
+AttributeValue = str | int | bool
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Gadget:
     differs; ``environment`` the variables its driver sets in containers."""
 
     name: str
-    attributes: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[DeviceTaint, ...] = ()
-    metadata: Mapping[str, Value] | None = None
+    metadata: Mapping[str, AttributeValue] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def published(self) -> Device:
@@ -54,13 +54,15 @@ class Gadget:
         return {key: attribute(value) for key, value in (self.attributes if self.metadata is None else self.metadata).items()}
 
 
-def attribute(value: Value) -> DeviceAttribute:
+def attribute(value: AttributeValue) -> DeviceAttribute:
     if isinstance(value, bool):
         return DeviceAttribute(bool_value=value)
     return DeviceAttribute(int_value=value) if isinstance(value, int) else DeviceAttribute(string=value)
 
 
-def pci_devices(count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI_BUS_ID, **attributes: Value) -> tuple[Gadget, ...]:
+def pci_devices(
+    count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI_BUS_ID, **attributes: AttributeValue
+) -> tuple[Gadget, ...]:
     """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: the attribute with the address; metadata always has
     KEP-5304's."""
     gadgets = []
@@ -71,9 +73,9 @@ def pci_devices(count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI
     return tuple(gadgets)
 
 
-def mdev_devices(count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: Value) -> tuple[Gadget, ...]:
+def mdev_devices(count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: AttributeValue) -> tuple[Gadget, ...]:
     """``count`` mediated devices with UUIDs of their own. ``parent``: the PCI address of the device they are on, published with them."""
-    above: Mapping[str, Value] = {PCI_BUS_ID: parent} if parent else {}
+    above: Mapping[str, AttributeValue] = {PCI_BUS_ID: parent} if parent else {}
     return tuple(
         Gadget(f"{prefix}-{number}", {**attributes, MDEV_UUID: f"{sum(prefix.encode()):08x}-0000-4000-8000-{number:012x}", **above})
         for number in range(count)
@@ -81,7 +83,7 @@ def mdev_devices(count: int, *, prefix: str = "vgpu", parent: str = "", **attrib
 
 
 @dataclass(frozen=True)
-class Pool:
+class HardwarePool:
     """Devices of one driver under one name, at a node (``node``; "" for all nodes), in slices of ``per_slice`` devices."""
 
     driver: str
@@ -102,11 +104,11 @@ class Pool:
     def gadget(self, name: str) -> Gadget | None:
         return next((gadget for gadget in self.devices if gadget.name == name), None)
 
-    def next_generation(self, devices: tuple[Gadget, ...] | None = None) -> Pool:
+    def next_generation(self, devices: tuple[Gadget, ...] | None = None) -> HardwarePool:
         """The pool as it is published after a change, with the same devices or others."""
         return replace(self, generation=self.generation + 1, devices=self.devices if devices is None else devices)
 
-    def tainted(self, device: str, *taints: DeviceTaint) -> Pool:
+    def tainted(self, device: str, *taints: DeviceTaint) -> HardwarePool:
         """The next generation, in which a device has these taints and no others. Raises KeyError for an unknown device."""
         if self.gadget(device) is None:
             raise KeyError(device)
@@ -132,6 +134,8 @@ class Pool:
         )  # fmt: skip
 
 
-def pools_of_nodes(driver: str, nodes: tuple[str, ...], devices: tuple[Gadget, ...], *, per_slice: int = MAX_TAINTED) -> tuple[Pool, ...]:
+def pools_of_nodes(
+    driver: str, nodes: tuple[str, ...], devices: tuple[Gadget, ...], *, per_slice: int = MAX_TAINTED
+) -> tuple[HardwarePool, ...]:
     """The same devices at each node: a pool a node, named like it, as drivers of node-local hardware do."""
-    return tuple(Pool(driver, node, devices, node=node, per_slice=per_slice) for node in nodes)
+    return tuple(HardwarePool(driver, node, devices, node=node, per_slice=per_slice) for node in nodes)

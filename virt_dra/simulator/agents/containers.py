@@ -40,7 +40,7 @@ class RunningContainer:
         return read_folder(self.root)
 
 
-Program = Callable[[RunningContainer], Awaitable[int]]
+ContainerProgram = Callable[[RunningContainer], Awaitable[int]]
 """What a container runs; its exit code."""
 
 

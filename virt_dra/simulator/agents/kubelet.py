@@ -1,8 +1,8 @@
 """The kubelet of some nodes: starts the pods that are bound to them, in folders that stand for their containers' file systems.
 
-What it does like the real one: claims are prepared only when they are allocated and reserved for the pod; volumes show annotations and
+What it does like the real one: claims are prepared by :mod:`.claim_manager`; volumes show annotations and
 follow them; a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness gates
-and probes count; the health that drivers report is in the status. What containers run are Python functions (:data:`Program`), by
+and probes count; the health that drivers report is in the status. What containers run are Python functions (:data:`ContainerProgram`), by
 container name or by image; one without runs for ever, an init container without ends at once.
 """
 
@@ -10,29 +10,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import shutil
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from devtools.agents import pod_status
-from devtools.agents.background import background
-from devtools.agents.containers import MountClash, Program, RunningContainer, write_mounted_file, write_volume
-from devtools.agents.downward import UnsupportedField, environment, volume_files
-from devtools.agents.driver import Driver, Prepared, PrepareError
-from virt_dra.api.core_v1 import Container, Node, Pod
+from virt_dra.api.core_v1 import Container, Node, ObjectReference, Pod
 from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
+from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
-from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, claim_name, is_reserved_for, not_for_pod
+from virt_dra.simulator.agents import pod_status
+from virt_dra.simulator.agents.background import background
+from virt_dra.simulator.agents.claim_manager import FAILED_PREPARE, ClaimManager, DraCheckpoint, Prepared, PrepareError
+from virt_dra.simulator.agents.containers import ContainerProgram, MountClash, RunningContainer, write_mounted_file, write_volume
+from virt_dra.simulator.agents.downward import UnsupportedField, environment, volume_files
+from virt_dra.simulator.agents.driver import Driver
+
+log = logging.getLogger(__name__)
 
 NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 CAPACITY: Mapping[str, str] = {
@@ -62,14 +67,19 @@ class NotYet(Exception):
     """The pod can't go on for now; the text says why."""
 
 
+RECONCILE_SECONDS = 60.0
+"""How often claims of pods that no longer exist are given back (C-16.7)."""
+SLICE_WIPE_SECONDS = 30.0
+"""So long after a driver's plugin disappeared its slices are deleted (C-16.9)."""
+
+
 @dataclass
 class _Ours:
-    """A pod that was begun. ``prepared``: by pod-local claim name; ``claims``: uids of the claims it uses."""
+    """A pod that was begun. ``prepared``: by pod-local claim name; None before its claims are."""
 
     pod: Pod
     folder: Path
-    prepared: dict[str, Prepared] = field(default_factory=dict)
-    claims: dict[str, str] = field(default_factory=dict)
+    prepared: Mapping[str, Prepared] | None = None
     containers: dict[str, RunningContainer] = field(default_factory=dict)
     programs: dict[str, asyncio.Task[int]] = field(default_factory=dict)
     exits: dict[str, pod_status.Exit] = field(default_factory=dict)
@@ -98,8 +108,8 @@ class Kubelet:
         drivers: Iterable[Driver],
         folder: Path,
         *,
-        programs: Mapping[str, Program] | None = None,
-        images: Mapping[str, Program] | None = None,
+        programs: Mapping[str, ContainerProgram] | None = None,
+        images: Mapping[str, ContainerProgram] | None = None,
         address_of: Callable[[str], str] = lambda uid: "",
         remove: Remove | None = None,
         refresh: float = 0.0,
@@ -110,13 +120,16 @@ class Kubelet:
         self._cluster = cluster
         self.nodes = tuple(nodes)
         self._drivers = {driver.name: driver for driver in drivers}
+        self._checkpoints: dict[str, DraCheckpoint] = {}
+        self._managers: dict[str, ClaimManager] = {}
         self._folder = folder
-        self.programs: dict[str, Program] = {WAIT_CONTAINER: wait_for_addresses, **(programs or {})}
+        self.programs: dict[str, ContainerProgram] = {WAIT_CONTAINER: wait_for_addresses, **(programs or {})}
         self._images, self._address_of = dict(images or {}), address_of
         self._remove = remove or remover(cluster)
         self.refresh, self.start_delay, self._probe_period = refresh, start_delay, probe_period
         self.present = True
         self._clock = clock
+        self._events = EventRecorder(cluster, "kubelet", ",".join(self.nodes), clock=clock, suffixes=lambda: uuid.uuid4().hex)
         self._ours: dict[str, _Ours] = {}
         self._uids: dict[CacheKey, str] = {}
         self._seen: dict[str, float] = {}
@@ -149,6 +162,10 @@ class Kubelet:
         ours = self._ours.get(pod_uid)
         return ours.containers.get(name) if ours else None
 
+    def claim_users(self, node: str) -> frozenset[str]:
+        """The UIDs of the pods that claims are prepared for at a node, or are to be given back by."""
+        return self._managers[node].pods
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs while the body does; then containers stop, their pods stay as they are."""
@@ -156,14 +173,59 @@ class Kubelet:
             yield
 
     async def run(self) -> None:
-        """For ever; ends by cancellation, after which it may be run again: containers that ran do so on."""
+        """For ever; ends by cancellation, after which it may be run again, as a kubelet that restarts: containers that ran do so on, claims
+        are known from the checkpoint and prepared again (C-22.16)."""
+        self._managers = {node: self._manager(node) for node in self.nodes}
+        for ours in self._ours.values():
+            ours.prepared = None
         queue: WorkQueue[CacheKey] = WorkQueue(longest_delay=1.0)
         pods = Informer(self._cluster, Pod, first_pause=0.05, longest_pause=0.5)
         pods.on_change(lambda old, new: queue.add(key_of(new or old or Pod())))
         self._queue, self._pods = queue, pods
         async with running(pods), asyncio.TaskGroup() as group:
             group.create_task(self._listen())
+            group.create_task(self._reconcile_claims())
+            group.create_task(self._wipe_slices())
+            group.create_task(self._events.run())
             group.create_task(queue.run(self._sync, workers=8))
+
+    def _manager(self, node: str) -> ClaimManager:
+        def plugin(name: str) -> Driver | None:
+            driver = self._drivers.get(name)
+            return driver if driver is not None and driver.registered else None
+
+        def save(checkpoint: DraCheckpoint) -> None:
+            self._checkpoints[node] = checkpoint
+
+        return ClaimManager(node, self._cluster, plugin, checkpoint=self._checkpoints.get(node), on_checkpoint=save)
+
+    async def _reconcile_claims(self) -> None:
+        """Give back, now and then, what pods used that no longer exist."""
+        while True:
+            await asyncio.sleep(RECONCILE_SECONDS)
+            there = {pod.metadata.uid for pod in self._pods.store.values()}
+            for manager in self._managers.values():
+                for uid in sorted(manager.pods - there):
+                    with suppress(PrepareError):  # tried again next time
+                        await manager.unprepare(uid)
+
+    async def _wipe_slices(self) -> None:
+        """Delete the slices of drivers whose plugin has been gone for a while, at these nodes."""
+        loop = asyncio.get_running_loop()
+        gone: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(1.0)
+            for driver in self._drivers.values():
+                if driver.registered:
+                    gone.pop(driver.name, None)
+                elif loop.time() - gone.setdefault(driver.name, loop.time()) >= SLICE_WIPE_SECONDS:
+                    for node in self.nodes:
+                        await self._delete_slices(f"spec.driver={driver.name},spec.nodeName={node}")
+
+    async def _delete_slices(self, fields: str) -> None:
+        with suppress(ApiError):  # tried again a second later
+            for found in (await self._cluster.list(ResourceSlice, fields=fields)).items:
+                await self._cluster.delete(ResourceSlice, found.name, uid=found.metadata.uid)
 
     async def _listen(self) -> None:
         while True:
@@ -181,18 +243,20 @@ class Kubelet:
         namespace, name = key
         pod = self._pods.store.get(name, namespace)
         uid = self._uids.get(key)
-        if uid is not None and (pod is None or pod.metadata.uid != uid):
-            self._forget(key, uid)
+        replaced = uid is not None and (pod is None or pod.metadata.uid != uid)
+        if uid is not None and replaced and not await self._forget(key, uid):
+            return RETRY_SECONDS
         if pod is None or pod.spec.node_name not in self.nodes:
             return None
         try:
             if pod.metadata.deletion_timestamp is not None:
-                self._forget(key, pod.metadata.uid)
+                if not await self._forget(key, pod.metadata.uid):
+                    return RETRY_SECONDS  # the object stays until its claims are given back (C-16.7)
                 await self._remove(pod)
                 return None
             return None if pod.status.phase in ("Succeeded", "Failed") else await self._advance(key, pod)
         except (Conflict, NotFound):
-            return RETRY_SECONDS  # somebody else wrote; the informer will tell
+            return RETRY_SECONDS  # somebody else wrote; the informer shows it
         except ApiError:
             return 5 * RETRY_SECONDS
 
@@ -207,17 +271,24 @@ class Kubelet:
         again: float | None = None
         problem = ""
         try:
-            await self._prepare(ours)
+            if ours.prepared is None:
+                ours.prepared = await self._managers[pod.spec.node_name or ""].prepare(pod)
             mounted = await self._mount_secrets(ours)
             again = self._show_volumes(ours)
             if mounted is not None:
                 again = mounted if again is None else min(again, mounted)
             await self._run_containers(key, ours)
-        except (NotYet, PrepareError, UnsupportedField, MountClash) as error:
+        except PrepareError as error:
+            problem, again = f"prepare dynamic resources: {error}", RETRY_SECONDS
+            reference = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid)
+            self._events.record(reference, "Warning", FAILED_PREPARE, f"Failed to prepare dynamic resources: {problem}")
+        except (NotYet, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
         status = pod_status.status_of(
             pod, ours.started, ours.exits, self._ready(ours), problem, self._health(ours), self._clock(), self._address_of(pod.metadata.uid)
         )
+        if status is not None and status.get("phase") in ("Succeeded", "Failed") and not await self._unprepared(pod):
+            return RETRY_SECONDS  # claims are given back before anybody hears of the end (C-16.7)
         if status is not None:
             version = {"resourceVersion": pod.metadata.resource_version}
             await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": version, "status": status}, subresource="status")
@@ -225,52 +296,28 @@ class Kubelet:
         waits = [seconds for seconds in (again, self._probe_period if probed else None) if seconds is not None]
         return min(waits, default=None)
 
-    def _forget(self, key: CacheKey, uid: str) -> None:
-        """End a pod's containers and give its claims back to their drivers, unless another pod uses them."""
+    async def _unprepared(self, pod: Pod) -> bool:
+        """Give a pod's claims back; False if that has to be tried again."""
+        try:
+            await self._managers[pod.spec.node_name or ""].unprepare(pod.metadata.uid)
+        except PrepareError as error:
+            log.info("claims of pod %s not unprepared: %s", pod.key, error)
+            return False
+        return True
+
+    async def _forget(self, key: CacheKey, uid: str) -> bool:
+        """End a pod's containers and give its claims back; False if that has to be tried again."""
+        ours = self._ours.get(uid)
+        if ours is not None:
+            for program in ours.programs.values():
+                program.cancel()
+            if not await self._unprepared(ours.pod):
+                return False
+            shutil.rmtree(ours.folder, ignore_errors=True)
+        self._ours.pop(uid, None)
         self._uids.pop(key, None)
         self._seen.pop(uid, None)
-        ours = self._ours.pop(uid, None)
-        if ours is None:
-            return
-        for program in ours.programs.values():
-            program.cancel()
-        in_use = {claim for other in self._ours.values() for claim in other.claims.values()}
-        for claim in ours.claims.values():
-            if claim not in in_use:
-                for driver in self._drivers.values():
-                    driver.unprepare(claim)
-        shutil.rmtree(ours.folder, ignore_errors=True)
-
-    async def _prepare(self, ours: _Ours) -> None:
-        """Every claim of the pod by every driver of its devices."""
-        for entry in ours.pod.spec.resource_claims:
-            if entry.name in ours.prepared:
-                continue
-            named = claim_name(ours.pod, entry)
-            if isinstance(named, NotNeeded):
-                continue
-            if isinstance(named, NotCreatedYet):
-                raise NotYet(f"claim {entry.name} isn't created yet")
-            claim = await self._cluster.get(ResourceClaim, named.name, ours.pod.namespace)
-            foreign = not_for_pod(claim, ours.pod) if named.must_check_owner else None
-            if foreign is not None:
-                raise NotYet(str(foreign))
-            if claim.status.allocation is None:
-                raise NotYet(f"ResourceClaim {claim.name}: not allocated")
-            if not is_reserved_for(claim, ours.pod):
-                subject = f"pod {ours.pod.name} ({ours.pod.metadata.uid})"
-                raise NotYet(f"{subject} is not allowed to use ResourceClaim {claim.name} ({claim.metadata.uid})")
-            ours.claims[entry.name] = claim.metadata.uid
-            results = claim.status.allocation.devices.results
-            parts = [await self._driver(name).prepare(ours.pod, claim) for name in dict.fromkeys(result.driver for result in results)]
-            files = {f"{request} {index}": file for index, part in enumerate(parts) for request, file in part.files.items()}
-            ours.prepared[entry.name] = Prepared(tuple(device for part in parts for device in part.devices), files)
-
-    def _driver(self, name: str) -> Driver:
-        driver = self._drivers.get(name)
-        if driver is None or not driver.registered:
-            raise NotYet(f"DRA driver {name} is not registered")
-        return driver
+        return True
 
     # --- volumes ----------------------------------------------------------------------------------------------------
 
@@ -369,7 +416,7 @@ class Kubelet:
         root.mkdir(parents=True)
         variables = environment(ours.pod, spec)
         mounted = self._write_volumes(ours, spec, root, first=True)
-        for entry, prepared in ours.prepared.items():
+        for entry, prepared in (ours.prepared or {}).items():
             for reference in spec.resources.claims:
                 if reference.name == entry:
                     self._inject(prepared, (reference.request or "").partition("/")[0], root, mounted, variables)
@@ -417,14 +464,15 @@ class Kubelet:
         for name in ours.containers:
             spec = next((spec for spec in ours.pod.spec.containers if spec.name == name), None)
             for reference in spec.resources.claims if spec else ():
-                devices = ours.prepared[reference.name].devices if reference.name in ours.prepared else ()
+                devices = (ours.prepared or {}).get(reference.name, Prepared()).devices
                 wanted = (reference.request or "").partition("/")[0]
                 resources = []
                 for device in devices:
                     driver = self._drivers[device.driver]
                     if driver.reports_health and (not wanted or device.base_request == wanted):
                         health, message = driver.health(device.pool, device.device) or ("Unknown", "")
-                        entry = {"resourceID": driver.resource_id(ours.claims[reference.name], device), "health": health}
+                        named = device.cdi_ids[0] if device.cdi_ids else f"{device.driver}/{device.pool}/{device.device}"
+                        entry = {"resourceID": named, "health": health}
                         resources.append({**entry, "message": message} if message else entry)
                 if resources:
                     resource = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"
