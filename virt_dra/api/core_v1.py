@@ -117,6 +117,10 @@ class PodSchedulingGate(Wire):
     name: Str = ""
 
 
+class PodSchedulingGroup(Wire):
+    pod_group_name: Str | None = None
+
+
 class PodSpec(Wire):
     containers: List[Container] = ()
     init_containers: List[Container] = ()
@@ -126,6 +130,7 @@ class PodSpec(Wire):
     affinity: Affinity | None = None
     tolerations: List[Toleration] = ()
     resource_claims: List[PodResourceClaim] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     restart_policy: Str | None = None
     enable_service_links: Bool | None = None
     automount_service_account_token: Bool | None = None

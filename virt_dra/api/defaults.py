@@ -29,6 +29,7 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
+from virt_dra.api.scheduling_v1 import DisruptionMode, PodGroup, PriorityClass
 from virt_dra.api.wire import Wire
 
 TOLERATION_OPERATOR = "Equal"
@@ -90,6 +91,16 @@ def _(obj: DeviceTaintRule, now: str) -> TypedObject:
 @_defaulted.register
 def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
     return obj if obj.spec.limit is not None else _with(obj, spec=_with(obj.spec, limit=POOL_REQUEST_LIMIT))
+
+
+@_defaulted.register
+def _(obj: PodGroup, now: str) -> TypedObject:
+    return obj if obj.spec.disruption_mode is not None else _with(obj, spec=_with(obj.spec, disruption_mode=DisruptionMode(single={})))
+
+
+@_defaulted.register
+def _(obj: PriorityClass, now: str) -> TypedObject:
+    return obj if obj.preemption_policy is not None else _with(obj, preemption_policy="PreemptLowerPriority")
 
 
 def retimed_taint(new: DeviceTaintRule, old: DeviceTaintRule, now: str) -> DeviceTaintRule:

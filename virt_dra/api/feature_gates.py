@@ -48,6 +48,9 @@ class FeatureGates:
     resource_health_status_message: bool = True
     generic_workload: bool = False
     workload_resource_claims: bool = False
+    topology_aware_workload_scheduling: bool = False
+    pod_group_preemption_policy: bool = False
+    composite_pod_group: bool = False
 
     @classmethod
     def all(cls) -> FeatureGates:
@@ -123,6 +126,9 @@ _FIELDS = {
     "ResourceHealthStatusMessage": "resource_health_status_message",
     "GenericWorkload": "generic_workload",
     "DRAWorkloadResourceClaims": "workload_resource_claims",
+    "TopologyAwareWorkloadScheduling": "topology_aware_workload_scheduling",
+    "PodGroupPreemptionPolicy": "pod_group_preemption_policy",
+    "CompositePodGroup": "composite_pod_group",
 }
 
 LOCKED = frozenset({"DRAAdminAccess", "DRAPrioritizedList", "DRAResourceClaimDeviceStatus", "DRAExtendedResource"})
@@ -137,6 +143,9 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "DRAResourceClaimGranularStatusAuthorization": ("DRAResourceClaimDeviceStatus",),
     "ResourceHealthStatusMessage": ("ResourceHealthStatus",),
     "DRAWorkloadResourceClaims": ("GenericWorkload",),
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+    "PodGroupPreemptionPolicy": ("GenericWorkload",),
+    "CompositePodGroup": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
 }
 """Hard dependencies among these gates."""
 

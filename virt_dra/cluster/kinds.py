@@ -10,6 +10,7 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.scheme import KINDS
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
+from virt_dra.api.scheduling_v1 import PodGroup, Workload
 
 Generation = Literal["none", "content"]
 """Whether ``metadata.generation`` counts the changes of everything but metadata and status."""
@@ -89,7 +90,7 @@ def _known(kind: type[TypedObject]) -> ApiResource:
         has_status=kind.HAS_STATUS,
         generation="content" if _counts_generation(kind, native) else "none",
         keeps_status_on_create=not kind.HAS_STATUS or issubclass(kind, Node),
-        unconditional_update=native and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest)),
+        unconditional_update=native and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest, PodGroup, Workload)),
         native=native,
     )
 

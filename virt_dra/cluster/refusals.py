@@ -27,6 +27,11 @@ def no_such_subresource() -> NotFound:
     return NotFound("the server could not find the requested resource")
 
 
+def not_served() -> NotFound:
+    """The kind needs a feature gate that is off."""
+    return no_such_subresource()
+
+
 def already_exists(resource: ApiResource, name: str) -> AlreadyExists:
     return AlreadyExists(f"{resource} {quoted(name)} already exists")
 

@@ -113,6 +113,5 @@ def with_reservations(status: ResourceClaimStatus, reserved_for: tuple[ResourceC
 
 def pod_group_name(pod: Pod) -> str | None:
     """``spec.schedulingGroup.podGroupName``, or None for a pod that is in no PodGroup."""
-    group = (pod.spec.model_extra or {}).get("schedulingGroup")
-    name = group.get("podGroupName") if isinstance(group, dict) else None
-    return name if isinstance(name, str) else None
+    group = pod.spec.scheduling_group
+    return None if group is None else group.pod_group_name

@@ -25,7 +25,7 @@ _REPORTED_EVERY: Final = 500
 
 
 @dataclass(frozen=True)
-class Workload:
+class AllocationWorkload:
     """Nodes, devices and the claims of pods. ``sequence`` says which of ``variants`` each pod is, repeated."""
 
     features: Features
@@ -75,7 +75,7 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
     return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e6, 1) if ordered else 0.0
 
 
-def place_workload(workload: Workload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
+def place_workload(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
     walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     for pod in range(workload.init_pods):
@@ -92,7 +92,11 @@ def place_workload(workload: Workload, *, auto: bool, progress: Progress, deadli
 
 
 def _measured(
-    workload: Workload, walk: BatchAllocator, waiting: Sequence[tuple[ResourceClaim, ...]], progress: Progress, deadline: AllocationDeadline
+    workload: AllocationWorkload,
+    walk: BatchAllocator,
+    waiting: Sequence[tuple[ResourceClaim, ...]],
+    progress: Progress,
+    deadline: AllocationDeadline,
 ) -> WorkloadFigures:
     """``waiting``: the claims of each pod, made beforehand, as they exist before a scheduler sees the pod."""
     placed: list[Placed | None] = []

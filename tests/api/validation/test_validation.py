@@ -151,7 +151,7 @@ def test_any_object_gets_a_verdict_and_an_unchanged_one_a_yes(kind: type[TypedOb
     raw = random_object(kind, rng)
     obj, other = read_object(raw), read_object(random_object(kind, rng))
     for error in (*validate_create(obj), *validate_update(other, obj), *validate_status_update(other, obj)):
-        assert str(error).startswith(("metadata", "spec", "status"))
+        assert str(error).startswith(("metadata", "spec", "status", "value", "preemptionPolicy"))
     if not validate_create(obj) and obj.metadata.resource_version:
         assert validate_update(obj, obj) == ()
     assert type(apply_defaults(obj, "2026-01-01T00:00:00Z")) is kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from virt_dra.api import core_v1, kubevirt_v1, resource_v1, virt_dra_v1alpha1
+from virt_dra.api import core_v1, kubevirt_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.wire import WireError
@@ -20,6 +20,9 @@ KINDS: tuple[type[TypedObject], ...] = (
     resource_v1.DeviceClass,
     resource_v1.DeviceTaintRule,
     resource_v1.ResourcePoolStatusRequest,
+    scheduling_v1.PriorityClass,
+    scheduling_v1.PodGroup,
+    scheduling_v1.Workload,
     kubevirt_v1.VirtualMachineInstance,
     kubevirt_v1.VirtualMachine,
     kubevirt_v1.KubeVirt,

@@ -32,6 +32,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from virt_dra.api.scheduling_v1 import PodGroup, PodGroupSpec, Workload, WorkloadSpec
 from virt_dra.api.wire import Wire
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the cluster's port
@@ -63,11 +64,21 @@ def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
         used = isinstance(old, ResourcePoolStatusRequest) and old.spec.default_partition_type_attribute is not None
         if not gates.partitionable_devices_type and not used:
             changed = _with(new, spec=new.spec.without("default_partition_type_attribute"))
+    elif isinstance(new, Pod):
+        if not gates.generic_workload and not (isinstance(old, Pod) and old.spec.scheduling_group is not None):
+            changed = _with(new, spec=new.spec.without("scheduling_group"))
+    elif isinstance(new, PodGroup):
+        changed = _with(new, spec=_group_without(new.spec, old.spec if isinstance(old, PodGroup) else None, gates))
+    elif isinstance(new, Workload):
+        changed = _with(new, spec=_workload_without(new.spec, old.spec if isinstance(old, Workload) else None, gates))
     return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't infer
 
 
 def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
-    """``new`` without the fields of its status that belong to a gate that is off. Claims and pods have such fields."""
+    """``new`` without the fields of its status that belong to a gate that is off. Claims, pods and PodGroups have such fields."""
+    if isinstance(new, PodGroup) and isinstance(old, PodGroup):
+        dropped = not gates.workload_resource_claims and not old.spec.resource_claims
+        return _with(new, status=new.status.without("resource_claim_statuses")) if dropped else new
     if isinstance(new, Pod) and isinstance(old, Pod):
         return _with(new, status=_pod_status_without(new.status, old.status, gates))
     if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim):
@@ -86,6 +97,36 @@ def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
     if not gates.optional_node_operations and not any(result.skip_node_operations for result in before):
         status = _each_result(status, lambda result: result.without("skip_node_operations"))
     return _with(new, status=status)
+
+
+# --- pod groups ---------------------------------------------------------------------------------------------------
+
+
+def _group_without(new: PodGroupSpec, old: PodGroupSpec | None, gates: FeatureGates) -> PodGroupSpec:
+    owned = (
+        ("scheduling_constraints", gates.topology_aware_workload_scheduling),
+        ("preemption_policy", gates.pod_group_preemption_policy),
+        ("parent_composite_pod_group_name", gates.composite_pod_group),
+    )
+    for field, on in owned:
+        if not on and (old is None or getattr(old, field) is None):
+            new = new.without(field)
+    if not gates.workload_resource_claims and (old is None or not old.resource_claims):
+        new = new.without("resource_claims")
+    return new
+
+
+def _workload_without(new: WorkloadSpec, old: WorkloadSpec | None, gates: FeatureGates) -> WorkloadSpec:
+    if not gates.composite_pod_group and (old is None or not old.composite_pod_group_templates):
+        new = new.without("composite_pod_group_templates")
+    before = () if old is None else old.pod_group_templates
+    owned = (
+        ("scheduling_constraints", gates.topology_aware_workload_scheduling),
+        ("preemption_policy", gates.pod_group_preemption_policy),
+        ("resource_claims", gates.workload_resource_claims),
+    )
+    dropped = [field for field, on in owned if not on and not any(getattr(each, field) for each in before)]
+    return _with(new, pod_group_templates=_each(new.pod_group_templates, lambda template: template.without(*dropped)))
 
 
 # --- claims -------------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
-from virt_dra.api.validation import claim_status, claims, classes, metadata, pods, pool_requests, slices, taints
+from virt_dra.api.scheduling_v1 import PodGroup, PriorityClass, Workload
+from virt_dra.api.validation import claim_status, claims, classes, metadata, pod_groups, pods, pool_requests, slices, taints
 from virt_dra.api.validation.admin_access import admin_access
 from virt_dra.api.validation.field_errors import Errors, ErrorType, FieldError, invalid_message
 from virt_dra.api.validation.rules import DEFAULT_RULES, TOO_COMPLEX, ExpressionCheck, Rules
@@ -56,7 +57,7 @@ def validate_create(obj: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[Fie
 
 def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
     """The faults of replacing ``old`` by ``new``, both of one kind. Status is not checked."""
-    needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest)
+    needs_version = isinstance(new, DeviceTaintRule | ResourcePoolStatusRequest | PodGroup | Workload)
     return _once(metadata.updated(new, old, needs_version=needs_version), _update(new, old, rules))
 
 
@@ -101,6 +102,12 @@ def _create(obj: TypedObject, rules: Rules) -> Errors:
             yield from pool_requests.pool_request(obj, rules)
         case Pod():
             yield from pods.pod(obj)
+        case PodGroup():
+            yield from pod_groups.pod_group(obj)
+        case Workload():
+            yield from pod_groups.workload(obj)
+        case PriorityClass():
+            yield from pod_groups.priority_class(obj)
 
 
 def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
@@ -119,6 +126,10 @@ def _update(new: TypedObject, old: TypedObject, rules: Rules) -> Errors:
             yield from pool_requests.pool_request_update(new, old)
         case Pod(), Pod():
             yield from pods.pod_update(new, old)
+        case PodGroup(), PodGroup():
+            yield from pod_groups.pod_group_update(new, old)
+        case PriorityClass(), PriorityClass():
+            yield from pod_groups.priority_class_update(new, old)
 
 
 def _status_update(new: TypedObject, old: TypedObject) -> Errors:
@@ -131,3 +142,5 @@ def _status_update(new: TypedObject, old: TypedObject) -> Errors:
             yield from pool_requests.pool_request_status(new, old)
         case Pod(), Pod():
             yield from pods.pod_status(new)
+        case PodGroup(), PodGroup():
+            yield from pod_groups.pod_group_status(new)

@@ -27,6 +27,7 @@ from virt_dra.api.resource_v1 import (
     PartitionTypeStatus,
     ResourceClaimConsumerReference,
 )
+from virt_dra.api.scheduling_v1 import PodGroupResourceClaim, PodGroupResourceClaimStatus, PodGroupTemplate
 from virt_dra.api.validation.field_errors import Struct
 from virt_dra.api.wire import Wire
 
@@ -41,6 +42,9 @@ _WRITTEN_EMPTY: dict[type[Wire], tuple[str, ...]] = {
     ExactDeviceRequest: ("device_class_name",),
     OpaqueDeviceConfiguration: ("driver", "parameters"),
     PartitionTypeStatus: ("attribute", "type"),
+    PodGroupResourceClaim: ("name",),
+    PodGroupResourceClaimStatus: ("name",),
+    PodGroupTemplate: ("name", "scheduling_policy"),
     ResourceClaimConsumerReference: ("resource", "name", "uid"),
 }
 """Fields without ``omitempty``: written even if empty."""

@@ -35,6 +35,11 @@ def pod(obj: Pod) -> Errors:
             yield forbidden("[]", "static pods do not support resource claims")
         else:
             yield from _claim(claim, f"spec.resourceClaims[{index}]", seen)
+    group = obj.spec.scheduling_group
+    if group is not None and group.pod_group_name is None:
+        yield invalid("spec.schedulingGroup.podGroupName", None, "must specify one of: `podGroupName`")
+    elif group is not None and group.pod_group_name is not None:
+        yield from subdomain(group.pod_group_name, "spec.schedulingGroup.podGroupName")
     names = sorted({claim.name for claim in obj.spec.resource_claims if claim.name})
     for field, containers in (("containers", obj.spec.containers), ("initContainers", obj.spec.init_containers)):
         for index, container in enumerate(containers):
@@ -63,7 +68,7 @@ def pod_status(obj: Pod) -> Errors:
 
 def _asked(obj: Pod) -> object:
     containers = (*obj.spec.init_containers, *obj.spec.containers)
-    return obj.spec.resource_claims, [(container.name, container.resources.claims) for container in containers]
+    return obj.spec.resource_claims, obj.spec.scheduling_group, [(container.name, container.resources.claims) for container in containers]
 
 
 def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:

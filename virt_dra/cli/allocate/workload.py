@@ -10,10 +10,10 @@ from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cli.allocate.lines import features_of, objects_in, objects_of
 from virt_dra.cli.jsonl.members import BadLine, member
-from virt_dra.simulator.workload import Workload
+from virt_dra.simulator.workload import AllocationWorkload
 
 
-def read_workload(raw: Json) -> Workload:
+def read_workload(raw: Json) -> AllocationWorkload:
     """Raises BadLine, or WireError with the whole path."""
     nodes = objects_of(raw, "nodes", Node)
     if not nodes:
@@ -24,7 +24,7 @@ def read_workload(raw: Json) -> Workload:
         objects_of(raw, "slices", ResourceSlice), objects_of(raw, "classes", DeviceClass), objects_of(raw, "allocated", ResourceClaim)
     )
     counts = {name: _count(raw, name) for name in ("init_pods", "pods", "max_alive")}
-    return Workload(features_of(raw), nodes, snapshot, variants, sequence, **counts)
+    return AllocationWorkload(features_of(raw), nodes, snapshot, variants, sequence, **counts)
 
 
 def _variants(raw: Json) -> Iterator[tuple[ResourceClaim, ...]]:

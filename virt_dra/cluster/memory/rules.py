@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.scheduling_v1 import POD_GROUP_FINALIZER, PodGroup, Workload
 from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
 from virt_dra.cel.validation import COMPILED
+from virt_dra.cluster import refusals
 from virt_dra.cluster.port import StatusCause
 
 __all__ = ["KindRules"]
@@ -27,10 +29,17 @@ class KindRules:
         self._rules = rules
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
-        return apply_defaults(obj, now)
+        defaulted = apply_defaults(obj, now)
+        if self._rules.gates.pod_group_preemption_policy and isinstance(defaulted, PodGroup) and defaulted.spec.preemption_policy is None:
+            return defaulted.with_(spec=defaulted.spec.with_(preemption_policy="PreemptLowerPriority"))
+        return defaulted
 
     def permitted(self, new: O, old: O | None) -> O:
-        return without_disabled_fields(new, old, self._rules.gates)
+        """Raises :class:`NotFound` for a new object of a kind that needs a gate that is off."""
+        if isinstance(new, PodGroup | Workload) and old is None and not self._rules.gates.generic_workload:
+            raise refusals.not_served()
+        permitted = without_disabled_fields(new, old, self._rules.gates)
+        return _protected(permitted) if old is None else permitted
 
     def permitted_status(self, new: O, old: O) -> O:
         return without_disabled_status(new, old, self._rules.gates)
@@ -43,6 +52,13 @@ class KindRules:
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return _causes(validate_status_update(new, old, self._rules))
+
+
+def _protected(obj: O) -> O:
+    """A new PodGroup gets the finalizer that a loop of the control plane removes (plugin PodGroupProtection)."""
+    if not isinstance(obj, PodGroup) or POD_GROUP_FINALIZER in obj.metadata.finalizers:
+        return obj
+    return obj.with_(metadata=obj.metadata.with_(finalizers=(*obj.metadata.finalizers, POD_GROUP_FINALIZER)))
 
 
 def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:

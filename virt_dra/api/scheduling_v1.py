@@ -1,0 +1,141 @@
+"""scheduling.k8s.io: v1's PriorityClass, v1beta1's PodGroup and Workload (gate GenericWorkload).
+
+CompositePodGroups exist in v1alpha3 only; the templates of a Workload for them are kept as given.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from virt_dra.api.meta import Condition, TypedObject
+from virt_dra.api.wire import Bool, Int32, Json, List, Str, Wire
+
+GROUP: Final = "scheduling.k8s.io"
+API_VERSION: Final = f"{GROUP}/v1beta1"
+POD_GROUP_FINALIZER: Final = f"{GROUP}/podgroup-protection"
+"""Keeps a PodGroup that is being deleted until its last pod has finished or gone."""
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The condition of a PodGroup that stays True once its pods could be scheduled."""
+
+
+class BasicSchedulingPolicy(Wire):
+    """Its pods are scheduled as if they were in no group."""
+
+
+class GangSchedulingPolicy(Wire):
+    """At least ``min_count`` of its pods are scheduled at once, or none."""
+
+    min_count: Int32 = 0
+
+
+class PodGroupSchedulingPolicy(Wire):
+    """Exactly one of both."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(Wire):
+    key: Str = ""
+
+
+class PodGroupSchedulingConstraints(Wire):
+    topology: List[TopologyConstraint] = ()
+
+
+class PodGroupResourceClaim(Wire):
+    """A claim that pods of the group share if their own entry has the same three values (C-3.5); exactly one source."""
+
+    name: Str = ""
+    resource_claim_name: Str | None = None
+    resource_claim_template_name: Str | None = None
+
+
+class PodGroupResourceClaimStatus(Wire):
+    name: Str = ""
+    resource_claim_name: Str | None = None
+
+
+class DisruptionMode(Wire):
+    """``single``: each pod may be disrupted on its own; ``all``: only all together. Exactly one of both."""
+
+    single: Json | None = None
+    all: Json | None = None
+
+
+class WorkloadReference(Wire):
+    workload_name: Str = ""
+    template_name: Str = ""
+
+
+class PodGroupSpec(Wire):
+    parent_composite_pod_group_name: Str | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: List[PodGroupResourceClaim] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: Str = ""
+    priority: Int32 | None = None
+    preemption_policy: Str | None = None
+
+
+class PodGroupStatus(Wire):
+    conditions: List[Condition] = ()
+    resource_claim_statuses: List[PodGroupResourceClaimStatus] = ()
+
+
+class PodGroup(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "PodGroup"
+    PLURAL: ClassVar[str] = "podgroups"
+
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class PodGroupTemplate(Wire):
+    name: Str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    resource_claims: List[PodGroupResourceClaim] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: Str = ""
+    priority: Int32 | None = None
+    preemption_policy: Str | None = None
+
+
+class TypedLocalObjectReference(Wire):
+    api_group: Str = ""
+    kind: Str = ""
+    name: Str = ""
+
+
+class WorkloadSpec(Wire):
+    controller_ref: TypedLocalObjectReference | None = None
+    pod_group_templates: List[PodGroupTemplate] = ()
+    composite_pod_group_templates: List[Json] = ()
+
+
+class Workload(TypedObject):
+    API_VERSION: ClassVar[str] = API_VERSION
+    KIND: ClassVar[str] = "Workload"
+    PLURAL: ClassVar[str] = "workloads"
+    HAS_STATUS: ClassVar[bool] = False
+
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class PriorityClass(TypedObject):
+    """How important the pods are that name the class; the larger ``value`` comes first."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
+    KIND: ClassVar[str] = "PriorityClass"
+    PLURAL: ClassVar[str] = "priorityclasses"
+    NAMESPACED: ClassVar[bool] = False
+    HAS_STATUS: ClassVar[bool] = False
+
+    value: Int32 = 0
+    global_default: Bool | None = None
+    description: Str = ""
+    preemption_policy: Str | None = None
