@@ -18,6 +18,7 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.shared_informers import SharedInformers
 from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
+from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LoopKind:
     runs: Callable[[FeatureGates], bool] = lambda gates: True
 
 
-LOOPS: tuple[LoopKind, ...] = ()
+LOOPS: tuple[LoopKind, ...] = (LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),)
 """All loops, in the order in which they are made."""
 
 
