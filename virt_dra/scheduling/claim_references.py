@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
+from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
+from virt_dra.api.scheduling_v1 import PodGroup, PodGroupResourceClaim
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
-SCHEDULING_GROUP = "scheduling.k8s.io"
 
 
 class UnsupportedClaimSource(ValueError):
@@ -63,6 +64,50 @@ def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYe
     return NotCreatedYet(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
 
 
+def group_claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
+    """As :func:`claim_name`, for an entry of ``podGroup.spec.resourceClaims``. ``must_check_owner`` means :func:`not_for_group`."""
+    if entry.resource_claim_name is not None:
+        return Resolved(entry.resource_claim_name, must_check_owner=False)
+    if entry.resource_claim_template_name is None:
+        raise UnsupportedClaimSource(f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set")
+    for status in group.status.resource_claim_statuses:
+        if status.name == entry.name:
+            return NotNeeded() if status.resource_claim_name is None else Resolved(status.resource_claim_name, must_check_owner=True)
+    return NotCreatedYet(f"PodGroup {group.key}: ResourceClaim not created yet")
+
+
+def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
+    """None if the claim was created for this PodGroup (by UID), else why not."""
+    what, whose = f"ResourceClaim {claim.key}", f"PodGroup {group.key}"
+    if claim.namespace != group.namespace:
+        return NotForPod(f"{what} is not in the same namespace as {whose}")
+    owner = claim.metadata.controller_owner
+    if owner is not None and owner.uid == group.metadata.uid:
+        return None
+    return NotForPod(f"{what} was not created for {whose} (PodGroup is not owner)")
+
+
+def bind_to(pod: Pod, group: PodGroup | None, entry: PodResourceClaim) -> ResourceClaimConsumerReference:
+    """Whom the claim of a pod's entry is reserved for: the pod's group if the group has the same entry, else the pod (C-3.5).
+
+    ``group``: the PodGroup that the pod names, None if it names none.
+    """
+    if group is not None and any(_same_entry(entry, shared) for shared in group.spec.resource_claims):
+        return ResourceClaimConsumerReference(api_group=SCHEDULING_GROUP, resource=POD_GROUPS, name=group.name, uid=group.metadata.uid)
+    return consumer_reference(pod)
+
+
+def _same_entry(entry: PodResourceClaim, shared: PodGroupResourceClaim) -> bool:
+    return (entry.name, entry.resource_claim_name, entry.resource_claim_template_name) == (
+        shared.name, shared.resource_claim_name, shared.resource_claim_template_name
+    )  # fmt: skip
+
+
+def is_of_group(consumer: ResourceClaimConsumerReference) -> bool:
+    """True if the reservation is a PodGroup's."""
+    return consumer.api_group == SCHEDULING_GROUP and consumer.resource == POD_GROUPS
+
+
 def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> NotForPod | None:
     """None if the claim was created for this pod, else why not (C-3.2).
 
@@ -100,7 +145,7 @@ def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = F
 
 
 def consumer_reference(pod: Pod) -> ResourceClaimConsumerReference:
-    """The entry of ``claim.status.reservedFor`` that stands for a pod (C-3.5, without PodGroups)."""
+    """The entry of ``claim.status.reservedFor`` that stands for a pod (C-3.5)."""
     return ResourceClaimConsumerReference(resource=PODS, name=pod.name, uid=pod.metadata.uid)
 
 
