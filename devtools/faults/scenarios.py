@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from devtools.cluster import processes
 from devtools.cluster.control_plane import API_SERVER, ControlPlane
-from devtools.cluster.processes import Component
+from devtools.cluster.processes import Component, ComponentError
 from devtools.cluster.scripted_server import CuttingProxy, cutting_proxy
 from devtools.deployed.overlay import configurations
 from devtools.deployed.webhook import balanced
@@ -128,14 +128,20 @@ class Kept:
                 self._running[name] = self._started(name)
 
     def ready(self) -> None:
-        for running in self._running.values():
-            running.ready()
+        """Returns when all are ready. One that ends meanwhile, since a loaded API server didn't renew its lease in time, is started anew."""
+        for name in self._running:
+            try:
+                self._running[name].ready()
+            except ComponentError:
+                self.tend()
+                self._running[name].ready()
 
     def end(self) -> None:
         """All run, and end in order when they are asked to."""
         self.tend()
+        self.ready()
         for running in self._running.values():
-            assert running.ready().terminate() == 0, running.tail()
+            assert running.terminate() == 0, running.tail()
 
     def close(self) -> None:
         self._stack.close()

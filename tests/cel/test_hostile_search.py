@@ -10,7 +10,7 @@ import pytest
 from devtools.cel.hostile import worst
 from devtools.cel.hostile.bounds import exceeded
 from devtools.cel.hostile.grammar import OVERLOADS, Maker
-from devtools.cel.hostile.measure import accepted
+from devtools.cel.hostile.measure import accepted, measured
 from devtools.cel.hostile.search import OBJECTIVES, search
 from virt_dra.cel.types import BOOL
 
@@ -26,7 +26,13 @@ def test_the_search_finds_nothing_that_exceeds_the_bounds(objective: str, capsys
         print(f"HOSTILE_SEED={seed} {objective}", end=" ")  # noqa: T201 - to repeat what fails
     finds = search(objective, seed, SECONDS / len(OBJECTIVES), worst())
     assert finds
-    assert [(find.expression, why) for find in finds if (why := exceeded(find.times))] == []
+    assert [(find.expression, why) for find in finds if exceeded(find.times) and (why := _confirmed(find.expression))] == []
+
+
+def _confirmed(expression: str) -> str:
+    """Which bound the expression exceeds whenever it is measured. A loaded machine now and then stretches a single measurement."""
+    times = [measured(expression, free=True) for _ in range(3)]
+    return min((exceeded(each) for each in times if each is not None), key=len, default="")
 
 
 def test_what_is_tried_follows_from_the_seed() -> None:

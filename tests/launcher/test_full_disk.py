@@ -112,6 +112,7 @@ def test_a_domain_that_libvirt_can_not_start_is_removed_and_the_first_error_told
             steps.append("close")
 
     monkeypatch.setattr(libvirt, "open", lambda uri: Connection())
+    libvirt.virResetLastError()  # a libvirtError takes the text of the thread's last error, which may be an earlier test's
     with pytest.raises(LauncherError, match=r"vm\.log': No space left on device"), libvirt_conn.started("<domain/>", "test:///default"):
         raise AssertionError("it was started")
     assert steps == ["create", "undefine", "close"]
