@@ -128,7 +128,7 @@ class Kept:
                 self._running[name] = self._started(name)
 
     def ready(self) -> None:
-        """Returns when all are ready. One that ends meanwhile, since a loaded API server didn't renew its lease in time, is started anew."""
+        """Returns when all are ready. One that ends meanwhile, since a loaded API server didn't renew its lease in time, is restarted."""
         for name in self._running:
             try:
                 self._running[name].ready()
