@@ -18,6 +18,7 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.shared_informers import SharedInformers
 from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
+from virt_dra.controllers.loops.pool_status.loop import PoolStatusRequests
 from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
 
 
@@ -30,7 +31,10 @@ class LoopKind:
     runs: Callable[[FeatureGates], bool] = lambda gates: True
 
 
-LOOPS: tuple[LoopKind, ...] = (LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),)
+LOOPS: tuple[LoopKind, ...] = (
+    LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),
+    LoopKind("pool status", PoolStatusRequests, lambda gates: gates.resource_pool_status),
+)
 """All loops, in the order in which they are made."""
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from virt_dra.api.core_v1 import ObjectReference, Pod, PodCondition
 from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
@@ -26,7 +27,7 @@ from virt_dra.controllers.loops.taint_eviction.rule_status import (
     with_condition,
 )
 from virt_dra.controllers.loops.taint_eviction.taints import AllocatedTaints
-from virt_dra.scheduling.claim_references import POD_GROUPS, PODS, SCHEDULING_GROUP, pod_group_name
+from virt_dra.scheduling.claim_references import POD_GROUPS, PODS, pod_group_name
 
 COMPONENT: Final = "device-taint-eviction-controller"
 REASON: Final = "DeviceTaintManagerEviction"

@@ -1,0 +1,20 @@
+"""Why a view of a pool can't be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST_ITEMS = 32
+"""Entries of a list in the status."""
+
+TYPE_MISSING = "PartitionTypeMissing:"
+COST_MISMATCH = "PartitionCostMismatch:"
+PARTITIONS_OVER_CAP = "PartitionSummaryOverCap:"
+SHAREABLE_OVER_CAP = "ShareableSummaryOverCap:"
+
+
+@dataclass(frozen=True)
+class ViewProblem:
+    """``message`` begins with one of the prefixes above."""
+
+    message: str
