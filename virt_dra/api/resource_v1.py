@@ -23,6 +23,8 @@ ALL = "All"
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Set by the scheduler before an allocation is written, removed by the claim controller (C-1.8)."""
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+"""With the value ``true`` on the claim that the scheduler makes for a pod's extended resources (C-1.9)."""
 POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 """On a generated claim: the entry of pod.spec.resourceClaims that it serves (C-1.9)."""
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"

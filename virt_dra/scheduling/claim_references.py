@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
-from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
-from virt_dra.api.scheduling_v1 import PodGroup, PodGroupResourceClaim
+from virt_dra.api.scheduling_v1 import GROUP, PodGroup, PodGroupResourceClaim
 
 PODS = "pods"
 POD_GROUPS = "podgroups"
+SCHEDULING_GROUP = GROUP
 
 
 class UnsupportedClaimSource(ValueError):

@@ -14,6 +14,7 @@ from virt_dra.controllers.loops.claims import (
     UnblockDeletion,
     is_done,
 )
+from virt_dra.controllers.loops.claims.actions import subject
 from virt_dra.scheduling.claim_references import PODS
 
 
@@ -24,7 +25,7 @@ def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: 
     """
     for action in actions:
         if isinstance(action, CreateClaim | RecordClaimNames):
-            if action.pod.key not in excluded:
+            if not isinstance(action.owner, Pod) or action.owner.key not in excluded:
                 yield action
         elif isinstance(action, ChangeReservations):
             kept = tuple(each for each in action.claim.status.reserved_for if not _over(each, action.claim, pods))
@@ -38,8 +39,8 @@ def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: 
 
 def subject_of(action: ClaimAction) -> tuple[str, str]:
     """Kind and ``namespace/name`` of the action's object, on which a refusal is reported."""
-    subject = action.pod if isinstance(action, CreateClaim | RecordClaimNames) else action.claim
-    return subject.KIND, subject.key
+    about = subject(action)
+    return about.KIND, about.key
 
 
 def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:

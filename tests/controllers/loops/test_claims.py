@@ -46,9 +46,9 @@ def run(case: Json) -> Json:
 
 def _words(action: ClaimAction) -> Json:
     match action:
-        case CreateClaim(pod=pod, entry=entry, claim=claim):
+        case CreateClaim(owner=pod, entry=entry, claim=claim):
             return {"create": f"{pod.name}/{entry}", "claim": claim.to_wire()}
-        case RecordClaimNames(pod=pod, statuses=statuses):
+        case RecordClaimNames(owner=pod, statuses=statuses):
             return {"record": pod.name, "statuses": [s.to_wire() for s in statuses]}
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):
             return {"reserve": claim.name, "for": [c.to_wire() for c in reserved_for], "deallocate": deallocate}
