@@ -1,4 +1,4 @@
-"""What an API server refuses, case by case: ``cases/*.yaml``.
+"""What an API server refuses, case by case (C-14.1 to C-14.6, limits of C-2.6): ``cases/*.yaml``.
 
 A file has a ``base`` object that is valid, and cases that change it: ``set`` maps paths (``spec.devices.requests[0].name``) to
 values. A value ``{absent: true}`` removes, ``{text, times}`` is a long text, ``{entry, times}`` a list and ``{keys, value, times}`` a

@@ -98,6 +98,7 @@ async def test_create_writes_defaults_out(cluster: Cluster, namespace: str) -> N
 
 @contract
 async def test_create_clears_status_where_it_is_a_subresource(cluster: Cluster, namespace: str) -> None:
+    """A claim is created without a status (C-13.1), and its devices come later."""
     created = await cluster.create(claim(namespace, "c").with_(status=allocated()))
     assert created.status == ResourceClaimStatus()
 
@@ -241,6 +242,7 @@ async def test_update_of_a_stale_object_is_refused(cluster: Cluster, namespace: 
 
 @contract
 async def test_update_without_a_version_overwrites(cluster: Cluster, namespace: str) -> None:
+    """Claims, templates, slices and classes may be updated without a version (C-13.2)."""
     created = await cluster.create(claim(namespace, "c"))
     updated = await cluster.update(claim(namespace, "c", meta=ObjectMeta(labels={"a": "b"})))
     assert (updated.metadata.uid, updated.metadata.labels) == (created.metadata.uid, {"a": "b"})
@@ -249,6 +251,7 @@ async def test_update_without_a_version_overwrites(cluster: Cluster, namespace: 
 
 @contract
 async def test_update_without_a_version_is_refused_for_taint_rules(cluster: Cluster, namespace: str) -> None:
+    """Taint rules and pool requests may not (C-13.2)."""
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(driver="d"), taint=DeviceTaint(key="k", effect="NoSchedule"))
     rule = DeviceTaintRule(metadata=ObjectMeta(name=namespace, labels={RUN_LABEL: namespace}), spec=spec)
     await cluster.create(rule)
@@ -275,6 +278,7 @@ async def test_update_of_nothing_is_refused(cluster: Cluster, namespace: str) ->
 
 @contract
 async def test_update_ignores_status(cluster: Cluster, namespace: str) -> None:
+    """An update of the main resource leaves the status as it was (C-13.1)."""
     created = await cluster.create(claim(namespace, "c"))
     assert await cluster.update(created.with_(status=allocated())) == created
     updated = await cluster.update_status(created.with_(status=allocated()))
@@ -291,6 +295,7 @@ async def test_update_of_an_immutable_field_is_refused(cluster: Cluster, namespa
 
 @contract
 async def test_update_status_ignores_everything_else(cluster: Cluster, namespace: str) -> None:
+    """An update of the status leaves metadata and spec as they were (C-13.1)."""
     created = await cluster.create(claim(namespace, "c"))
     other = claim(namespace, "c", meta=ObjectMeta(labels={"a": "b"}), requests=())
     updated = await cluster.update_status(other.with_(status=allocated()))
@@ -307,6 +312,7 @@ async def test_update_status_of_kinds_without_it_is_refused(cluster: Cluster, na
 
 @contract
 async def test_generation_counts_changes_of_spec(cluster: Cluster, namespace: str) -> None:
+    """The generation of slices, classes and taint rules counts changes of the spec (C-13.1)."""
     created = await cluster.create(device_class(namespace, "d"))
     labelled = await cluster.patch(DeviceClass, created.name, merge={"metadata": {"labels": {"a": "b"}}})
     changed = await cluster.update(labelled.with_(spec=DeviceClassSpec(extended_resource_name="example.com/gpu")))
@@ -315,6 +321,7 @@ async def test_generation_counts_changes_of_spec(cluster: Cluster, namespace: st
 
 @contract
 async def test_device_data_goes_with_the_allocation(cluster: Cluster, namespace: str) -> None:
+    """Whoever deallocates need not know of device data (C-13.5)."""
     created = await cluster.create(claim(namespace, "c"))
     with_data = await cluster.update_status(created.with_(status=allocated(data={"mac": "52:54:00:00:00:01"})))
     assert len(with_data.status.devices) == 1
@@ -330,6 +337,7 @@ ADMIN = (DeviceRequest(name="gpu", exactly=ExactDeviceRequest(device_class_name=
 
 @contract
 async def test_admin_access_needs_the_consent_of_the_namespace(cluster: Cluster, namespace: str) -> None:
+    """Claims and templates alike, with one path for both (C-13.7)."""
     asking = claim(namespace, "c", requests=ADMIN)
     template = ResourceClaimTemplate(metadata=ObjectMeta(name="t", namespace=namespace), spec=ResourceClaimTemplateSpec(spec=asking.spec))
     for obj, kind in ((asking, "ResourceClaim"), (template, "ResourceClaimTemplate")):
@@ -344,6 +352,7 @@ async def test_admin_access_needs_the_consent_of_the_namespace(cluster: Cluster,
 
 @contract
 async def test_admin_access_in_a_status_needs_the_consent_of_the_namespace(cluster: Cluster, namespace: str) -> None:
+    """An allocation that newly has admin results (C-13.7)."""
     created = await cluster.create(claim(namespace, "c"))
     error = await refusal(Invalid, cluster.update_status(created.with_(status=allocated(admin_access=True))))
     fault = f"status.allocation.devices.results[0].adminAccess: Forbidden: {CONSENT}"
@@ -410,6 +419,7 @@ async def test_patch_bound_to_a_version_is_refused_when_stale(cluster: Cluster, 
 
 @contract
 async def test_patch_that_changes_the_uid_is_refused(cluster: Cluster, namespace: str) -> None:
+    """A patch states a UID as a change, not as a precondition (C-13.12)."""
     await cluster.create(claim(namespace, "c"))
     merge = {"metadata": {"uid": "other", "labels": {"a": "c"}}}
     error = await refusal(Invalid, cluster.patch(ResourceClaim, "c", namespace, merge=merge))
@@ -465,6 +475,7 @@ async def test_delete_removes(cluster: Cluster, namespace: str) -> None:
 
 @contract
 async def test_delete_waits_for_finalizers(cluster: Cluster, namespace: str) -> None:
+    """As the claim controller's finalizer holds a claim in use (C-13.10, C-1.8)."""
     created = await cluster.create(claim(namespace, "c", meta=ObjectMeta(finalizers=(FINALIZER, f"{FINALIZER}-2"))))
     await cluster.delete(ResourceClaim, "c", namespace)
     marked = await cluster.get(ResourceClaim, "c", namespace)

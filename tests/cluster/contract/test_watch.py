@@ -107,6 +107,7 @@ async def test_label_selectors_that_cannot_be_read(cluster: Cluster, namespace: 
 )
 @contract
 async def test_slices_are_selected_by_fields(cluster: Cluster, namespace: str, selector: str, wanted: str) -> None:
+    """By node, driver, pool and name (C-2.4)."""
     await cluster.create(resource_slice(namespace, "a", node="n1"))
     await cluster.create(resource_slice(namespace, "b", node="n2", driver="net.example.com"))
     fields = selector.replace("NAMESPACE", namespace).replace("name=a", f"name={namespace}-a").replace("name!=a", f"name!={namespace}-a")

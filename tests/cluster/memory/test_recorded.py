@@ -2,7 +2,8 @@
 
 Compared are code, reason, faults with path, type and text, the message, and the object, in the version that was asked for.
 ``answers`` come from a server with every DRA gate on; ``plain`` is there where one with plain gates answered differently from it, ``off``
-where one without any gate that can be switched off answered differently from the plain one.
+where one without any gate that can be switched off answered differently from the plain one. Witness of C-13.11 (metadata), C-13.12
+(patches), C-13.14 (null), C-14.1 to C-14.6 (validation) and C-2.3 (versions).
 """
 
 from __future__ import annotations
