@@ -11,7 +11,8 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.informer import Informer
-from virt_dra.controllers.loops import claims, scheduler
+from virt_dra.controllers.loops import claims
+from virt_dra.controllers.loops.scheduler import batch as scheduler
 from virt_dra.simulator.agents.background import background
 
 WATCHED = (Pod, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, Node)

@@ -31,10 +31,10 @@ class Blocked:
     subject: str
 
 
-def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ResourceClaim, ...] | Blocked:
+def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim], *, workload_claims: bool = False) -> tuple[ResourceClaim, ...] | Blocked:
     """The claim objects of a pod in its order, each once per entry; the first that can't be used blocks the pod (C-5.1).
 
-    ``claims`` by ``namespace/name``.
+    ``claims`` by ``namespace/name``. ``workload_claims``: gate DRAWorkloadResourceClaims.
     """
     found: list[ResourceClaim] = []
     for entry in pod.spec.resource_claims:
@@ -53,16 +53,21 @@ def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[ResourceC
             return Blocked(UNSCHEDULABLE, f'could not find ResourceClaim "{key}"', subject)
         if claim.metadata.deletion_timestamp is not None:
             return Blocked(UNSCHEDULABLE, f'resourceclaim "{claim.name}" is being deleted', subject)  # C-3.7
-        if resolved.must_check_owner and (wrong := not_for_pod(claim, pod)) is not None:
+        if resolved.must_check_owner and (wrong := not_for_pod(claim, pod, workload_claims=workload_claims)) is not None:
             return Blocked(UNSCHEDULABLE, wrong.message, subject)
         found.append(claim)
     return tuple(found)
 
 
+def each_once(claims: Iterable[ResourceClaim]) -> tuple[ResourceClaim, ...]:
+    """A pod may name one claim in two entries; it is allocated once."""
+    return tuple({claim.key: claim for claim in claims}.values())
+
+
 def check_claims(
     claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
 ) -> Blocked | None:
-    """True if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
+    """None if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
     pending = frozenset(in_flight)
     for claim in claims:
         if claim.status.allocation is not None:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from virt_dra.allocator import (
     DEFAULT,
     DEFAULT_STEP_LIMIT,
-    Allocated,
-    Allocator,
     DeadlineExceeded,
     Explanation,
     FatalError,
@@ -21,22 +19,13 @@ from virt_dra.allocator import (
     NodeError,
     Snapshot,
 )
-from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT, histogram
+from virt_dra.allocator.explain import histogram
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
-from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE, Blocked, check_claims, pod_claims
-from virt_dra.scheduling.node_fit import NodeRefusal, PodFit
-
-CLAIM_ELSEWHERE = ELSEWHERE
-DEVICES = "DevicesDoNotFit"
-"""The allocator found no devices on the node."""
-NODE_ERROR = "NodeError"
-"""The allocator couldn't decide for the node."""
-
-OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
-"""Declared by nodes (`status.declaredFeatures`) that can skip operations for a device."""
+from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE, Blocked, check_claims, each_once, pod_claims
+from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR, DeviceLimits, PodDevices
+from virt_dra.scheduling.node_fit import PodFit
 
 
 @dataclass(frozen=True)
@@ -109,13 +98,6 @@ class Unplaced:
     deallocate: ResourceClaim | None = None
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    node: str
-    score: int
-    allocated: tuple[AllocationResult, ...]
-
-
 def place(
     pod: Pod,
     view: ClusterView,
@@ -139,142 +121,47 @@ def place(
     if not nodes:
         message = "no nodes available to schedule pods" if only_node is None else f'node "{only_node}" not found'
         return Unplaced(UNSCHEDULABLE, message, pod.key)
-    return _NodeByNode(pod, _once(claims), view.snapshot, features, step_limit, interrupt).choose(nodes)
+    try:
+        devices = PodDevices(each_once(claims), view.snapshot, DeviceLimits(features, step_limit, interrupt))
+        return _choose(pod, devices, nodes)
+    except DeadlineExceeded:
+        raise
+    except FatalError as error:
+        return Unplaced(SCHEDULER_ERROR, str(error), pod.key)
 
 
-def _once(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
-    """A pod may name one claim in two entries; it is allocated once."""
-    return tuple({claim.key: claim for claim in claims}.values())
-
-
-class _NodeByNode:
-    def __init__(
-        self,
-        pod: Pod,
-        claims: tuple[ResourceClaim, ...],
-        snapshot: Snapshot,
-        features: Features,
-        step_limit: int,
-        interrupt: Interrupt | None,
-    ) -> None:
-        self._pod = pod
-        self._claims = claims
-        self._pending = tuple(claim for claim in claims if claim.status.allocation is None)
-        self._allocator = Allocator(snapshot, self._pending, features, step_limit=step_limit, interrupt=interrupt)
-        self._fit = PodFit(pod)
-        self._elsewhere: dict[str, ResourceClaim] = {}
-        """Allocated claims that kept the pod off some node."""
-
-    def choose(self, nodes: Sequence[Node]) -> Placement | Unplaced:
-        best: _Candidate | None = None
-        perfect = PREFERENCE_SCORE_MAX * sum(_prioritized(claim) for claim in self._claims)
-        refused: list[NodeOutcome] = []
-        try:
-            matchers = self._claim_matchers()
-            for node in nodes:
-                outcome = self._try(node, matchers)
-                if isinstance(outcome, NodeOutcome):
-                    refused.append(outcome)
-                elif best is None or outcome.score > best.score:
-                    best = outcome
-                    if best.score >= perfect:
-                        break  # no other node can score higher (C-5.8)
-        except DeadlineExceeded:
-            raise
-        except FatalError as error:
-            return Unplaced(SCHEDULER_ERROR, str(error), self._pod.key)
-        if best is not None:
-            allocations = tuple(ClaimAllocation(claim, result) for claim, result in zip(self._pending, best.allocated, strict=True))
-            return Placement(best.node, self._claims, allocations)
-        try:
-            by_name = {node.name: node for node in nodes}
-            why = tuple(self._explained(outcome, by_name[outcome.node]) for outcome in refused)
-        except DeadlineExceeded:
-            raise
-        except FatalError as error:
-            return Unplaced(SCHEDULER_ERROR, str(error), self._pod.key)
-        message = histogram(len(nodes), (outcome.summary for outcome in why))
-        return Unplaced(UNSCHEDULABLE, message, self._pod.key, why, self._deallocatable())
-
-    def _claim_matchers(self) -> list[tuple[ResourceClaim, NodeMatcher]]:
-        """The pod's allocated claims, with the nodes that can use them (C-5.2 item 2)."""
-        matchers: list[tuple[ResourceClaim, NodeMatcher]] = []
-        for claim in self._claims:
-            allocation = claim.status.allocation
-            if allocation is not None and allocation.node_selector is not None:
-                try:
-                    matchers.append((claim, NodeMatcher(allocation.node_selector)))
-                except NodeSelectorError as error:
-                    raise FatalError(f"resource claim {claim.key}: status.allocation.nodeSelector: {error}") from None
-        return matchers
-
-    def _try(self, node: Node, matchers: Sequence[tuple[ResourceClaim, NodeMatcher]]) -> _Candidate | NodeOutcome:
-        """Filter (C-5.4) and, for a node that fits, its score. Raises FatalError."""
-        refusal: NodeRefusal | None = self._fit.refuse(node)
+def _choose(pod: Pod, devices: PodDevices, nodes: Sequence[Node]) -> Placement | Unplaced:
+    """Node by node; the first of those with the best score. Raises FatalError."""
+    fit = PodFit(pod)
+    best: tuple[int, Node] | None = None
+    perfect = PREFERENCE_SCORE_MAX * devices.preferences
+    refused: list[NodeOutcome] = []
+    for node in nodes:
+        refusal = fit.refuse(node) or devices.refuse(node)
         if refusal is not None:
-            return NodeOutcome(node.name, refusal.reason, refusal.message)
-        elsewhere = {claim.key: claim for claim, matcher in matchers if not matcher.matches(node)}
-        if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
-            elsewhere |= {claim.key: claim for claim in self._claims if _skips_node_operations(claim)}
-        self._elsewhere.update(elsewhere)
-        results: tuple[AllocationResult, ...] = ()
-        if self._pending:
-            try:
-                found = self._allocator.allocate(node, explain=False)
-            except NodeError as error:
-                return NodeOutcome(node.name, NODE_ERROR, str(error))
-            if not isinstance(found, Allocated):
-                return NodeOutcome(node.name, DEVICES, "cannot allocate all claims")
-            results = found.results
-        if elsewhere:
-            return NodeOutcome(node.name, CLAIM_ELSEWHERE, ELSEWHERE_TEXT)
-        return _Candidate(node.name, self._score(results), results)
-
-    def _explained(self, outcome: NodeOutcome, node: Node) -> NodeOutcome:
-        """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises FatalError."""
-        if outcome.reason not in (DEVICES, NODE_ERROR):
-            return outcome
-        try:
-            why = self._allocator.explain(node)
-        except NodeError:
-            return outcome  # the error is about the request itself (A-9.1), its text says all there is
-        return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)
-
-    def _score(self, results: Sequence[AllocationResult]) -> int:
-        """Points for early alternatives, summed over every firstAvailable request of the pod's claims (C-5.8)."""
-        chosen = dict(zip((claim.key for claim in self._pending), results, strict=True))
-        total = 0
-        for claim in self._claims:
-            allocation = chosen.get(claim.key) or claim.status.allocation
-            if allocation is not None:
-                total += _preference(claim, allocation)
-        return total
-
-    def _deallocatable(self) -> ResourceClaim | None:
-        """C-5.6; upstream picks one at random, we take the first in the pod's order."""
-        for claim in self._claims:
-            others = any(consumer.uid != self._pod.metadata.uid for consumer in claim.status.reserved_for)
-            if claim.key in self._elsewhere and not others:
-                return claim
-        return None
+            refused.append(NodeOutcome(node.name, refusal.reason, refusal.message))
+            continue
+        score = devices.preference(node.name)
+        if best is None or score > best[0]:
+            best = score, node
+            if score >= perfect:
+                break  # no other node can score higher (C-5.8)
+    if best is not None:
+        chosen = devices.allocations(best[1].name)
+        allocations = tuple(ClaimAllocation(claim, chosen[claim.key]) for claim in devices.unallocated)
+        return Placement(best[1].name, tuple(devices.claims), allocations)
+    by_name = {node.name: node for node in nodes}
+    why = tuple(_explained(devices, outcome, by_name[outcome.node]) for outcome in refused)
+    message = histogram(len(nodes), (outcome.summary for outcome in why))
+    return Unplaced(UNSCHEDULABLE, message, pod.key, why, devices.deallocatable(pod.metadata.uid))
 
 
-def _skips_node_operations(claim: ResourceClaim) -> bool:
-    """True if only a node that can skip operations can use the claim's devices (C-5.4 item 2)."""
-    allocation = claim.status.allocation
-    return allocation is not None and any(result.skip_node_operations for result in allocation.devices.results)
-
-
-def _prioritized(claim: ResourceClaim) -> int:
-    return sum(bool(request.first_available) for request in claim.spec.devices.requests)
-
-
-def _preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    used = {result.request for result in allocation.devices.results}
-    points = 0
-    for request in claim.spec.devices.requests:
-        for index, alternative in enumerate(request.first_available):
-            if f"{request.name}/{alternative.name}" in used:
-                points += PREFERENCE_SCORE_MAX - index
-                break
-    return points
+def _explained(devices: PodDevices, outcome: NodeOutcome, node: Node) -> NodeOutcome:
+    """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises FatalError."""
+    if outcome.reason not in (DEVICES, NODE_ERROR):
+        return outcome
+    try:
+        why = devices.explain(node)
+    except NodeError:
+        return outcome  # the error is about the request itself (A-9.1), its text says all there is
+    return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)

@@ -23,7 +23,8 @@ from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.loops import claims, device_status, scheduler
+from virt_dra.controllers.loops import claims, device_status
+from virt_dra.controllers.loops.scheduler import batch as scheduler
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, owner_uids

@@ -12,7 +12,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import FINALIZER, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan
+from virt_dra.controllers.loops.scheduler.batch import SchedulingDecision, apply, gather, plan
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 Json = dict[str, Any]

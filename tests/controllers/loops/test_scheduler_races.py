@@ -28,7 +28,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Forbidden
 from virt_dra.controllers.loops.claims import reconcile
-from virt_dra.controllers.loops.scheduler import SchedulingDecision, apply, gather, plan
+from virt_dra.controllers.loops.scheduler.batch import SchedulingDecision, apply, gather, plan
 from virt_dra.scheduling.placement import Placement, Unplaced
 
 

@@ -15,7 +15,8 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Cluster, NotFound
 from virt_dra.controllers.events import Event
-from virt_dra.controllers.loops import claims, scheduler
+from virt_dra.controllers.loops import claims
+from virt_dra.controllers.loops.scheduler import batch as scheduler
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.standalone.pod import StandaloneOptions

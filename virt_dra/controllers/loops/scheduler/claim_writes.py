@@ -1,0 +1,152 @@
+"""What the scheduler writes to claims: finalizer, allocation and reservation, and their reverse (C-5.6, C-5.11, C-5.15; C-21.1-4)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+
+from virt_dra.api.meta import format_time
+from virt_dra.api.resource_v1 import (
+    FINALIZER,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from virt_dra.cluster.port import ApiError, Cluster, Conflict
+from virt_dra.scheduling.claim_references import with_reservations
+
+_log = logging.getLogger(__name__)
+
+WRITE_ATTEMPTS = 5
+"""How often an object is written at most when others write it at the same time (C-2.7, C-21.1)."""
+
+
+class BindError(Exception):
+    """A claim or pod could not be written as decided; the text is the scheduler's (C-5.11)."""
+
+
+@dataclass(frozen=True)
+class ClaimBinding:
+    """What a claim gets. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets its time (C-5.11 item 6).
+
+    ``shared``: other pods of the group write the same allocation; who comes later only finds it there (C-20.2).
+    """
+
+    consumer: ResourceClaimConsumerReference
+    allocation: AllocationResult | None
+    now: datetime
+    stamp: bool = True
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class BoundClaim:
+    """The claim as it is stored. ``ours``: we reserved it, so a failure later takes that back; somebody else's reservation stays."""
+
+    claim: ResourceClaim
+    ours: bool
+
+
+async def bind_claim(cluster: Cluster, claim: ResourceClaim, binding: ClaimBinding, *, reread: bool = False) -> BoundClaim:
+    """Finalizer first, then allocation and reservation in one status write; a conflict starts over with a fresh read.
+
+    ``reread``: the first attempt reads the claim too. The texts of C-5.11 name the write that failed. Raises BindError.
+    """
+    protecting = f"add finalizer to claim {claim.key}"
+    reserving = f"add {'reservation' if binding.allocation is None else 'allocation and reservation'} to claim {claim.key}"
+    step = reserving if binding.allocation is None or FINALIZER in claim.metadata.finalizers else protecting
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        try:
+            current = claim
+            if reread or attempt > 1:
+                current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
+            if _reserved(current, binding.consumer) and current.metadata.uid == claim.metadata.uid:
+                return BoundClaim(current, ours=False)
+            allocation = _still_to_write(claim, current, binding)
+            if allocation is not None and FINALIZER not in current.metadata.finalizers:
+                step = protecting
+                finalizers = (*current.metadata.finalizers, FINALIZER)
+                current = await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
+            step = reserving
+            stored = await cluster.update_status(current.with_(status=_bound_status(current, binding, allocation)))
+            return BoundClaim(stored, ours=True)
+        except Conflict as error:
+            if attempt == WRITE_ATTEMPTS:
+                raise BindError(f"{step}: {error}") from error
+            step = f"get updated claim {claim.key} after conflict"
+        except ApiError as error:
+            raise BindError(f"{step}: {error}") from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _still_to_write(decided: ResourceClaim, current: ResourceClaim, binding: ClaimBinding) -> AllocationResult | None:
+    """The allocation, unless the claim has one. Raises :class:`BindError` if the claim is no longer the one that was decided about (C-5.11
+    items 3, 4, 6; C-22.4).
+
+    A claim that was decided about as allocated must still have these devices: they, or the plan for an earlier pod, chose the node.
+    """
+    found = current.status.allocation
+    if current.metadata.uid != decided.metadata.uid:
+        raise BindError(f"claim {decided.key} got deleted and created again in the meantime")
+    if current.metadata.deletion_timestamp is not None:
+        raise BindError(f"claim {decided.key} got deleted in the meantime")
+    if binding.allocation is not None:
+        if found is None:
+            return binding.allocation
+        if binding.shared and _same_devices(found, binding.allocation):
+            return None
+        raise BindError(f"claim {decided.key} got allocated elsewhere in the meantime")
+    if found is None:
+        raise BindError(f"claim {decided.key} got deallocated elsewhere in the meantime")
+    before = decided.status.allocation
+    if before is not None and not _same_devices(found, before):
+        raise BindError(f"claim {decided.key} got allocated elsewhere in the meantime")
+    return None
+
+
+def _same_devices(one: AllocationResult, other: AllocationResult) -> bool:
+    return one.devices.results == other.devices.results and one.node_selector == other.node_selector
+
+
+def _reserved(claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> bool:
+    return any(each.uid == consumer.uid for each in claim.status.reserved_for)
+
+
+def _bound_status(claim: ResourceClaim, binding: ClaimBinding, allocation: AllocationResult | None) -> ResourceClaimStatus:
+    """Every new allocation gets a timestamp, also without binding conditions (C-5.11.6). An older one that has none keeps none: the
+    API server refuses any change of an allocation (C-20.16)."""
+    status = claim.status
+    if allocation is not None:
+        stamped = allocation
+        if binding.stamp and allocation.allocation_timestamp is None:
+            stamped = allocation.with_(allocation_timestamp=format_time(binding.now))
+        status = status.with_(allocation=stamped)
+    return status.with_(reserved_for=(*status.reserved_for, binding.consumer))
+
+
+async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> ResourceClaim | None:
+    """Take the reservation for a UID back (C-21.3); the claim as it is stored then. One that stays because the cluster refuses is used by
+    the pod's next attempt, or dropped by the claim controller when the pod is gone (C-10.9)."""
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        try:
+            current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
+            if current.metadata.uid != claim.metadata.uid:
+                return None
+            kept = tuple(consumer for consumer in current.status.reserved_for if consumer.uid != uid)
+            if len(kept) == len(current.status.reserved_for):
+                return current
+            return await cluster.update_status(current.with_(status=with_reservations(current.status, kept)))
+        except Conflict as error:
+            if attempt == WRITE_ATTEMPTS:
+                _log.warning("reservation of claim %s for %s not released: %s", claim.key, uid, error)
+        except ApiError as error:
+            _log.warning("reservation of claim %s for %s not released: %s", claim.key, uid, error)
+            return None
+    return None
+
+
+async def deallocate_claim(cluster: Cluster, claim: ResourceClaim) -> ResourceClaim:
+    """Give the devices back (C-5.6, C-21.4); the finalizer stays. Raises ApiError, also if the claim changed since it was read (C-5.7)."""
+    return await cluster.update_status(claim.with_(status=ResourceClaimStatus()))

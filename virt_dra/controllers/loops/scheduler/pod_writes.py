@@ -1,0 +1,77 @@
+"""What the scheduler writes to pods: the node, and the condition PodScheduled (C-19)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime
+
+from virt_dra.api.core_v1 import Pod, PodCondition
+from virt_dra.api.meta import format_time
+from virt_dra.cluster.port import ApiError, Cluster, Conflict
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError
+
+_log = logging.getLogger(__name__)
+
+POD_SCHEDULED = "PodScheduled"
+SCHEDULED = PodCondition(type=POD_SCHEDULED, status="True")
+
+
+def unscheduled(reason: str, message: str) -> PodCondition:
+    """PodScheduled=False."""
+    return PodCondition(type=POD_SCHEDULED, status="False", reason=reason, message=message)
+
+
+async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
+    """Set the node as the API server's binding does: once, and not for a pod that is being deleted. Raises BindError, ApiError."""
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        current = await cluster.get(Pod, pod.name, pod.namespace)
+        if current.metadata.uid != pod.metadata.uid:
+            raise BindError(f"pod {pod.key} got deleted and created again in the meantime")
+        if current.metadata.deletion_timestamp is not None:
+            raise BindError(f"pod {pod.name} is being deleted, cannot be assigned to a host")
+        if current.spec.node_name:
+            raise BindError(f"pod {pod.name} is already assigned to node {json.dumps(current.spec.node_name)}")
+        try:
+            await cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": _seen(current), "spec": {"nodeName": node}})
+        except Conflict:
+            if attempt == WRITE_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _seen(pod: Pod) -> dict[str, str]:
+    """The precondition of a patch that the pod is still as it was read."""
+    return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+
+
+async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, now: datetime) -> None:
+    """Not written when the pod says the same already; a pod that is gone needs none, and one that got a node from somebody else is not
+    unschedulable. Another writer's conditions are never overwritten."""
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        try:
+            current = await cluster.get(Pod, pod.name, pod.namespace)
+            conditions = with_condition(current, condition, now)
+            other = current.metadata.uid != pod.metadata.uid or (current.spec.node_name and condition.status == "False")
+            if not other and conditions != current.status.conditions:
+                merge = {"metadata": _seen(current), "status": {"conditions": [each.to_wire() for each in conditions]}}
+                await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        except Conflict as error:
+            if attempt == WRITE_ATTEMPTS:
+                _log.warning("condition of pod %s not written: %s", pod.key, error)
+        except ApiError as error:
+            _log.warning("condition of pod %s not written: %s", pod.key, error)
+            return
+        else:
+            return
+
+
+def with_condition(pod: Pod, condition: PodCondition, now: datetime) -> tuple[PodCondition, ...]:
+    """The pod's conditions with this one; lastTransitionTime moves only when the status changes."""
+    before = next((each for each in pod.status.conditions if each.type == condition.type), None)
+    unchanged = before is not None and before.status == condition.status and before.last_transition_time is not None
+    new = condition.with_(last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now))
+    if before is not None and before == new:
+        return pod.status.conditions
+    return (*(each for each in pod.status.conditions if each.type != condition.type), new)

@@ -1,0 +1,65 @@
+"""The plugins of kube-scheduler's default profile that need nothing but the pod and the node."""
+
+from __future__ import annotations
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.node_fit import AFFINITY, TAINTED, UNSCHEDULABLE, PodFit
+
+
+class SchedulingGates(SchedulingPlugin):
+    """Holds back pods with scheduling gates. The API server writes their condition."""
+
+    name = "SchedulingGates"
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        return (Hint(frozenset({ClusterEvent.TARGET_POD_GATES})),)
+
+    def pre_enqueue(self, pod: Pod) -> Refusal | None:
+        gates = [gate.name for gate in pod.spec.scheduling_gates]
+        return Refusal(self.name, (f"waiting for scheduling gates: [{' '.join(gates)}]",)) if gates else None
+
+
+class NodeFilter(SchedulingPlugin):
+    """One of the filters of :mod:`.node_fit`: refuses nodes for its ``reason``."""
+
+    def __init__(self, name: str, reason: str, events: frozenset[ClusterEvent]) -> None:
+        self.name = name
+        self._reason = reason
+        self._events = events
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        return (Hint(self._events, self._helps),)
+
+    def _helps(self, pod: Pod, old: object, new: object) -> bool:
+        if not isinstance(new, Node):
+            return True
+        refusal = PodFit(pod).refuse(new)
+        return refusal is None or refusal.reason != self._reason
+
+    def attempt(self, pod: Pod) -> PluginAttempt | Refusal | None:
+        return _FilterAttempt(self.name, self._reason, PodFit(pod))
+
+
+class _FilterAttempt(PluginAttempt):
+    def __init__(self, name: str, reason: str, fit: PodFit) -> None:
+        self._name, self._reason, self._fit = name, reason, fit
+
+    def filter(self, state: NodeState) -> Refusal | None:
+        refusal = self._fit.refuse(state.node)
+        return Refusal(self._name, (refusal.message,)) if refusal is not None and refusal.reason == self._reason else None
+
+
+def node_filters() -> tuple[SchedulingPlugin, ...]:
+    """In the order of the default profile."""
+    tolerations = ClusterEvent.TARGET_POD_TOLERATIONS
+    return (
+        NodeFilter("NodeUnschedulable", UNSCHEDULABLE, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
+        NodeFilter("TaintToleration", TAINTED, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
+        NodeFilter("NodeAffinity", AFFINITY, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS})),
+    )

@@ -1,0 +1,66 @@
+"""The scheduler's view of ResourceClaims: what the informer has seen, overlaid with what the scheduler wrote itself (C-4.1).
+
+So a claim that was just allocated is never taken for unallocated because a watch event is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from virt_dra.api.resource_v1 import ResourceClaim
+
+ClaimChanged = Callable[[ResourceClaim | None, ResourceClaim | None], None]
+"""Called with the claim as it was and as it is, None for absent."""
+
+
+class ClaimCache(Mapping[str, ResourceClaim]):
+    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so there is nothing to take back."""
+
+    def __init__(self, changed: ClaimChanged) -> None:
+        self._claims: dict[str, ResourceClaim] = {}
+        self._changed = changed
+
+    def __getitem__(self, key: str) -> ResourceClaim:
+        return self._claims[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._claims)
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def seen(self, claim: ResourceClaim) -> None:
+        """The informer has this state of a claim. An older one than what is known of the same claim is ignored."""
+        known = self._claims.get(claim.key)
+        if known is not None and known.metadata.uid == claim.metadata.uid and _version(claim) <= _version(known):
+            return
+        self._put(known, claim)
+
+    def gone(self, claim: ResourceClaim) -> None:
+        """The informer saw the claim deleted."""
+        known = self._claims.get(claim.key)
+        if known is not None and known.metadata.uid == claim.metadata.uid:
+            del self._claims[claim.key]
+            self._changed(known, None)
+
+    def assume(self, claim: ResourceClaim) -> bool:
+        """The API server returned this state of a claim. False, and nothing happens, if it is unknown, another one, or out of sync."""
+        known = self._claims.get(claim.key)
+        if known is None or known.metadata.uid != claim.metadata.uid or _version(claim) < _version(known):
+            return False
+        if _version(claim) > _version(known):
+            self._put(known, claim)
+        return True
+
+    def _put(self, known: ResourceClaim | None, claim: ResourceClaim) -> None:
+        self._claims[claim.key] = claim
+        if known is not None and known.metadata.uid != claim.metadata.uid:
+            self._changed(known, None)
+            known = None
+        self._changed(known, claim)
+
+
+def _version(claim: ResourceClaim) -> int:
+    """Kubernetes compares resource versions as numbers since 1.35; anything else is older than everything."""
+    version = claim.metadata.resource_version
+    return int(version) if version.isdigit() else -1

@@ -1,0 +1,160 @@
+"""One pod's claims on node after node: can the allocated ones be used there, and can the others be allocated (C-5.4, C-5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Explanation, FatalError, Features, Interrupt, NodeError, Snapshot
+from virt_dra.allocator.attempt import AttemptResult
+from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT
+from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
+from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
+
+CLAIM_ELSEWHERE = ELSEWHERE
+DEVICES = "DevicesDoNotFit"
+"""The allocator found no devices on the node."""
+NODE_ERROR = "NodeError"
+"""The allocator couldn't decide for the node."""
+
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""Declared by nodes (`status.declaredFeatures`) that can skip operations for a device."""
+
+
+@dataclass(frozen=True)
+class DeviceRefusal:
+    """Why the pod's claims don't fit on a node. ``message`` in kube-scheduler's words."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class DeviceLimits:
+    """What bounds and modifies the search. ``binding``: None where the gates of binding conditions are off."""
+
+    features: Features = DEFAULT
+    step_limit: int = DEFAULT_STEP_LIMIT
+    interrupt: Interrupt | None = None
+    binding: BindingDeadline | None = None
+    adopted: Mapping[str, AllocationResult] = field(default_factory=dict)
+    """Allocations in flight that another pod of the group made and this pod shares, by ``namespace/name`` (C-5.2 item 3)."""
+
+
+class PodDevices:
+    """The claims of one pod in one attempt, each once. Raises FatalError, also later."""
+
+    def __init__(self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits = DeviceLimits()) -> None:
+        self.claims = claims
+        self.unallocated = tuple(claim for claim in claims if claim.status.allocation is None)
+        self._adopted = limits.adopted
+        self._searched = tuple(claim for claim in self.unallocated if claim.key not in limits.adopted)
+        options = {"step_limit": limits.step_limit, "interrupt": limits.interrupt}
+        self._allocator = Allocator(snapshot, self._searched, limits.features, **options)  # type: ignore[arg-type]  # of two types
+        self._unusable = {claim.key: claim for claim in claims if limits.binding is not None and limits.binding.unusable(claim)}
+        self._matchers = self._claim_matchers()
+        self._unavailable: dict[str, ResourceClaim] = {}
+        self._found: dict[str, AttemptResult] = {}
+        self._written: dict[str, Mapping[str, AllocationResult]] = {}
+
+    @property
+    def preferences(self) -> int:
+        """The number of requests with alternatives."""
+        return sum(bool(request.first_available) for claim in self.claims for request in claim.spec.devices.requests)
+
+    def refuse(self, node: Node) -> DeviceRefusal | None:
+        """None if the claims can be used on the node, or allocated there. Raises FatalError."""
+        unavailable = {claim.key: claim for claim, matcher in self._matchers if not matcher.matches(node)}
+        if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
+            unavailable |= {claim.key: claim for claim in self.claims if _skips_node_operations(claim.status.allocation)}
+        unavailable |= self._unusable
+        refusal = self._search(node)
+        if refusal is not None:
+            return refusal
+        if unavailable:
+            self._unavailable.update(unavailable)
+            return DeviceRefusal(CLAIM_ELSEWHERE, ELSEWHERE_TEXT)
+        return None
+
+    def _search(self, node: Node) -> DeviceRefusal | None:
+        """The unallocated claims, also where others are unavailable already."""
+        if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
+            for claim in self.unallocated:
+                if _skips_node_operations(self._adopted.get(claim.key)):
+                    text = f"resource claim {claim.key} allocation requires DRAOptionalNodeOperations feature on the node"
+                    return DeviceRefusal(NODE_ERROR, text)
+        if not self._searched:
+            return None
+        try:
+            found = self._allocator.decide(node)
+        except NodeError as error:
+            return DeviceRefusal(NODE_ERROR, str(error))
+        if found.solution is None:
+            return DeviceRefusal(DEVICES, "cannot allocate all claims")
+        self._found[node.name] = found
+        return None
+
+    def explain(self, node: Node) -> Explanation:
+        """The refusals of the node's devices. Raises FatalError, NodeError."""
+        return self._allocator.explain(node)
+
+    def allocations(self, node: str) -> Mapping[str, AllocationResult]:
+        """What the unallocated claims get on a node that fits, by ``namespace/name`` and in their order (C-9.3)."""
+        if node not in self._written:
+            found = self._found.get(node)
+            written = iter(() if found is None else self._allocator.write(found))
+            chosen = dict(self._adopted) | ({claim.key: next(written) for claim in self._searched} if found is not None else {})
+            self._written[node] = {claim.key: chosen[claim.key] for claim in self.unallocated}
+        return self._written[node]
+
+    def preference(self, node: str) -> int:
+        """Points for early alternatives, summed over every firstAvailable request of the pod's claims (C-5.8)."""
+        if not self.preferences:
+            return 0
+        chosen = self.allocations(node)
+        total = 0
+        for claim in self.claims:
+            allocation = claim.status.allocation or chosen.get(claim.key)
+            if allocation is not None:
+                total += _points(claim, allocation)
+        return total
+
+    def deallocatable(self, pod_uid: str) -> ResourceClaim | None:
+        """An allocated claim that kept the pod off some node and that no other pod uses (C-5.6). Upstream picks one at random, we take the
+        first in the pod's order."""
+        for claim in self.claims:
+            others = any(consumer.uid != pod_uid for consumer in claim.status.reserved_for)
+            if claim.key in self._unavailable and len(claim.status.reserved_for) < 2 and not others:
+                return claim
+        return None
+
+    def _claim_matchers(self) -> list[tuple[ResourceClaim, NodeMatcher]]:
+        """The allocated claims, with the nodes that can use them (C-5.2 items 2 and 3)."""
+        matchers: list[tuple[ResourceClaim, NodeMatcher]] = []
+        for claim in self.claims:
+            allocation = claim.status.allocation or self._adopted.get(claim.key)
+            if allocation is not None and allocation.node_selector is not None:
+                try:
+                    matchers.append((claim, NodeMatcher(allocation.node_selector)))
+                except NodeSelectorError as error:
+                    raise FatalError(f"resource claim {claim.key}: status.allocation.nodeSelector: {error}") from None
+        return matchers
+
+
+def _skips_node_operations(allocation: AllocationResult | None) -> bool:
+    """True if only a node that can skip operations can use the claim's devices (C-5.4 item 2)."""
+    return allocation is not None and any(result.skip_node_operations for result in allocation.devices.results)
+
+
+def _points(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    used = {result.request for result in allocation.devices.results}
+    points = 0
+    for request in claim.spec.devices.requests:
+        for index, alternative in enumerate(request.first_available):
+            if f"{request.name}/{alternative.name}" in used:
+                points += PREFERENCE_SCORE_MAX - index
+                break
+    return points

@@ -1,0 +1,93 @@
+"""The nodes of the cluster, in the order of their names, with the pods that are on each or about to be bound to it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from virt_dra.api.core_v1 import Node, Pod
+
+
+class NodeState:
+    """A node and its pods, by UID. ``revision`` grows with every change, so that what is derived from it can be kept."""
+
+    __slots__ = ("node", "pods", "revision")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.pods: dict[str, Pod] = {}
+        self.revision = 0
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+class NodeTable:
+    """Changed by the scheduler's loop only. Pods may be assigned to a node that isn't known (yet)."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, NodeState] = {}
+        self._names: list[str] = []
+        self._pods: dict[str, dict[str, Pod]] = {}
+        """Pods by UID, by the name of their node."""
+        self._node_of: dict[str, str] = {}
+        self._ordered: tuple[NodeState, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def states(self) -> Sequence[NodeState]:
+        """By name."""
+        if self._ordered is None:
+            self._ordered = tuple(self._states[name] for name in self._names)
+        return self._ordered
+
+    def get(self, name: str) -> NodeState | None:
+        return self._states.get(name)
+
+    def node_of(self, uid: str) -> str | None:
+        """The node that a pod is assigned to."""
+        return self._node_of.get(uid)
+
+    def put(self, node: Node) -> None:
+        """Add or replace a node."""
+        state = self._states.get(node.name)
+        if state is None:
+            state = self._states[node.name] = NodeState(node)
+            state.pods = self._pods.setdefault(node.name, {})
+            insort(self._names, node.name)
+            self._ordered = None
+        state.node = node
+        state.revision += 1
+
+    def remove(self, name: str) -> None:
+        """Nothing happens if it isn't there."""
+        if self._states.pop(name, None) is not None:
+            del self._names[bisect_left(self._names, name)]
+            self._ordered = None
+
+    def assign(self, pod: Pod, node: str) -> None:
+        """The pod is on the node, and on no other."""
+        uid = pod.metadata.uid
+        before = self._node_of.get(uid)
+        if before is not None and before != node:
+            self.unassign(uid)
+        self._node_of[uid] = node
+        self._pods.setdefault(node, {})[uid] = pod
+        self._changed(node)
+
+    def unassign(self, uid: str) -> Pod | None:
+        """The pod that was taken from its node; None if it was on none."""
+        node = self._node_of.pop(uid, None)
+        if node is None:
+            return None
+        pod = self._pods[node].pop(uid)
+        self._changed(node)
+        return pod
+
+    def _changed(self, node: str) -> None:
+        state = self._states.get(node)
+        if state is not None:
+            state.revision += 1

@@ -1,0 +1,64 @@
+"""The shape of a plugin. Both classes agree to everything: a plugin overrides what it has an opinion on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.scheduling.framework.events import Hint
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text`` goes into the pod's condition once it is done."""
+
+    text: str
+    deallocate: ResourceClaim | None = None
+    delete: ResourceClaim | None = None
+
+
+class PluginAttempt:
+    """A plugin's part in one attempt for one pod: what it prepared in PreFilter. Methods may raise AttemptError."""
+
+    only_nodes: frozenset[str] | None = None
+    """The pod fits on no node but these; None: no such restriction."""
+    scores_nodes = False
+    """Whether :meth:`scores` tells nodes apart for this pod."""
+
+    def filter(self, state: NodeState) -> Refusal | None:
+        """Why the pod doesn't fit on the node."""
+        return None
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        """0 (worst) to 100 (best) for each of the nodes, which all fit."""
+        return [0] * len(states)
+
+    def remedy(self) -> Remedy | None:
+        """What may help a pod that fits nowhere; after all nodes were filtered."""
+        return None
+
+    def reserve(self, node: str) -> None:
+        """The pod will be bound to the node; later attempts must know. Never half: if it raises, nothing is reserved."""
+
+
+class SchedulingPlugin:
+    """A plugin of the scheduler. ``weight`` of its scores. ``hints``: what wakes pods that it refused."""
+
+    name = ""
+    weight = 1
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        return ()
+
+    def pre_enqueue(self, pod: Pod) -> Refusal | None:
+        """Why the pod shouldn't even be tried now: no condition, no event, until a hint wakes it."""
+        return None
+
+    def attempt(self, pod: Pod) -> PluginAttempt | Refusal | None:
+        """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise AttemptError."""
+        return None

@@ -1,0 +1,291 @@
+"""The scheduling queue: which pod is tried next, and when a pod that fitted nowhere is tried again (C-2.7, C-4.6).
+
+A pod is in one of four places: *active* (by priority, then by the time it came), *backing off* after a failed attempt, *unschedulable*
+until an event helps it or five minutes have passed, or *in flight*. A pod that a plugin holds back (PreEnqueue) is unschedulable. A state
+machine: time is an argument, in seconds of any clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint, target_pod_events
+from virt_dra.scheduling.framework.refusals import Refusal
+
+LONGEST_UNSCHEDULABLE = 300.0
+"""Seconds after which a pod that nothing woke is tried again."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A pod and its history. ``since``: when its last attempt failed, or it came. ``errors``: failures in a row that were errors.
+
+    ``rejectors``: the plugins that refused it, in the last attempt or at PreEnqueue.
+    """
+
+    pod: Pod
+    since: float
+    unschedulable: int = 0
+    errors: int = 0
+    attempts: int = 0
+    rejectors: frozenset[str] = frozenset()
+    held_by: str = ""
+    flush_from: float = 0.0
+    place: int = 0
+    """The number of its entry in a heap; other entries of it are void."""
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+
+@dataclass(frozen=True)
+class QueueLimits:
+    """Back-off in seconds: the first, and the longest."""
+
+    initial_backoff: float = 1.0
+    longest_backoff: float = 10.0
+
+
+@dataclass
+class _Flight:
+    """A pod that is being scheduled, and the events since."""
+
+    events: list[tuple[ClusterEvent, Any, Any]] = field(default_factory=list)
+
+
+class SchedulingQueue:
+    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue."""
+
+    def __init__(
+        self, hints: Mapping[str, tuple[Hint, ...]], held: Callable[[Pod], Refusal | None], limits: QueueLimits = QueueLimits()
+    ) -> None:
+        self._hints = hints
+        self._held = held
+        self._limits = limits
+        self._active: dict[str, QueuedPod] = {}
+        self._backoff: dict[str, QueuedPod] = {}
+        self._waiting: dict[str, QueuedPod] = {}
+        self._by_rejector: dict[str, dict[str, QueuedPod]] = {}
+        """Of the unschedulable pods."""
+        self._flights: dict[str, _Flight] = {}
+        self._active_order: list[tuple[int, float, int, QueuedPod]] = []
+        self._backoff_order: list[tuple[float, int, int, QueuedPod]] = []
+        self._flush_order: list[tuple[float, int, QueuedPod]] = []
+        self._numbers = count(1)
+        self._interested: dict[ClusterEvent, tuple[str, ...]] = {}
+        for event in ClusterEvent:
+            self._interested[event] = tuple(name for name, of in hints.items() if any(event in hint.events for hint in of))
+
+    def __len__(self) -> int:
+        """All pods but those in flight."""
+        return len(self._active) + len(self._backoff) + len(self._waiting)
+
+    def depths(self) -> dict[str, int]:
+        """The number of pods in each place, by the names of kube-scheduler's metric ``pending_pods``."""
+        gated = sum(bool(queued.held_by) for queued in self._waiting.values())
+        return {"active": len(self._active), "backoff": len(self._backoff), "unschedulable": len(self._waiting) - gated, "gated": gated}
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod is in any place."""
+        return uid in self._flights or uid in self._active or uid in self._backoff or uid in self._waiting
+
+    # --- pods ----------------------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, now: float) -> None:
+        """A new pod; nothing happens if it is there."""
+        if not self.knows(pod.metadata.uid):
+            self._activate(QueuedPod(pod, now), now)
+
+    def update(self, old: Pod, new: Pod, now: float) -> None:
+        """The pod changed: it may have become schedulable."""
+        uid = new.metadata.uid
+        events = target_pod_events(old, new)
+        if uid in self._flights:
+            self._flights[uid].events.extend((event, old, new) for event in events)
+            return
+        for place in (self._active, self._backoff):
+            if uid in place:
+                place[uid].pod = new
+                return
+        queued = self._waiting.get(uid)
+        if queued is None:
+            self.add(new, now)
+            return
+        queued.pod = new
+        if any(self._helps(queued, event, old, new) for event in events):
+            self._requeue(queued, now)
+
+    def delete(self, uid: str) -> None:
+        """The pod is gone or has a node. One in flight is dropped when its attempt ends."""
+        for place in (self._active, self._backoff):
+            queued = place.pop(uid, None)
+            if queued is not None:
+                queued.place = 0
+        self._stop_waiting(uid)
+
+    # --- attempts ------------------------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod, which is in flight from now on. If none is active, one that backs off after it fitted nowhere is taken early."""
+        self.flush(now)
+        queued = self._next_active() or self._next_backing_off()
+        if queued is not None:
+            self._flights[queued.uid] = _Flight()
+            queued.attempts += 1
+        return queued
+
+    def done(self, uid: str) -> None:
+        """The attempt's decision stands: events don't matter any more."""
+        self._flights.pop(uid, None)
+
+    def failed(self, queued: QueuedPod, pod: Pod, rejectors: frozenset[str], now: float) -> None:
+        """The attempt failed. Without ``rejectors`` it was an error, which is tried again after the back-off. ``pod``: as it is now."""
+        flight = self._flights.pop(queued.uid, None) or _Flight()
+        if self.knows(queued.uid):
+            return
+        queued.pod, queued.rejectors, queued.held_by, queued.since = pod, rejectors, "", now
+        if rejectors:
+            queued.unschedulable, queued.errors = queued.unschedulable + 1, 0
+        else:
+            queued.errors += 1
+        if not rejectors or any(self._helps(queued, *event) for event in flight.events):
+            self._requeue(queued, now)
+        else:
+            self._wait(queued)
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def event(self, event: ClusterEvent, old: Any, new: Any, now: float) -> None:
+        """Something changed in the cluster: pods that it may help are tried again."""
+        for flight in self._flights.values():
+            flight.events.append((event, old, new))
+        helped: dict[str, QueuedPod] = {}
+        for name in self._interested[event]:
+            waiting = self._by_rejector.get(name)
+            if waiting:
+                for hint in self._hints[name]:
+                    if event in hint.events:
+                        helped.update(_helped(hint, waiting, old, new))
+        for queued in sorted(helped.values(), key=_in_order):
+            self._requeue(queued, now)
+
+    def flush(self, now: float) -> None:
+        """End back-offs that are over, and waits that are too long."""
+        while self._backoff_order and self._backoff_order[0][0] <= now:
+            _, _, number, queued = heapq.heappop(self._backoff_order)
+            if queued.place == number and queued.uid in self._backoff:
+                del self._backoff[queued.uid]
+                self._push_active(queued)
+        while self._flush_order and self._flush_order[0][0] <= now:
+            at, _, queued = heapq.heappop(self._flush_order)
+            if self._waiting.get(queued.uid) is queued and queued.flush_from + LONGEST_UNSCHEDULABLE == at:
+                queued.flush_from = now
+                self._requeue(queued, now)
+
+    def next_time(self) -> float | None:
+        """When :meth:`flush` has something to do, at the earliest."""
+        times = [order[0][0] for order in (self._backoff_order, self._flush_order) if order]
+        return min(times) if times else None
+
+    # --- places --------------------------------------------------------------------------------------------------
+
+    def _activate(self, queued: QueuedPod, now: float) -> None:
+        """Unless a plugin holds the pod back."""
+        if not self._hold(queued):
+            self._push_active(queued)
+
+    def _requeue(self, queued: QueuedPod, now: float) -> None:
+        """Active, or backing off if its last failure isn't long enough ago."""
+        self._stop_waiting(queued.uid)
+        until = queued.since + self._backoff_of(queued)
+        if until <= now:
+            self._activate(queued, now)
+        elif not self._hold(queued):
+            queued.place = next(self._numbers)
+            self._backoff[queued.uid] = queued
+            heapq.heappush(self._backoff_order, (until, -_priority(queued.pod), queued.place, queued))
+
+    def _hold(self, queued: QueuedPod) -> bool:
+        refusal = self._held(queued.pod)
+        queued.held_by = "" if refusal is None else refusal.plugin
+        if refusal is None:
+            return False
+        queued.rejectors |= {refusal.plugin}
+        self._wait(queued)
+        return True
+
+    def _wait(self, queued: QueuedPod) -> None:
+        self._waiting[queued.uid] = queued
+        for name in (queued.held_by,) if queued.held_by else queued.rejectors:
+            self._by_rejector.setdefault(name, {})[queued.uid] = queued
+        queued.flush_from = max(queued.since, queued.flush_from)
+        heapq.heappush(self._flush_order, (queued.flush_from + LONGEST_UNSCHEDULABLE, next(self._numbers), queued))
+
+    def _stop_waiting(self, uid: str) -> None:
+        queued = self._waiting.pop(uid, None)
+        if queued is not None:
+            for waiting in self._by_rejector.values():
+                waiting.pop(uid, None)
+
+    def _push_active(self, queued: QueuedPod) -> None:
+        queued.place = next(self._numbers)
+        self._active[queued.uid] = queued
+        heapq.heappush(self._active_order, (-_priority(queued.pod), queued.since, queued.place, queued))
+
+    def _next_active(self) -> QueuedPod | None:
+        while self._active_order:
+            _, _, number, queued = heapq.heappop(self._active_order)
+            if queued.place == number and self._active.get(queued.uid) is queued:
+                del self._active[queued.uid]
+                return queued
+        return None
+
+    def _next_backing_off(self) -> QueuedPod | None:
+        """A pod whose last failure was no error."""
+        if not self._backoff:
+            return None
+        kept, found = [], None
+        while self._backoff_order and found is None:
+            entry = heapq.heappop(self._backoff_order)
+            queued = entry[3]
+            if queued.place != entry[2] or self._backoff.get(queued.uid) is not queued:
+                continue
+            if queued.errors:
+                kept.append(entry)
+            else:
+                found = self._backoff.pop(queued.uid)
+        for entry in kept:
+            heapq.heappush(self._backoff_order, entry)
+        return found
+
+    def _backoff_of(self, queued: QueuedPod) -> float:
+        """Seconds: doubled with every failure in a row."""
+        failures = queued.errors or queued.unschedulable
+        if not failures:
+            return 0.0
+        return min(self._limits.initial_backoff * 2.0 ** min(failures - 1, 30), self._limits.longest_backoff)
+
+    def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
+        names: Iterable[str] = (queued.held_by,) if queued.held_by else queued.rejectors
+        one = {queued.uid: queued}
+        return any(event in hint.events and bool(_helped(hint, one, old, new)) for name in names for hint in self._hints.get(name, ()))
+
+
+def _helped(hint: Hint, waiting: Mapping[str, QueuedPod], old: Any, new: Any) -> dict[str, QueuedPod]:
+    narrowed = None if hint.pods is None else hint.pods(old, new)
+    candidates = waiting.items() if narrowed is None else [(uid, waiting[uid]) for uid in narrowed if uid in waiting]
+    return {uid: queued for uid, queued in candidates if hint.decide(queued.pod, old, new)}
+
+
+def _in_order(queued: QueuedPod) -> tuple[int, float, int]:
+    return -_priority(queued.pod), queued.since, queued.place
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
