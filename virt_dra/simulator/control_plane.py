@@ -19,6 +19,7 @@ from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.shared_informers import SharedInformers
 from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
 from virt_dra.controllers.loops.pool_status.loop import PoolStatusRequests
+from virt_dra.controllers.loops.scheduler.loop import SchedulerLoop
 from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
 
 
@@ -32,6 +33,7 @@ class LoopKind:
 
 
 LOOPS: tuple[LoopKind, ...] = (
+    LoopKind("scheduler", SchedulerLoop),
     LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),
     LoopKind("pool status", PoolStatusRequests, lambda gates: gates.resource_pool_status),
 )

@@ -1,4 +1,4 @@
-"""The changes in the cluster that may make a waiting pod schedulable, as kube-scheduler tells them apart (C-4.6)."""
+"""The changes in the cluster that may make a waiting pod schedulable, as kube-scheduler distinguishes them (C-4.6)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Decide = Callable[[Pod, Any, Any], bool]
 
 
 def always(pod: Pod, old: Any, new: Any) -> bool:
-    """The hint of a plugin that can't tell."""
+    """The hint of a plugin that knows no better."""
     return True
 
 

@@ -27,7 +27,7 @@ class PluginAttempt:
     only_nodes: frozenset[str] | None = None
     """The pod fits on no node but these; None: no such restriction."""
     scores_nodes = False
-    """Whether :meth:`scores` tells nodes apart for this pod."""
+    """Whether :meth:`scores` distinguishes nodes for this pod."""
 
     def filter(self, state: NodeState) -> Refusal | None:
         """Why the pod doesn't fit on the node."""

@@ -1,0 +1,156 @@
+"""The binding cycle of a pod: its claims are written, its devices become ready, it gets its node (C-5.11 to C-5.15, C-6.4).
+
+Runs beside the scheduling cycles of other pods, since drivers may take minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.cluster.port import ApiError
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, release_claim
+from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
+from virt_dra.controllers.loops.scheduler.pod_writes import SCHEDULED, bind_pod, write_condition
+from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
+from virt_dra.scheduling.dynamic_resources.binding_conditions import TIMED_OUT, BindingDeadline, BindingFailed, ready, summary, waits
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
+
+_log = logging.getLogger(__name__)
+
+POLL = 5.0
+"""Seconds between two looks at the binding conditions of a pod's devices (C-2.7)."""
+COMPONENT = "default-scheduler"
+
+
+@dataclass
+class BindingCycle:
+    """``devices``: DynamicResources' part in the attempt, None if it had none. ``shared``: the UIDs of claims whose allocation in flight
+    other pods of the group share."""
+
+    context: LoopContext
+    known: KnownCluster
+    pod: Pod
+    node: str
+    devices: DeviceAttempt | None = None
+    shared: frozenset[str] = frozenset()
+    claims: list[ResourceClaim] = field(default_factory=list)
+    """As last seen."""
+
+    async def run(self) -> None:
+        """PreBind, then the binding itself. Raises BindError with the text of the pod's condition; :meth:`undo` must follow then."""
+        try:
+            if self.devices is not None:
+                await self._pre_bind(self.devices)
+        except (BindError, ApiError) as error:
+            raise BindError(f'running PreBind plugin "DynamicResources": {error}') from error
+        try:
+            await bind_pod(self.context.cluster, self.pod, self.node)
+        except (BindError, ApiError) as error:
+            raise BindError(f'running Bind plugin "DefaultBinder": {error}') from error
+        await write_condition(self.context.cluster, self.pod, SCHEDULED, self.context.clock())
+
+    async def _pre_bind(self, devices: DeviceAttempt) -> None:
+        """Claim by claim. The allocations leave the in-flight ones only when all is done (C-5.13)."""
+        self.claims = list(devices.devices.claims)
+        for position, claim in enumerate(self.claims):
+            if not is_reserved_for(claim, self.pod, workload_claims=self.known.workload_claims):
+                self.claims[position] = await self._bind_claim(claim, devices)
+        if self.known.features.device_binding_and_status and any(map(waits, self.claims)):
+            await self._become_ready()
+        for claim in devices.devices.unallocated:
+            self.known.ledger.remove(claim.metadata.uid, force=True)
+
+    async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
+        binding = ClaimBinding(
+            consumer_reference(self.pod),
+            devices.reserved.get(claim.key),
+            self.context.clock(),
+            stamp=self.known.features.device_binding_and_status,
+            shared=claim.metadata.uid in self.shared,
+        )
+        bound = await bind_claim(self.context.cluster, claim, binding)
+        if not self.known.claims.assume(bound.claim):
+            _log.debug("claim %s not stored in the assume cache", claim.key)
+        return bound.claim
+
+    async def _become_ready(self) -> None:
+        """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that it may take."""
+        note = f"waiting for binding conditions for device on node {self.node}"
+        self.context.recorder(COMPONENT).record(reference(self.pod), "Normal", "BindingConditionsPending", note)
+        began = self.known.now()
+        timeout = self.context.timers.binding_timeout
+        outcome = "error"
+        try:
+            while not self._all_ready():
+                left = began + timeout - self.known.now()
+                await asyncio.sleep(min(POLL, max(left, 0.0)))
+                if left <= POLL:
+                    outcome = "timeout"
+                    raise BindError(f"{TIMED_OUT}: context deadline exceeded")
+            outcome = "success"
+        except BindingFailed as error:
+            outcome = "failed"
+            raise BindError(str(error)) from error
+        except _TooOld as error:
+            outcome = "timeout"
+            raise BindError(str(error)) from error
+        finally:
+            self._measure(outcome, self.known.now() - began)
+
+    def _all_ready(self) -> bool:
+        """Looks at the claims as they are now."""
+        deadline = BindingDeadline(self.context.clock(), self.known.binding_timeout)
+        for position, claim in enumerate(self.claims):
+            current = self.known.claims.get(claim.key)
+            if current is None:
+                raise BindError(f'could not find ResourceClaim "{claim.key}"')
+            self.claims[position] = current
+            if not ready(current):
+                if deadline.passed(current):
+                    raise _TooOld(f"{TIMED_OUT}: claim={claim.name}")
+                return False
+        return True
+
+    def _measure(self, outcome: str, seconds: float) -> None:
+        """C-6.7."""
+        if outcome != "success":
+            _log.info("pod %s on node %s: binding conditions: %s: %s", self.pod.key, self.node, outcome, summary(self.claims))
+        for claim in self.claims:
+            for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+                metrics, driver = self.context.metrics, result.driver
+                name = "scheduler_dra_bindingconditions"
+                metrics.observe(f"{name}_wait_duration_seconds", seconds, profile=COMPONENT, driver=driver, status=outcome)
+                if result.binding_conditions:
+                    metrics.count(f"{name}_allocations_total", profile=COMPONENT, driver=driver, status=outcome)
+
+    async def undo(self) -> None:
+        """Unreserve (C-5.15): what is in flight is dropped, the pod's own reservations are taken back; allocations stay."""
+        if self.devices is None:
+            return
+        for claim in self.devices.devices.unallocated:
+            self.known.ledger.remove(claim.metadata.uid)
+        for claim in self.claims or self.devices.devices.claims:
+            if claim.status.allocation is not None and is_reserved_for(claim, self.pod):
+                released = await release_claim(self.context.cluster, claim, self.pod.metadata.uid)
+                if released is not None:
+                    self.known.claims.assume(released)
+
+
+class _TooOld(Exception):
+    """A claim was allocated longer ago than its conditions may take (C-6.3)."""
+
+
+def reference(pod: Pod) -> ObjectReference:
+    """The pod as the subject of an Event."""
+    return ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid)
+
+
+def device_part(parts: Sequence[object]) -> DeviceAttempt | None:
+    """DynamicResources' part among those of all plugins."""
+    return next((part for part in parts if isinstance(part, DeviceAttempt)), None)

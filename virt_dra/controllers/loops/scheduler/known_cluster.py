@@ -1,0 +1,227 @@
+"""What the scheduler knows of the cluster, kept up to date by informers: nodes with their pods, claims, devices in use, and the queue.
+
+Every change goes first into what later attempts read, then as an event to the queue, which wakes the pods that it may help (C-4.6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from virt_dra.allocator import Features
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
+from virt_dra.scheduling.default_plugins import SchedulingGates, node_filters
+from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
+from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
+from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
+from virt_dra.scheduling.framework.cycle import SchedulingCycle
+from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
+from virt_dra.scheduling.framework.node_table import NodeTable
+from virt_dra.scheduling.framework.plugin import SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.queue import QueueLimits, SchedulingQueue
+
+SCHEDULER_NAME = "default-scheduler"
+"""The pods that are ours to schedule name it, or nobody."""
+
+_PODS_OF_CLAIM = "scheduler: claims of pods"
+
+
+@dataclass(frozen=True)
+class DeviceGates:
+    """The gates that matter to DynamicResources."""
+
+    features: Features
+    taint_rules: bool
+    workload_claims: bool
+
+    @classmethod
+    def of(cls, context: LoopContext) -> DeviceGates:
+        gates = context.gates
+        return cls(Features.of(gates), gates.device_taints and gates.device_taint_rules, gates.workload_resource_claims)
+
+
+class KnownCluster:
+    """See the module. :meth:`follow` begins to listen; the informers must have synced."""
+
+    def __init__(self, context: LoopContext) -> None:
+        self._context = context
+        self._gates = DeviceGates.of(context)
+        informers = context.informers
+        self.pods = informers.of(Pod)
+        self._nodes = informers.of(Node)
+        self._claims = informers.of(ResourceClaim)
+        self._slices = informers.of(ResourceSlice)
+        self._classes = informers.of(DeviceClass)
+        self._rules = informers.of(DeviceTaintRule)
+        self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
+        self.table = NodeTable()
+        self.claims = ClaimCache(self._claim_changed)
+        self.ledger = DeviceLedger(self._published)
+        self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
+        self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *node_filters(), self.devices)
+        self.cycle = SchedulingCycle(self.plugins, self.table)
+        limits = QueueLimits(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
+        self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits)
+        self.assumed: set[str] = set()
+        """UIDs of pods that are reserved for a node and not yet seen there."""
+        self.changed = asyncio.Event()
+        """Set when the queue may have a pod."""
+
+    @property
+    def features(self) -> Features:
+        return self._gates.features
+
+    @property
+    def binding_timeout(self) -> timedelta:
+        return timedelta(seconds=self._context.timers.binding_timeout)
+
+    @property
+    def workload_claims(self) -> bool:
+        return self._gates.workload_claims
+
+    def follow(self) -> None:
+        """Take over what is there, and every change from now on. Pods come last: whether one is held back depends on the rest."""
+        self._nodes.on_change(self._node)
+        self._classes.on_change(self._device_class)
+        self._slices.on_change(self._slice)
+        self._rules.on_change(self._rule)
+        self._claims.on_change(self._claim)
+        self.pods.on_change(self._pod)
+
+    def now(self) -> float:
+        """Of the queue's clock."""
+        return asyncio.get_running_loop().time()
+
+    def event(self, event: ClusterEvent, old: object, new: object) -> None:
+        """Something changed that may help a waiting pod."""
+        self.queue.event(event, old, new, self.now())
+        self.changed.set()
+
+    def forget(self, pod: Pod) -> None:
+        """A pod that was assumed on a node is not there (any more): its place is free."""
+        self.assumed.discard(pod.metadata.uid)
+        if self.table.unassign(pod.metadata.uid) is not None:
+            self.event(ClusterEvent.ASSIGNED_POD_DELETE, pod, None)
+
+    def current(self, pod: Pod) -> Pod | None:
+        """The pod as the informer has it; None if it is gone."""
+        found = self.pods.store.get(pod.name, pod.namespace)
+        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
+    # --- what plugins ask -----------------------------------------------------------------------------------------
+
+    def _held(self, pod: Pod) -> Refusal | None:
+        return next((refusal for plugin in self.plugins if (refusal := plugin.pre_enqueue(pod)) is not None), None)
+
+    def _pods_of_claim(self, key: str) -> Iterable[str]:
+        return [pod.metadata.uid for pod in self.pods.store.by_index(_PODS_OF_CLAIM, key)]
+
+    def _published(self) -> Published:
+        by_name = sorted(self._slices.store.values(), key=lambda each: each.name)
+        rules = sorted(self._rules.store.values(), key=lambda each: each.name) if self._gates.taint_rules else ()
+        return Published(by_name, self._classes.store.values(), rules)
+
+    def _device_options(self) -> DeviceOptions:
+        context, features = self._context, self._gates.features
+
+        def limits() -> DeviceLimits:
+            binding = BindingDeadline(context.clock(), self.binding_timeout) if features.device_binding_and_status else None
+            return DeviceLimits(features, binding=binding)
+
+        timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
+        timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
+        return DeviceOptions(limits, self._gates.workload_claims, timer)
+
+    # --- what informers say ---------------------------------------------------------------------------------------
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        self.ledger.claim_changed(old, new)
+        self.event(ClusterEvent.CLAIM, old, new)
+
+    def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if new is not None:
+            self.claims.seen(new)
+        elif old is not None:
+            self.claims.gone(old)
+
+    def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        self.ledger.republished()
+        if new is not None:
+            self.event(ClusterEvent.SLICE, old, new)
+
+    def _device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        self.ledger.republished()
+        if new is not None:
+            self.event(ClusterEvent.DEVICE_CLASS, old, new)
+
+    def _rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        """Shows as an update of the slices whose devices it taints (C-4.7)."""
+        if self._gates.taint_rules and (old is None or new is None or old.spec != new.spec):
+            self.ledger.republished()
+            self.event(ClusterEvent.SLICE, old, new)
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            if old is not None:
+                self.table.remove(old.name)
+                self.event(ClusterEvent.NODE_DELETE, old, None)
+            return
+        self.table.put(new)
+        for event in (ClusterEvent.NODE_ADD,) if old is None else node_events(old, new):
+            self.event(event, old, new)
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A finished pod counts as gone."""
+        if new is not None and new.status.phase in ("Succeeded", "Failed"):
+            new = None
+        if new is None:
+            if old is not None:
+                self.queue.delete(old.metadata.uid)
+                self.forget(old)
+        elif new.spec.node_name:
+            self._assigned(old, new, new.spec.node_name)
+        elif (new.spec.scheduler_name or SCHEDULER_NAME) == SCHEDULER_NAME:
+            self._unassigned(old, new)
+
+    def _assigned(self, old: Pod | None, new: Pod, node: str) -> None:
+        self.assumed.discard(new.metadata.uid)
+        self.table.assign(new, node)
+        if old is None or not old.spec.node_name:
+            self.queue.delete(new.metadata.uid)
+            self.event(ClusterEvent.ASSIGNED_POD_ADD, None, new)
+        else:
+            for event in assigned_pod_events(old, new):
+                self.event(event, old, new)
+
+    def _unassigned(self, old: Pod | None, new: Pod) -> None:
+        uid = new.metadata.uid
+        if uid in self.assumed:
+            if new.metadata.deletion_timestamp is not None and self.table.unassign(uid) is not None:
+                self.event(ClusterEvent.ASSIGNED_POD_DELETE, new, None)
+            return
+        if old is None:
+            self.queue.add(new, self.now())
+        else:
+            self.queue.update(old, new, self.now())
+        self.changed.set()
+
+
+def _claims_of(pod: Pod) -> Iterable[str]:
+    """The claims of a pod that its spec or status names, as ``namespace/name``."""
+    found: dict[str, None] = {}
+    for entry in pod.spec.resource_claims:
+        try:
+            resolved = claim_name(pod, entry)
+        except UnsupportedClaimSource:
+            continue
+        if isinstance(resolved, Resolved):
+            found[f"{pod.namespace}/{resolved.name}"] = None
+    return found
