@@ -6,7 +6,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.node_fit import AFFINITY, TAINTED, UNSCHEDULABLE, PodFit
 
 
@@ -19,9 +19,9 @@ class SchedulingGates(SchedulingPlugin):
     def hints(self) -> tuple[Hint, ...]:
         return (Hint(frozenset({ClusterEvent.TARGET_POD_GATES})),)
 
-    def pre_enqueue(self, pod: Pod) -> Refusal | None:
+    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
         gates = [gate.name for gate in pod.spec.scheduling_gates]
-        return Refusal(self.name, (f"waiting for scheduling gates: [{' '.join(gates)}]",)) if gates else None
+        return PluginRefusal(self.name, (f"waiting for scheduling gates: [{' '.join(gates)}]",)) if gates else None
 
 
 class NodeFilter(SchedulingPlugin):
@@ -42,7 +42,7 @@ class NodeFilter(SchedulingPlugin):
         refusal = PodFit(pod).refuse(new)
         return refusal is None or refusal.reason != self._reason
 
-    def attempt(self, pod: Pod) -> PluginAttempt | Refusal | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
         return _FilterAttempt(self.name, self._reason, PodFit(pod))
 
 
@@ -50,9 +50,9 @@ class _FilterAttempt(PluginAttempt):
     def __init__(self, name: str, reason: str, fit: PodFit) -> None:
         self._name, self._reason, self._fit = name, reason, fit
 
-    def filter(self, state: NodeState) -> Refusal | None:
+    def filter(self, state: NodeState) -> PluginRefusal | None:
         refusal = self._fit.refuse(state.node)
-        return Refusal(self._name, (refusal.message,)) if refusal is not None and refusal.reason == self._reason else None
+        return PluginRefusal(self._name, (refusal.message,)) if refusal is not None and refusal.reason == self._reason else None
 
 
 def node_filters() -> tuple[SchedulingPlugin, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint, target_pod_events
-from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.framework.refusals import PluginRefusal
 
 LONGEST_UNSCHEDULABLE = 300.0
 """Seconds after which a pod that nothing woke is tried again."""
@@ -45,7 +45,7 @@ class QueuedPod:
 
 
 @dataclass(frozen=True)
-class QueueLimits:
+class PodBackoff:
     """Back-off in seconds: the first, and the longest."""
 
     initial_backoff: float = 1.0
@@ -63,7 +63,7 @@ class SchedulingQueue:
     """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue."""
 
     def __init__(
-        self, hints: Mapping[str, tuple[Hint, ...]], held: Callable[[Pod], Refusal | None], limits: QueueLimits = QueueLimits()
+        self, hints: Mapping[str, tuple[Hint, ...]], held: Callable[[Pod], PluginRefusal | None], limits: PodBackoff = PodBackoff()
     ) -> None:
         self._hints = hints
         self._held = held

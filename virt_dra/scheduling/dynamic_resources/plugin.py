@@ -17,7 +17,7 @@ from virt_dra.scheduling.framework.cycle import normalized
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import AttemptError, Refusal
+from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
 
 DYNAMIC_RESOURCES = "DynamicResources"
 DEALLOCATED = "deallocation of ResourceClaim completed"
@@ -76,16 +76,16 @@ class DynamicResources(SchedulingPlugin):
         """The pod's claims, or why not all of them can be used (C-5.1)."""
         return pod_claims(pod, self._claims, workload_claims=self._options.workload_claims)
 
-    def pre_enqueue(self, pod: Pod) -> Refusal | None:
+    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
         """C-5.1: every claim of the pod must be there and usable."""
         found = self.usable(pod)
-        return Refusal(self.name, (found.message,)) if isinstance(found, Blocked) else None
+        return PluginRefusal(self.name, (found.message,)) if isinstance(found, Blocked) else None
 
-    def attempt(self, pod: Pod) -> PluginAttempt | Refusal | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
         """C-5.2: the checks that don't depend on the node."""
         found = self.usable(pod)
         if isinstance(found, Blocked):
-            return Refusal(self.name, (found.message,))
+            return PluginRefusal(self.name, (found.message,))
         claims = each_once(found)
         if not claims:
             return None
@@ -99,7 +99,7 @@ class DynamicResources(SchedulingPlugin):
         if blocked is not None:
             if blocked.reason == SCHEDULER_ERROR:
                 raise AttemptError(blocked.message)
-            return Refusal(self.name, (blocked.message,))
+            return PluginRefusal(self.name, (blocked.message,))
         try:
             devices = PodDevices(claims, snapshot, limits)
         except FatalError as error:
@@ -135,8 +135,8 @@ class DeviceAttempt(PluginAttempt):
     def scores_nodes(self) -> bool:  # type: ignore[override]  # a fact of the pod's claims, not of the class
         return bool(self.devices.preferences)
 
-    def filter(self, state: NodeState) -> Refusal | None:
-        """C-5.4, C-5.5."""
+    def filter(self, state: NodeState) -> PluginRefusal | None:
+        """The claims on one node (C-5.4, C-5.5)."""
         if self._plugin.timer is not None:
             self._plugin.timer.start()
         try:
@@ -145,14 +145,14 @@ class DeviceAttempt(PluginAttempt):
             raise AttemptError(f"node {state.name}: timed out trying to allocate devices") from error
         except FatalError as error:
             raise AttemptError(str(error)) from error
-        return None if refusal is None else Refusal(DYNAMIC_RESOURCES, (refusal.message,))
+        return None if refusal is None else PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,))
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
-        """C-5.8."""
+        """Points for early alternatives, normalised (C-5.8)."""
         return normalized([self.devices.preference(state.name) for state in states])
 
     def remedy(self) -> Remedy | None:
-        """C-5.6."""
+        """The deallocation of a claim that kept the pod off some node (C-5.6)."""
         claim = self.devices.deallocatable(self._pod.metadata.uid)
         return None if claim is None else Remedy(DEALLOCATED, deallocate=claim)
 

@@ -14,7 +14,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import AttemptError, Refusal
+from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
 
 _ALL_BELOW = 100
 
@@ -28,7 +28,7 @@ class PluginPart:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FoundNode:
     """The pod fits on ``node``, the best of those that were found."""
 
     node: str
@@ -58,7 +58,7 @@ class SchedulingCycle:
         self._table = table
         self._start = 0
 
-    def find(self, pod: Pod) -> Fitting | NotFitting | NoNodes:
+    def find(self, pod: Pod) -> FoundNode | NotFitting | NoNodes:
         """Raises AttemptError."""
         if not len(self._table):
             return NoNodes()
@@ -72,15 +72,15 @@ class SchedulingCycle:
             elsewhere = None
             if restricted:
                 names = " ".join(sorted(part.plugin.name for part in restricted))
-                elsewhere = Refusal("", (f"node(s) didn't satisfy plugin(s) [{names}]",))
+                elsewhere = PluginRefusal("", (f"node(s) didn't satisfy plugin(s) [{names}]",))
             rejectors = frozenset(refusal.plugin for refusal in refusals.values()) | {part.plugin.name for part in restricted}
             return NotFitting(Diagnosis(len(self._table), refusals, elsewhere=elsewhere, rejectors=rejectors), prepared)
-        return Fitting(self._best(fitting, prepared).name, prepared)
+        return FoundNode(self._best(fitting, prepared).name, prepared)
 
     def _prepare(self, pod: Pod) -> tuple[PluginPart, ...] | NotFitting:
         """PreFilter. A refusal for good ends it, another one only after all plugins were asked."""
         parts: list[PluginPart] = []
-        refused: Refusal | None = None
+        refused: PluginRefusal | None = None
         for plugin in self._plugins:
             try:
                 answer = plugin.attempt(pod)
@@ -88,7 +88,7 @@ class SchedulingCycle:
                 raise AttemptError(f'running PreFilter plugin "{plugin.name}": {error}') from error
             if isinstance(answer, PluginAttempt):
                 parts.append(PluginPart(plugin, answer))
-            elif isinstance(answer, Refusal):
+            elif isinstance(answer, PluginRefusal):
                 refused = answer
                 if not answer.resolvable:
                     break
@@ -103,7 +103,7 @@ class SchedulingCycle:
         names = sorted(part.plugin.name for part in parts if part.attempt.only_nodes is not None)
         several = f"plugin(s) [{' '.join(names)}] simultaneously"
         text = f"node(s) didn't satisfy {several if len(names) > 1 else f'plugin {names[0]}'}"
-        diagnosis = Diagnosis(len(self._table), everywhere=Refusal("", (text,)), rejectors=frozenset(names))
+        diagnosis = Diagnosis(len(self._table), everywhere=PluginRefusal("", (text,)), rejectors=frozenset(names))
         return NotFitting(diagnosis, tuple(parts))
 
     def _candidates(self, pod: Pod, parts: Sequence[PluginPart], restricted: Sequence[PluginPart]) -> Sequence[NodeState]:
@@ -120,7 +120,7 @@ class SchedulingCycle:
         names = frozenset.intersection(*(part.attempt.only_nodes for part in restricted if part.attempt.only_nodes is not None))
         return tuple(state for state in map(self._table.get, sorted(names)) if state is not None)
 
-    def _filter(self, states: Sequence[NodeState], parts: Sequence[PluginPart]) -> tuple[list[NodeState], dict[str, Refusal]]:
+    def _filter(self, states: Sequence[NodeState], parts: Sequence[PluginPart]) -> tuple[list[NodeState], dict[str, PluginRefusal]]:
         """The first nodes that fit, as many as are wanted, and why the others don't."""
         total = len(states)
         wanted, start = total, 0
@@ -128,7 +128,7 @@ class SchedulingCycle:
             wanted = wanted_nodes(total) if any(part.attempt.scores_nodes for part in parts) else 1
             start = self._start % total
         fitting: list[NodeState] = []
-        refusals: dict[str, Refusal] = {}
+        refusals: dict[str, PluginRefusal] = {}
         for step in range(total):
             state = states[(start + step) % total]
             refusal = _refusal(parts, state)
@@ -152,7 +152,7 @@ class SchedulingCycle:
         return fitting[totals.index(max(totals))]
 
 
-def _refusal(parts: Sequence[PluginPart], state: NodeState) -> Refusal | None:
+def _refusal(parts: Sequence[PluginPart], state: NodeState) -> PluginRefusal | None:
     for part in parts:
         try:
             refusal = part.attempt.filter(state)

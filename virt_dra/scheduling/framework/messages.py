@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.framework.refusals import PluginRefusal
 
 NO_NODES = "no nodes available to schedule pods"
 NEVER_PREEMPTS = "preemption: not eligible due to preemptionPolicy=Never."
@@ -25,9 +25,9 @@ class Diagnosis:
     """
 
     total: int
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    everywhere: Refusal | None = None
-    elsewhere: Refusal | None = None
+    refusals: Mapping[str, PluginRefusal] = field(default_factory=dict)
+    everywhere: PluginRefusal | None = None
+    elsewhere: PluginRefusal | None = None
     post_filter: str = ""
     rejectors: frozenset[str] = frozenset()
 
@@ -57,8 +57,8 @@ def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
     if preemption_policy == "Never":
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}
-    without = dict.fromkeys(resolvable, Refusal("", (NO_VICTIMS,)))
-    found = Diagnosis(diagnosis.total, without, elsewhere=Refusal("", (NOT_HELPFUL,)))
+    without = dict.fromkeys(resolvable, PluginRefusal("", (NO_VICTIMS,)))
+    found = Diagnosis(diagnosis.total, without, elsewhere=PluginRefusal("", (NOT_HELPFUL,)))
     return f"preemption: {found.message}"
 
 

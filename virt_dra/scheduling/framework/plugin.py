@@ -9,7 +9,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.refusals import Refusal
+from virt_dra.scheduling.framework.refusals import PluginRefusal
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PluginAttempt:
     scores_nodes = False
     """Whether :meth:`scores` distinguishes nodes for this pod."""
 
-    def filter(self, state: NodeState) -> Refusal | None:
+    def filter(self, state: NodeState) -> PluginRefusal | None:
         """Why the pod doesn't fit on the node."""
         return None
 
@@ -55,10 +55,10 @@ class SchedulingPlugin:
     def hints(self) -> tuple[Hint, ...]:
         return ()
 
-    def pre_enqueue(self, pod: Pod) -> Refusal | None:
+    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
         """Why the pod shouldn't even be tried now: no condition, no event, until a hint wakes it."""
         return None
 
-    def attempt(self, pod: Pod) -> PluginAttempt | Refusal | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
         """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise AttemptError."""
         return None

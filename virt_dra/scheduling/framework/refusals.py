@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Refusal:
+class PluginRefusal:
     """A plugin refuses a node, or the pod everywhere. ``reasons`` are counted in the pod's condition.
 
     ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not (UnschedulableAndUnresolvable).

@@ -118,7 +118,7 @@ class BindingCycle:
         return True
 
     def _measure(self, outcome: str, seconds: float) -> None:
-        """C-6.7."""
+        """The metrics and the log of a wait (C-6.7)."""
         if outcome != "success":
             _log.info("pod %s on node %s: binding conditions: %s: %s", self.pod.key, self.node, outcome, summary(self.claims))
         for claim in self.claims:

@@ -25,8 +25,8 @@ from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import Refusal
-from virt_dra.scheduling.queue import QueueLimits, SchedulingQueue
+from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 
 SCHEDULER_NAME = "default-scheduler"
 """The pods that are ours to schedule name it, or nobody."""
@@ -68,7 +68,7 @@ class KnownCluster:
         self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
         self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *node_filters(), self.devices)
         self.cycle = SchedulingCycle(self.plugins, self.table)
-        limits = QueueLimits(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
+        limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
         self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits)
         self.assumed: set[str] = set()
         """UIDs of pods that are reserved for a node and not yet seen there."""
@@ -118,7 +118,7 @@ class KnownCluster:
 
     # --- what plugins ask -----------------------------------------------------------------------------------------
 
-    def _held(self, pod: Pod) -> Refusal | None:
+    def _held(self, pod: Pod) -> PluginRefusal | None:
         return next((refusal for plugin in self.plugins if (refusal := plugin.pre_enqueue(pod)) is not None), None)
 
     def _pods_of_claim(self, key: str) -> Iterable[str]:

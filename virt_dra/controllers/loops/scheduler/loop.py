@@ -13,7 +13,7 @@ from virt_dra.controllers.loops.scheduler.claim_writes import BindError, dealloc
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, with_condition, write_condition
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
-from virt_dra.scheduling.framework.cycle import Fitting, NoNodes, NotFitting, PluginPart, remedies
+from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, PluginPart, remedies
 from virt_dra.scheduling.framework.messages import event_note, not_preempting
 from virt_dra.scheduling.framework.plugin import Remedy
 from virt_dra.scheduling.framework.refusals import AttemptError
@@ -69,7 +69,7 @@ class SchedulerLoop:
             return
         try:
             outcome = self._known.cycle.find(pod)
-            if isinstance(outcome, Fitting):
+            if isinstance(outcome, FoundNode):
                 _reserve(outcome)
         except AttemptError as error:
             self._failed(queued, FailedAttempt(SCHEDULER_ERROR, str(error)), group)
@@ -150,8 +150,8 @@ class SchedulerLoop:
             await before
 
 
-def _reserve(outcome: Fitting) -> None:
-    """C-5.9. Raises AttemptError."""
+def _reserve(outcome: FoundNode) -> None:
+    """Every plugin reserves (C-5.9). Raises AttemptError."""
     for part in outcome.parts:
         _reserve_with(part, outcome.node)
 
