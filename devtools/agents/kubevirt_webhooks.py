@@ -16,6 +16,7 @@ from aiohttp import web
 
 from devtools.agents.kubevirt_admission import KubeVirtAdmission, Operation, patch_between
 from devtools.agents.kubevirt_crds import definitions, pruned_object, schema_of
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.api.schemas.walk import Schema, faults
@@ -170,8 +171,14 @@ class EmbeddedBesideKubeVirt:
         # It carries the version it was made from, or the one the patch demands, so that no write in between is lost.
         return await self._cluster.update(self._admitted("UPDATE", kind.from_wire(cast("Json", changed)), old))
 
-    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
-        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version)
+    async def bind(self, pod: Pod, node: str) -> None:
+        await self._cluster.bind(pod, node)
+
+    async def delete(
+        self, kind: type[O], name: str, namespace: str = "", *,
+        uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
+    ) -> None:  # fmt: skip
+        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
 
     def as_stored(self, obj: O) -> O:
         """Without the fields that this KubeVirt doesn't know."""

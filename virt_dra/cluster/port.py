@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, everywhere in this module
@@ -170,8 +171,22 @@ class Writer(Protocol):
         that fails among them, are :class:`Invalid`.
         """
 
-    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
-        """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`."""
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Assign a pod to a node, once and for all; its condition ``PodScheduled`` becomes True.
+
+        Of ``pod`` only namespace, name and UID count, the UID as a precondition if it has one. Raises :class:`NotFound`, and
+        :class:`Conflict` for another UID and for a pod that has a node, has scheduling gates or is being deleted.
+        """
+
+    async def delete(
+        self, kind: type[O], name: str, namespace: str = "", *,
+        uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
+    ) -> None:  # fmt: skip
+        """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`.
+
+        A pod on a node is only marked, and stays until it is deleted with ``grace_seconds`` 0, as its kubelet does; without
+        ``grace_seconds`` it has the grace period of its spec. Other kinds have none.
+        """
 
 
 class Watcher(Protocol):

@@ -68,7 +68,7 @@ CLUSTER_SCOPED: tuple[type[TypedObject], ...] = (DeviceClass, ResourceSlice, Dev
 
 @asynccontextmanager
 async def memory(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    yield MemoryCluster.deterministic(namespaces_must_exist=True)
+    yield MemoryCluster.deterministic(namespaces_must_exist=True, graceful_deletion=True)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import ApiResource, resource_of
@@ -164,7 +165,19 @@ class KubeCluster(RawObjects):
             request = KubeRequest("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
         return await self._written(kind, resource, request, name, namespace)
 
-    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Not repeated when the answer is lost: a second one would be refused, whoever bound the pod."""
+        resource = resource_of(Pod)
+        meta = {"name": pod.name, "namespace": _namespace(resource, pod.namespace), **({"uid": pod.metadata.uid} if pod.metadata.uid else {})}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        path = kube_paths.item(resource, pod.namespace, pod.name, "binding")
+        await self._transport.request(_about(KubeRequest("POST", path, body=body, verb="create", repeatable=False), resource))
+
+    async def delete(
+        self, kind: type[O], name: str, namespace: str = "", *,
+        uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
+    ) -> None:  # fmt: skip
         """In the background: what the object owned goes after it. When a first answer was lost a second may be
         :class:`~virt_dra.cluster.port.NotFound`."""
         resource = resource_of(kind)
@@ -172,6 +185,8 @@ class KubeCluster(RawObjects):
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if preconditions := {key: value for key, value in given.items() if value}:
             options["preconditions"] = preconditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         path = kube_paths.item(resource, namespace, name)
         await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal, Self, TypeVar, cast
 
-from virt_dra.api.core_v1 import Namespace
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, format_time
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import WireError
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import NAMESPACE, ApiResource, is_namespaced, resource_of
-from virt_dra.cluster.memory import garbage, patches, strategies
+from virt_dra.cluster.memory import garbage, patches, pods, strategies
 from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
 from virt_dra.cluster.memory.rules import KindRules
@@ -30,6 +30,7 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 DEFAULT_NAMESPACE = "default"
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 HISTORY = 10_000
+NODE, POD = resource_of(Node), resource_of(Pod)
 
 
 class MemoryCluster:
@@ -37,20 +38,22 @@ class MemoryCluster:
 
     ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`), ``uids`` a new uid. With
     sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
-    ``history`` is the least number of changes of one kind that can be watched from.
+    ``history`` is the least number of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an
+    API server does it, for somebody who plays the kubelets; otherwise they go at once.
 
     Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
     """
 
     def __init__(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
-        admission: Admission | None = None, namespaces_must_exist: bool = False, history: int = HISTORY,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False, history: int = HISTORY,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._suffixes = names
         self._uids = uids
         self._admission: Admission = KindRules() if admission is None else admission
         self._namespaces_must_exist = namespaces_must_exist
+        self._graceful_deletion = graceful_deletion
         self._store = ObjectStore(history)
         self._foreign_owners: set[str] = set()
         """Owners outside of a loaded extract of a cluster: taken to be alive."""
@@ -59,13 +62,13 @@ class MemoryCluster:
     @classmethod
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
-        admission: Admission | None = None, namespaces_must_exist: bool = False, history: int = HISTORY,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False, history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
         return cls(
             lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
-            admission=admission, namespaces_must_exist=namespaces_must_exist, history=history,
+            admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion, history=history,
         )  # fmt: skip
 
     # --- Reader ---------------------------------------------------------------------------------------------------
@@ -160,7 +163,21 @@ class MemoryCluster:
             obj = kept
         return self._update_status(obj) if subresource == "status" else self._update(obj)
 
-    async def delete(self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+    async def bind(self, pod: Pod, node: str) -> None:
+        """See :meth:`virt_dra.cluster.port.Writer.bind`. Raises :class:`ApiError` for what is no node's name."""
+        stored = cast("Pod", self._found(POD, pod.name, pod.namespace))
+        pods.check_target(node)
+        if pod.metadata.uid not in ("", stored.metadata.uid):
+            raise refusals.uid_differs(POD, stored.namespace, pod.name, pod.metadata.uid, stored.metadata.uid)
+        found = self._store.at(Place(NODE, StoreKey("", node)))
+        labels = pods.topology_labels(found if isinstance(found, Node) else None)
+        self._put(Place(POD, StoreKey(stored.namespace, stored.name)), pods.bound(stored, node, labels, self._now()))
+        self._settle()
+
+    async def delete(
+        self, kind: type[O], name: str, namespace: str = "", *,
+        uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
+    ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain; then whatever it alone owned.
 
         A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions), :class:`Forbidden`.
@@ -173,7 +190,7 @@ class MemoryCluster:
             raise refusals.deletion_precondition(resource, name, "ResourceVersion", resource_version, meta.resource_version, "modified")
         if resource == NAMESPACE and name in PROTECTED_NAMESPACES:
             raise refusals.forbidden(resource, name, "this namespace may not be deleted")
-        self._delete(Place(resource, StoreKey(meta.namespace, name)))
+        self._delete(Place(resource, StoreKey(meta.namespace, name)), grace_seconds)
         self._settle()
 
     # --- Watcher --------------------------------------------------------------------------------------------------
@@ -284,10 +301,17 @@ class MemoryCluster:
             self._unsettled.append(place)
         return stored
 
-    def _delete(self, place: Place) -> None:
-        """Remove, or mark while finalizers (of a namespace: its content) remain."""
+    def _delete(self, place: Place, grace_seconds: int | None = None) -> None:
+        """Remove, or mark while finalizers (of a namespace: its content; of a pod: its kubelet) remain."""
         obj = self._store.at(place)
         if obj is None:
+            return
+        if isinstance(obj, Pod) and self._graceful_deletion:
+            outcome = pods.deletion(obj, grace_seconds, self._now())
+            if outcome.marked is not None:
+                self._put(place, outcome.marked)
+            if outcome.removed:
+                self._remove(place)
             return
         if not obj.metadata.finalizers and not self._has_content(place):
             self._remove(place)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic.alias_generators import to_snake
+
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.go_text import quoted
@@ -285,12 +287,13 @@ def _namespace(obj: TypedObject) -> str:
 
 
 def _at(*path: str) -> Callable[[TypedObject], str]:
-    """The text at a path of Python names (in what we have no type for: wire names); booleans as Go writes them."""
+    """The text at a path of wire names, whether or not the types have these fields; booleans as Go writes them."""
+    steps = tuple((name, to_snake(name)) for name in path)
 
     def value_of(obj: TypedObject) -> str:
         value: object = obj
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
+        for wire, python in steps:
+            value = value.get(wire) if isinstance(value, dict) else getattr(value, python, getattr(value, wire, None))
         if isinstance(value, bool):
             return "true" if value else "false"
         return value if isinstance(value, str) else ""
@@ -306,8 +309,8 @@ def _flag(*path: str) -> Callable[[TypedObject], str]:
 _METADATA: _FieldTable = {"metadata.name": _name, "metadata.namespace": _namespace}
 _POD: _FieldTable = {
     **_METADATA,
-    "spec.nodeName": _at("spec", "node_name"),
-    "spec.restartPolicy": _at("spec", "restart_policy"),
+    "spec.nodeName": _at("spec", "nodeName"),
+    "spec.restartPolicy": _at("spec", "restartPolicy"),
     "spec.schedulerName": _at("spec", "schedulerName"),
     "spec.serviceAccountName": _at("spec", "serviceAccountName"),
     "spec.hostNetwork": _flag("spec", "hostNetwork"),
@@ -319,7 +322,7 @@ _NODE: _FieldTable = {"metadata.name": _name, "spec.unschedulable": _flag("spec"
 _NAMESPACES: _FieldTable = {"metadata.name": _name, "name": _name, "status.phase": _at("status", "phase")}
 _SLICE: _FieldTable = {
     "metadata.name": _name,
-    "spec.nodeName": _at("spec", "node_name"),
+    "spec.nodeName": _at("spec", "nodeName"),
     "spec.driver": _at("spec", "driver"),
     "spec.pool.name": _at("spec", "pool", "name"),
 }

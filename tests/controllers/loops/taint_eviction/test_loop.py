@@ -246,10 +246,13 @@ class FaultyCluster:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
-    async def delete(self, kind: type[TypedObject], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "") -> None:
+    async def delete(
+        self, kind: type[TypedObject], name: str, namespace: str = "", *,
+        uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
+    ) -> None:  # fmt: skip
         if self._errors["delete"]:
             raise self._errors["delete"].pop(0)
-        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version)
+        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
 
 
 def test_what_fails_is_tried_again_and_counted_once() -> None:
