@@ -168,7 +168,11 @@ class KubeCluster(RawObjects):
     async def bind(self, pod: Pod, node: str) -> None:
         """Not repeated when the answer is lost: a second one would be refused, whoever bound the pod."""
         resource = resource_of(Pod)
-        meta = {"name": pod.name, "namespace": _namespace(resource, pod.namespace), **({"uid": pod.metadata.uid} if pod.metadata.uid else {})}
+        meta = {
+            "name": pod.name,
+            "namespace": _namespace(resource, pod.namespace),
+            **({"uid": pod.metadata.uid} if pod.metadata.uid else {}),
+        }
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         path = kube_paths.item(resource, pod.namespace, pod.name, "binding")
