@@ -17,7 +17,9 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.shared_informers import SharedInformers
+from virt_dra.controllers.loops.claims.loop import ResourceClaimController
 from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
+from virt_dra.controllers.loops.pod_group_protection import PodGroupProtection
 from virt_dra.controllers.loops.pool_status.loop import PoolStatusRequests
 from virt_dra.controllers.loops.scheduler.loop import SchedulerLoop
 from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
@@ -34,6 +36,8 @@ class LoopKind:
 
 LOOPS: tuple[LoopKind, ...] = (
     LoopKind("scheduler", SchedulerLoop),
+    LoopKind("resource claims", ResourceClaimController),
+    LoopKind("pod group protection", PodGroupProtection, lambda gates: gates.generic_workload),
     LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),
     LoopKind("pool status", PoolStatusRequests, lambda gates: gates.resource_pool_status),
 )

@@ -13,9 +13,11 @@ from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
+from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
+from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import Cluster
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
@@ -44,10 +46,12 @@ class RecordedMetrics:
         self.observations.setdefault(name, []).append(value)
 
 
-def virtual_cluster() -> MemoryCluster:
+def virtual_cluster(gates: FeatureGates = PLAIN) -> MemoryCluster:
     """Its clock is the running loop's, names and UIDs are counted."""
     uids = count(1)
-    return MemoryCluster(virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}")
+    return MemoryCluster(
+        virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}", admission=KindRules(compiled_rules(gates))
+    )
 
 
 class LoopWorld:
@@ -92,7 +96,7 @@ def play(
     """Run a story while the loops of these names run. ``between``: what the loops have for a cluster."""
 
     async def main() -> T:
-        world = LoopWorld(virtual_cluster(), RecordedMetrics())
+        world = LoopWorld(virtual_cluster(gates), RecordedMetrics())
         await world.cluster.create(Namespace.from_wire({"metadata": {"name": "lab"}}))
         names_of_events = counted_suffixes()
         sources = AmbientSources(virtual_now, names_of_events, lambda: 0.5)
