@@ -1,5 +1,6 @@
 """scheduling.k8s.io: v1's PriorityClass, v1beta1's PodGroup and Workload (gate GenericWorkload).
 
+Also policy/v1's PodDisruptionBudget, as far as it says which pods may be disrupted now.
 CompositePodGroups exist in v1alpha3 only; the templates of a Workload for them are kept as given.
 """
 
@@ -7,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from virt_dra.api.core_v1 import NodeSelectorRequirement, Pod
 from virt_dra.api.meta import Condition, TypedObject
-from virt_dra.api.wire import Bool, Int32, Json, List, Str, Wire
+from virt_dra.api.wire import Bool, Int, Int32, Json, List, Map, Str, Wire
 
 GROUP: Final = "scheduling.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1beta1"
@@ -139,3 +141,63 @@ class PriorityClass(TypedObject):
     global_default: Bool | None = None
     description: Str = ""
     preemption_policy: Str | None = None
+
+
+# --- policy/v1 ----------------------------------------------------------------------------------------------------
+
+
+class DisruptionSelector(Wire):
+    """A label selector. An empty one selects every pod of the namespace, an absent one none."""
+
+    match_labels: Map[Str] = {}
+    match_expressions: List[NodeSelectorRequirement] = ()
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """An unknown operator matches nothing."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            _holds(requirement, labels) for requirement in self.match_expressions
+        )
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: dict[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
+
+
+class PodDisruptionBudgetSpec(Wire):
+    selector: DisruptionSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Wire):
+    observed_generation: Int | None = None
+    disrupted_pods: Map[Str] = {}
+    """Pods that are being disrupted already, by name; the value is since when."""
+    disruptions_allowed: Int32 = 0
+
+
+class PodDisruptionBudget(TypedObject):
+    API_VERSION: ClassVar[str] = "policy/v1"
+    KIND: ClassVar[str] = "PodDisruptionBudget"
+    PLURAL: ClassVar[str] = "poddisruptionbudgets"
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether disrupting the pod counts. One that is being disrupted already has been counted."""
+        selector = self.spec.selector
+        return (
+            selector is not None
+            and pod.namespace == self.namespace
+            and pod.name not in self.status.disrupted_pods
+            and selector.matches(pod.metadata.labels)
+        )

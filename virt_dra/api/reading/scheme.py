@@ -20,6 +20,7 @@ KINDS: tuple[type[TypedObject], ...] = (
     resource_v1.DeviceClass,
     resource_v1.DeviceTaintRule,
     resource_v1.ResourcePoolStatusRequest,
+    scheduling_v1.PodDisruptionBudget,
     scheduling_v1.PriorityClass,
     scheduling_v1.PodGroup,
     scheduling_v1.Workload,

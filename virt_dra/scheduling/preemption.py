@@ -1,0 +1,187 @@
+"""Preemption, as an option: which pods of lower priority to evict so that a waiting pod fits. Pure.
+
+Kubernetes has none that knows devices (C-2.2). A plan is proved: the pod is placed on the cluster without its victims, and on the cluster
+with any cheaper set of them it was not, as long as the budget of placements lasted. Cheaper is, in this order: the lower highest priority,
+the lower sum of priorities (each counted from the lowest possible one, so that fewer pods are nearly always cheaper, as in kube-scheduler),
+fewer pods, those that started later. No PodDisruptionBudget is violated; kube-scheduler violates as few as it can.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import parse_time
+from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.scheduling.preemption_trial import PreemptionTrial, TrialCluster
+
+NEVER = "PreemptionNever"
+"""The pod's preemptionPolicy forbids it."""
+NO_HELP = "PreemptionNotHelpful"
+"""The pod fits on no node, even without all pods that may be evicted."""
+NOT_NEEDED = "PreemptionNotNeeded"
+"""The pod fits once the pods are gone that are being deleted: evicting others would be in vain."""
+TOO_COSTLY = "PreemptionBudgetExhausted"
+"""Nothing was found within the budget of placements."""
+
+LOWEST_PRIORITY = -(2**31)
+DEFAULT_BUDGET = 2000
+"""Placements on one node that a plan may cost."""
+SETS_OF_A_NODE = 200
+"""Of these, sets of one node that are tried from the cheapest on; then one is looked for by leaving out what isn't needed."""
+
+
+@dataclass(frozen=True)
+class PreemptionPlan:
+    """Evict ``victims``, sorted by priority and age; then the pod fits on ``node``. ``placements``: how many were tried."""
+
+    node: str
+    victims: tuple[Pod, ...]
+    placements: int
+
+
+@dataclass(frozen=True)
+class NoPreemption:
+    """Why nobody is evicted: one of the reasons above."""
+
+    reason: str
+    message: str
+    placements: int = 0
+
+
+_Cost = tuple[int, int, int, float]
+"""Highest priority, sum of priorities, number of pods, how long ago the oldest started."""
+
+
+def priority_of(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+def plan_preemption(
+    pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
+) -> PreemptionPlan | NoPreemption:
+    """Whom to evict for a pod that fits nowhere. Nodes are tried in the order of the cluster; the cheapest set of all counts."""
+    if pod.spec.preemption_policy == "Never":
+        return NoPreemption(NEVER, "not eligible due to preemptionPolicy=Never.")
+    trial = PreemptionTrial(pod, cluster, lambda other: priority_of(other) < priority_of(pod), budget)
+    return _Planning(trial, _Disruptions(cluster.pods, budgets)).plan()
+
+
+class _Disruptions:
+    """How many pods of each budget may still be disrupted."""
+
+    def __init__(self, pods: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> None:
+        self._allowed = [max(each.status.disruptions_allowed, 0) for each in budgets]
+        self._of: Mapping[str, list[int]] = {
+            pod.metadata.uid: [number for number, each in enumerate(budgets) if each.concerns(pod)] for pod in pods if budgets
+        }
+
+    def allow(self, victims: Sequence[Pod]) -> bool:
+        counts = [0] * len(self._allowed)
+        for victim in victims:
+            for number in self._of.get(victim.metadata.uid, ()):
+                counts[number] += 1
+                if counts[number] > self._allowed[number]:
+                    return False
+        return True
+
+
+class _Exhausted(Exception):
+    """The budget of placements is spent."""
+
+
+class _Planning:
+    def __init__(self, trial: PreemptionTrial, disruptions: _Disruptions) -> None:
+        self._trial = trial
+        self._disruptions = disruptions
+        self._best: tuple[_Cost, str, tuple[Pod, ...]] | None = None
+
+    def plan(self) -> PreemptionPlan | NoPreemption:
+        exhausted = False
+        try:
+            for node in self._trial.nodes if self._trial.is_waiting else ():
+                if self._fits(node, ()):
+                    return NoPreemption(NOT_NEEDED, f"node {node} has room once pods are gone that are being deleted", self._trial.tried)
+            for node in self._trial.nodes:
+                candidates = sorted(self._trial.candidates(node), key=_cost_of_one)
+                if candidates and self._may_be_cheaper(_cost(candidates[:1])) and self._fits(node, candidates):
+                    self._try(node, candidates)
+        except _Exhausted:
+            exhausted = True
+        if self._best is not None:
+            _, node, victims = self._best
+            return PreemptionPlan(node, tuple(sorted(victims, key=_cost_of_one)), self._trial.tried)
+        if exhausted:
+            return NoPreemption(TOO_COSTLY, f"no victims found with {self._trial.tried} placements", self._trial.tried)
+        return NoPreemption(NO_HELP, "Preemption is not helpful for scheduling", self._trial.tried)
+
+    def _may_be_cheaper(self, cost: _Cost) -> bool:
+        return self._best is None or cost < self._best[0]
+
+    def _fits(self, node: str, victims: Sequence[Pod]) -> bool:
+        if self._trial.is_spent:
+            raise _Exhausted
+        return self._trial.fits(node, frozenset(victim.metadata.uid for victim in victims))
+
+    def _try(self, node: str, candidates: Sequence[Pod]) -> None:
+        """The cheapest set of a node if it is cheaper than the best so far."""
+        tried = 0
+        for cost, victims in _by_cost(candidates):
+            if not self._may_be_cheaper(cost):
+                return
+            if not self._disruptions.allow(victims):
+                continue
+            if self._fits(node, victims):
+                self._best = cost, node, victims
+                return
+            tried += 1
+            if tried >= SETS_OF_A_NODE:
+                self._leave_out(node, candidates)
+                return
+
+    def _leave_out(self, node: str, candidates: Sequence[Pod]) -> None:
+        """From all pods that may be disrupted together, leave out one after the other, the costliest first, that isn't needed."""
+        victims: list[Pod] = []
+        for candidate in candidates:
+            if self._disruptions.allow([*victims, candidate]):
+                victims.append(candidate)
+        if not self._fits(node, victims):
+            return
+        for spared in reversed(tuple(victims)):
+            fewer = [victim for victim in victims if victim is not spared]
+            if self._fits(node, fewer):
+                victims = fewer
+        cost = _cost(victims)
+        if self._may_be_cheaper(cost):
+            self._best = cost, node, tuple(victims)
+
+
+def _started(pod: Pod) -> float:
+    """When a pod started, or was made; 0 for one that doesn't say."""
+    given = (pod.status.model_extra or {}).get("startTime") or pod.metadata.creation_timestamp
+    return parse_time(given).timestamp() if isinstance(given, str) else 0.0
+
+
+def _cost(victims: Sequence[Pod]) -> _Cost:
+    priorities = [priority_of(victim) for victim in victims]
+    total = sum(priority - LOWEST_PRIORITY for priority in priorities)
+    return max(priorities), total, len(victims), -min(map(_started, victims))
+
+
+def _cost_of_one(pod: Pod) -> tuple[_Cost, str]:
+    return _cost([pod]), pod.key
+
+
+def _by_cost(candidates: Sequence[Pod]) -> Iterator[tuple[_Cost, tuple[Pod, ...]]]:
+    """All sets of pods that are sorted by cost, from the cheapest on; lazily, since nearly all are never looked at."""
+    first: tuple[int, ...] = (0,)
+    queue = [(_cost([candidates[0]]), first)]
+    while queue:
+        cost, chosen = heapq.heappop(queue)
+        yield cost, tuple(candidates[index] for index in chosen)
+        following = chosen[-1] + 1
+        if following < len(candidates):
+            for indexes in ((*chosen[:-1], following), (*chosen, following)):
+                heapq.heappush(queue, (_cost([candidates[index] for index in indexes]), indexes))

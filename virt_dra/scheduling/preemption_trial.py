@@ -1,0 +1,138 @@
+"""Placing a pod on the cluster as it would be without some other pods: the proof of a preemption. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from virt_dra.allocator import DEFAULT, Features
+from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
+from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
+from virt_dra.scheduling.claim_references import PODS
+from virt_dra.scheduling.placement import ClusterView, Placement, place
+
+FINISHED = ("Succeeded", "Failed")
+
+OtherFilters = Callable[[Pod, Node, Sequence[Pod]], bool]
+"""Whether a pod fits on a node with these pods, for all that :func:`~virt_dra.scheduling.placement.place` doesn't check, resources say."""
+
+
+def no_other_filters(pod: Pod, node: Node, beside: Sequence[Pod]) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class TrialCluster:
+    """The cluster as it is: ``pods`` are all that there are."""
+
+    view: ClusterView
+    pods: tuple[Pod, ...]
+    features: Features = DEFAULT
+    other_filters: OtherFilters = no_other_filters
+
+
+class PreemptionTrial:
+    """The trials for one pod. ``may_go``: whether its priority lets another pod be evicted for it. ``budget``: placements."""
+
+    def __init__(self, pod: Pod, cluster: TrialCluster, may_go: Callable[[Pod], bool], budget: int) -> None:
+        self._pod, self._cluster, self._budget = pod, cluster, budget
+        self.tried = 0
+        """Trials so far."""
+        self._nodes = {node.name: node for node in cluster.view.nodes}
+        others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
+        self._going = frozenset(
+            each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED
+        )
+        """Pods that release what they have by themselves."""
+        self._on_node: dict[str, list[Pod]] = {}
+        for each in others:
+            if each.spec.node_name:
+                self._on_node.setdefault(each.spec.node_name, []).append(each)
+        self._evictable = {
+            each.metadata.uid: each for each in others if each.spec.node_name and each.metadata.uid not in self._going and may_go(each)
+        }
+        self._own = _claim_keys(pod)
+        self._claims_of: dict[str, list[ResourceClaim]] = {}
+        self._remote: list[tuple[NodeMatcher | None, tuple[Pod, ...]]] = []
+        for claim in cluster.view.claims.values():
+            self._learn(claim)
+
+    def _learn(self, claim: ResourceClaim) -> None:
+        """A claim is released when all its consumers are gone; one that something else than a pod uses never is."""
+        allocation = claim.status.allocation
+        consumers = claim.status.reserved_for
+        if allocation is None or not consumers or any((each.api_group, each.resource) != ("", PODS) for each in consumers):
+            return
+        for consumer in consumers:
+            self._claims_of.setdefault(consumer.uid, []).append(claim)
+        users = [self._evictable.get(each.uid) for each in consumers if each.uid not in self._going]
+        selector = allocation.node_selector
+        if users and all(user is not None for user in users) and not _names_a_node(selector):
+            try:
+                matcher = None if selector is None else NodeMatcher(selector)
+            except NodeSelectorError:
+                return
+            self._remote.append((matcher, tuple(user for user in users if user is not None)))
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        return self._nodes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether pods are going anyway."""
+        return bool(self._going)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.tried >= self._budget
+
+    def candidates(self, node: str) -> tuple[Pod, ...]:
+        """The pods whose eviction may help on a node: those on it, and those elsewhere that have devices which the node can use, all
+        consumers of a claim together."""
+        found = {each.metadata.uid: each for each in self._on_node.get(node, ()) if each.metadata.uid in self._evictable}
+        for matcher, users in self._remote:
+            if matcher is None or matcher.matches(self._nodes[node]):
+                found.update({user.metadata.uid: user for user in users})
+        return tuple(found.values())
+
+    def fits(self, node: str, victims: frozenset[str]) -> bool:
+        """Whether the pod can be placed on a node when these pods, and those that are going, are gone."""
+        gone = victims | self._going
+        machine = self._nodes[node]
+        beside = [each for each in self._on_node.get(node, ()) if each.metadata.uid not in gone]
+        self.tried += 1
+        if not self._cluster.other_filters(self._pod, machine, beside):
+            return False
+        view = replace(self._without(gone), nodes=(machine,))
+        return isinstance(place(self._pod, view, self._cluster.features), Placement)
+
+    def _without(self, gone: frozenset[str]) -> ClusterView:
+        view = self._cluster.view
+        released = {claim.key: claim for claim in self._released(gone)}
+        if not released:
+            return view
+        allocations = [claim.status.allocation for claim in released.values() if claim.status.allocation is not None]
+        shared = {key: claim.with_(status=ResourceClaimStatus()) for key, claim in released.items() if key in self._own}
+        claims = {**view.claims, **shared} if shared else view.claims
+        return replace(view, claims=claims, snapshot=view.snapshot.without_allocation(*allocations))
+
+    def _released(self, gone: frozenset[str]) -> Iterator[ResourceClaim]:
+        for uid in sorted(gone):
+            for claim in self._claims_of.get(uid, ()):
+                if all(consumer.uid in gone for consumer in claim.status.reserved_for):
+                    yield claim
+
+
+def _names_a_node(selector: NodeSelector | None) -> bool:
+    """Whether a selector selects one node by its name: consumers of such a claim are on that node."""
+    terms = selector.node_selector_terms if selector is not None else ()
+    return len(terms) == 1 and any(field.key == "metadata.name" and field.operator == "In" for field in terms[0].match_fields)
+
+
+def _claim_keys(pod: Pod) -> frozenset[str]:
+    """The claims that the pod uses, by ``namespace/name``."""
+    entries = (entry.resource_claim_name for entry in pod.spec.resource_claims)
+    generated = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
+    return frozenset(f"{pod.namespace}/{name}" for name in (*entries, *generated) if name)
