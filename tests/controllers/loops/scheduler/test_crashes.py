@@ -1,0 +1,106 @@
+"""The scheduler's loop when a write fails, conflicts, or the scheduler ends between two writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.controllers.loops.loop_world import virtual_cluster
+from tests.controllers.loops.scheduler.test_scheduler_loop import World, pod, seconds
+from tests.controllers.loops.test_scheduler import GPU, claim, node, slice_
+from virt_dra.api.core_v1 import Namespace
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import counted_suffixes
+from virt_dra.cluster.port import Conflict, Unavailable
+from virt_dra.controllers.loops.scheduler.loop import SchedulerLoop
+from virt_dra.simulator.control_plane import AmbientSources, LoopKind, control_plane
+from virt_dra.simulator.virtual_time import run_virtually, virtual_now
+
+WRITES = ("create", "update", "update_status", "patch", "bind")
+
+
+class Failing:
+    """A cluster whose n-th write of the scheduler fails, before or after it took effect. Events don't count."""
+
+    def __init__(self, memory: MemoryCluster, number: int, error: type[Exception], *, after: bool) -> None:
+        self._memory, self._left, self._error, self._after = memory, number, error, after
+        self.failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._memory, name)
+        if name not in WRITES:
+            return method
+
+        async def write(first: Any, *given: Any, **options: Any) -> Any:
+            if getattr(first, "KIND", "") not in ("Pod", "ResourceClaim"):
+                return await method(first, *given, **options)
+            self._left -= 1
+            if self._left != 0:
+                return await method(first, *given, **options)
+            self.failed = True
+            if self._after:
+                await method(first, *given, **options)
+            raise self._error("try again")
+
+        return write
+
+
+async def scheduler(cluster: Any) -> None:
+    sources = AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5)
+    async with control_plane(cluster, sources, loops=(LoopKind("scheduler", SchedulerLoop),)):
+        await asyncio.sleep(1000)
+
+
+async def prepared() -> World:
+    world = World(virtual_cluster())
+    await world.add(Namespace.from_wire({"metadata": {"name": "lab"}}), GPU, node("n1"), slice_("n1", 3))
+    await world.add(claim("c"), claim("d"), claim("e"), pod("p", "c", "d"), pod("q", "c"), pod("r", "e"))
+    return world
+
+
+async def check(world: World) -> None:
+    """All have what they want, and nothing is held twice."""
+    assert await world.nodes("p", "q", "r") == ["n1"] * 3
+    assert sorted([str(await world.device(name)) for name in "cde"]) == ["d0", "d1", "d2"]
+    assert [await world.condition(name) for name in "pqr"] == [("True", "", "")] * 3
+    assert sorted(each.name for each in (await world.claim("c")).status.reserved_for) == ["p", "q"]
+    assert [each.name for each in (await world.claim("d")).status.reserved_for] == ["p"]
+
+
+@pytest.mark.parametrize("error", [Conflict, Unavailable])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", range(1, 13))
+def test_a_write_that_fails_is_repeated_until_all_is_as_undisturbed(number: int, error: type[Exception], *, after: bool) -> None:
+    """C-5.12, C-5.15, C-22.3."""
+
+    async def main() -> None:
+        world = await prepared()
+        failing = Failing(world.memory, number, error, after=after)
+        running = asyncio.create_task(scheduler(failing))
+        await seconds(400)
+        assert failing.failed
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await check(world)
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", range(1, 13))
+def test_a_scheduler_that_ends_between_two_writes_has_a_successor(number: int, *, after: bool) -> None:
+    """C-22.3, C-22.15."""
+
+    async def main() -> None:
+        world = await prepared()
+        with pytest.raises(BaseExceptionGroup):
+            await scheduler(Failing(world.memory, number, RuntimeError, after=after))
+        running = asyncio.create_task(scheduler(world.memory))
+        await seconds(400)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await check(world)
+
+    run_virtually(main())
