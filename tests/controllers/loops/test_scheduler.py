@@ -80,6 +80,10 @@ class Recorder(MemoryCluster):
         await self._note(f"patch {kind.KIND} {name} {how.get('subresource', '')}".strip())
         return await super().patch(kind, name, namespace, **how)
 
+    async def bind(self, pod: Any, node: str) -> None:
+        await self._note(f"bind Pod {pod.name}")
+        await super().bind(pod, node)
+
 
 async def cluster_with(*objects: TypedObject) -> Recorder:
     cluster = Recorder.deterministic()
@@ -100,7 +104,7 @@ async def test_a_pod_gets_its_devices_and_its_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 2), claim("c"), pod("p", "c"))
         await schedule(cluster, NOW)
-        assert cluster.writes == ["update ResourceClaim c", "status ResourceClaim c", "patch Pod p", "patch Pod p status"]
+        assert cluster.writes == ["update ResourceClaim c", "status ResourceClaim c", "bind Pod p"]
         bound, allocated = await cluster.get(Pod, "p", "lab"), await cluster.get(ResourceClaim, "c", "lab")
         assert bound.spec.node_name == "n1"
         assert allocated.metadata.finalizers == (FINALIZER,)
@@ -113,7 +117,7 @@ async def test_a_pod_gets_its_devices_and_its_node() -> None:
             },
             "reservedFor": [{"resource": "pods", "name": "p", "uid": bound.metadata.uid}],
         }
-        assert await conditions(cluster, "p") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-01T12:00:00Z"}]
+        assert await conditions(cluster, "p") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
         cluster.writes.clear()
         assert await schedule(cluster, LATER) == ()
         assert cluster.writes == []
@@ -140,7 +144,7 @@ async def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
         await cluster.update(slice_("n1", 2).with_(metadata=(await cluster.get(ResourceSlice, "n1")).metadata))
         await schedule(cluster, LATER)
         assert (await cluster.get(Pod, "p2", "lab")).spec.node_name == "n1"
-        assert await conditions(cluster, "p2") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-01T13:00:00Z"}]
+        assert await conditions(cluster, "p2") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
 
     await run(scenario)
 
@@ -209,7 +213,7 @@ async def test_a_reservation_is_taken_back_when_the_pod_is_gone() -> None:
         async def delete_pod() -> None:
             await cluster.delete(Pod, "p", "lab")
 
-        cluster.before["patch Pod p"] = delete_pod
+        cluster.before["bind Pod p"] = delete_pod
         (decision,) = await schedule(cluster, NOW)
         assert isinstance(decision.outcome, Unplaced)
         left = await cluster.get(ResourceClaim, "c", "lab")

@@ -31,6 +31,8 @@ from virt_dra.controllers.loops.claims import reconcile
 from virt_dra.controllers.loops.scheduler.batch import SchedulingDecision, apply, gather, plan
 from virt_dra.scheduling.placement import Placement, Unplaced
 
+REFUSED = 'Operation cannot be fulfilled on pods/binding "p": '
+
 
 def allocation(pool: str, device: str = "d0", *, node: str | None = None) -> Json:
     there = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node or pool]}]}]}
@@ -60,7 +62,10 @@ async def test_a_pod_that_somebody_else_bound_meanwhile_stays_on_its_node() -> N
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), claim("c"), pod("p", "c"))
         cluster.before["status ResourceClaim c"] = lambda: bind_by_hand(cluster, "p", "n2")
         (decision,) = await schedule(cluster, NOW)
-        assert why(decision) == ("SchedulerError", 'pod p is already assigned to node "n2"')
+        assert why(decision) == (
+            "SchedulerError",
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n2"',
+        )
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n2"
         assert await conditions(cluster, "p") == []  # it has a node: nothing is unschedulable
         assert await reservations(cluster, "c") == []
@@ -71,9 +76,12 @@ async def test_a_pod_that_somebody_else_bound_meanwhile_stays_on_its_node() -> N
 async def test_a_pod_bound_between_the_read_and_the_binding_stays_on_its_node() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), claim("c"), pod("p", "c"))
-        cluster.before["patch Pod p"] = lambda: bind_by_hand(cluster, "p", "n2")
+        cluster.before["bind Pod p"] = lambda: bind_by_hand(cluster, "p", "n2")
         (decision,) = await schedule(cluster, NOW)
-        assert why(decision) == ("SchedulerError", 'pod p is already assigned to node "n2"')
+        assert why(decision) == (
+            "SchedulerError",
+            'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n2"',
+        )
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n2"
 
     await run(scenario)
@@ -85,7 +93,7 @@ async def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), held)
         cluster.before["status ResourceClaim c"] = lambda: cluster.delete(Pod, "p", "lab")
         (decision,) = await schedule(cluster, NOW)
-        assert why(decision) == ("SchedulerError", "pod p is being deleted, cannot be assigned to a host")
+        assert why(decision) == ("SchedulerError", REFUSED + "pod p is being deleted, cannot be assigned to a host")
 
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
 
@@ -95,7 +103,9 @@ async def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
 
         cluster.before["status ResourceClaim c"] = recreate
         (decision,) = await schedule(cluster, NOW)
-        assert why(decision) == ("SchedulerError", "pod lab/p got deleted and created again in the meantime")
+        reason, message = why(decision)
+        assert reason == "SchedulerError"
+        assert message.startswith('Operation cannot be fulfilled on pods "p": StorageError: invalid object')
         assert (await conditions(cluster, "p"), await reservations(cluster, "c")) == ([], [])
         await schedule(cluster, LATER)
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
@@ -114,7 +124,7 @@ async def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_cond
         async def report() -> None:
             await MemoryCluster.patch(cluster, Pod, "p", "lab", merge={"status": {"conditions": [ready]}}, subresource="status")
 
-        cluster.before |= {"patch Pod p": label, "patch Pod p status": report}
+        cluster.before |= {"bind Pod p": label, "status ResourceClaim c": report}
         (decision,) = await schedule(cluster, NOW)
         assert isinstance(decision.outcome, Placement)
         assert [each["type"] for each in await conditions(cluster, "p")] == ["Ready", "PodScheduled"]
@@ -202,7 +212,7 @@ async def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         uid = (await cluster.get(Pod, "p", "lab")).metadata.uid
         await set_status(cluster, "c", {"allocation": allocation("n1"), "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]})
-        cluster.before["patch Pod p"] = refusing
+        cluster.before["bind Pod p"] = refusing
         assert why((await schedule(cluster, NOW))[0]) == ("SchedulerError", "no")
         left = await cluster.get(ResourceClaim, "c", "lab")
         assert (left.status.reserved_for, left.status.allocation is not None) == ((), True)
@@ -216,7 +226,7 @@ async def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> 
         mine, theirs = [{"resource": "pods", "name": n, "uid": (await cluster.get(Pod, n, "lab")).metadata.uid} for n in ("p", "q")]
         await set_status(cluster, "c", {"allocation": allocation("n1"), "reservedFor": [mine]})
         decisions = [each for each in plan(await gather(cluster)) if each.pod.name == "p"]
-        cluster.before["patch Pod p"] = refusing
+        cluster.before["bind Pod p"] = refusing
         join = {"allocation": allocation("n1"), "reservedFor": [mine, theirs]}
         cluster.before["status ResourceClaim c"] = lambda: set_status(cluster, "c", join)
         await apply(cluster, decisions, NOW)

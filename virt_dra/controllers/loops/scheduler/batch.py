@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Snapshot
-from virt_dra.api.core_v1 import Node, Pod, PodCondition
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster, Reader
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, deallocate_claim, release_claim
-from virt_dra.controllers.loops.scheduler.pod_writes import SCHEDULED, bind_pod, unscheduled, write_condition
+from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, unscheduled, write_condition
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
@@ -115,7 +115,8 @@ async def _apply_one(cluster: Cluster, decision: SchedulingDecision, now: dateti
             outcome = Unplaced(SCHEDULER_ERROR, str(error), pod.key)
     elif outcome.deallocate is not None:
         outcome = await _deallocate(cluster, outcome, outcome.deallocate)
-    await write_condition(cluster, pod, _condition(outcome), now)
+    if isinstance(outcome, Unplaced):
+        await write_condition(cluster, pod, unscheduled(outcome.reason, outcome.message), now)
     return SchedulingDecision(pod, outcome)
 
 
@@ -145,7 +146,3 @@ async def _deallocate(cluster: Cluster, outcome: Unplaced, claim: ResourceClaim)
     except ApiError as error:
         return replace(outcome, reason=SCHEDULER_ERROR, message=str(error), subject=claim.key)
     return outcome
-
-
-def _condition(outcome: Placement | Unplaced) -> PodCondition:
-    return SCHEDULED if isinstance(outcome, Placement) else unscheduled(outcome.reason, outcome.message)

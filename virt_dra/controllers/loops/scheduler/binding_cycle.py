@@ -16,7 +16,7 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
-from virt_dra.controllers.loops.scheduler.pod_writes import SCHEDULED, bind_pod, write_condition
+from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.binding_conditions import TIMED_OUT, BindingDeadline, BindingFailed, ready, summary, waits
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
@@ -51,9 +51,8 @@ class BindingCycle:
             raise BindError(f'running PreBind plugin "DynamicResources": {error}') from error
         try:
             await bind_pod(self.context.cluster, self.pod, self.node)
-        except (BindError, ApiError) as error:
+        except ApiError as error:
             raise BindError(f'running Bind plugin "DefaultBinder": {error}') from error
-        await write_condition(self.context.cluster, self.pod, SCHEDULED, self.context.clock())
 
     async def _pre_bind(self, devices: DeviceAttempt) -> None:
         """Claim by claim. The allocations leave the in-flight ones only when all is done (C-5.13)."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import datetime
 
 from virt_dra.api.core_v1 import Pod, PodCondition
 from virt_dra.api.meta import format_time
-from virt_dra.cluster.port import ApiError, Cluster, Conflict
-from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, Unavailable
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
 
 _log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
-SCHEDULED = PodCondition(type=POD_SCHEDULED, status="True")
 
 
 def unscheduled(reason: str, message: str) -> PodCondition:
@@ -23,22 +21,13 @@ def unscheduled(reason: str, message: str) -> PodCondition:
 
 
 async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
-    """Set the node as the API server's binding does: once, and not for a pod that is being deleted. Raises BindError, ApiError."""
-    for attempt in range(1, WRITE_ATTEMPTS + 1):
+    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound. Raises ApiError."""
+    try:
+        await cluster.bind(pod, node)
+    except Unavailable:
         current = await cluster.get(Pod, pod.name, pod.namespace)
-        if current.metadata.uid != pod.metadata.uid:
-            raise BindError(f"pod {pod.key} got deleted and created again in the meantime")
-        if current.metadata.deletion_timestamp is not None:
-            raise BindError(f"pod {pod.name} is being deleted, cannot be assigned to a host")
-        if current.spec.node_name:
-            raise BindError(f"pod {pod.name} is already assigned to node {json.dumps(current.spec.node_name)}")
-        try:
-            await cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": _seen(current), "spec": {"nodeName": node}})
-        except Conflict:
-            if attempt == WRITE_ATTEMPTS:
-                raise
-        else:
-            return
+        if current.metadata.uid != pod.metadata.uid or current.spec.node_name != node:
+            raise
 
 
 def _seen(pod: Pod) -> dict[str, str]:
