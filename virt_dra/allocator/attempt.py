@@ -142,8 +142,8 @@ class Allocator:
             found = AttemptResult(solution, results, node, reachable, search.steps)
             self.write(found)  # a result that can't be written is an error here, and not kept
             return found
-        if search.refused_constraint is not None:  # AC-8
-            request, device = search.refused_constraint
+        if search.constraint_refusal is not None:  # AC-8
+            request, device = search.constraint_refusal
             raise NodeError(
                 f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
                 "be satisfied"

@@ -1,6 +1,6 @@
 """The exceptions of `allocate`. Invalid input raises; "does not fit" is a value (`Unsatisfiable`).
 
-The split of A-1.3: a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on this one.
+Who is affected (A-1.3): a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StepLimitExceeded(Aborted):
         super().__init__(f"no decision within {limit} search steps", progress)
 
     def after(self, progress: str) -> StepLimitExceeded:
-        """The same error with how far the search came."""
+        """The same error, saying also how far the search came."""
         return StepLimitExceeded(self.limit, progress)
 
 
@@ -52,17 +52,17 @@ class DeadlineExceeded(Aborted):
         super().__init__("context deadline exceeded", progress)
 
     def after(self, progress: str) -> DeadlineExceeded:
-        """The same error with how far the search came."""
+        """The same error, saying also how far the search came."""
         return DeadlineExceeded(progress, self.subject)
 
-    def at(self, subject: str) -> DeadlineExceeded:
+    def with_subject(self, subject: str) -> DeadlineExceeded:
         """The same error with the expression that was being evaluated."""
         return DeadlineExceeded(self.progress, self.subject or subject)
 
 
-def ending(interrupt: Interrupt | None) -> Interrupt | None:
-    """An interrupt that raises :class:`DeadlineExceeded` instead of returning True. For expressions: in them ``||`` absorbs errors, so that
-    an ordinary evaluation error wouldn't end them."""
+def raising(interrupt: Interrupt | None) -> Interrupt | None:
+    """An interrupt that raises :class:`DeadlineExceeded` instead of returning True. Expressions need it: their ``||`` absorbs ordinary
+    errors, which therefore wouldn't end an evaluation."""
     if interrupt is None:
         return None
 

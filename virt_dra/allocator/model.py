@@ -1,4 +1,4 @@
-"""The values that the search works on, and the protocols of the features: filters, checks, bounds."""
+"""The values that the search works on, and the protocols that features implement: filters, checks, bounds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AttributeName:
         return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
 
     def numbers(self, devices: Sequence[PoolDevice]) -> list[int]:
-        """Of the values (see :class:`Device`); 0 where there is no such attribute."""
+        """The number of each device's value (`PoolDevice.values`); 0 where it has no such attribute."""
         qualified, bare, domain = self._qualified, self._bare, self._domain
         return [device.values.get(qualified) or (device.values.get(bare, 0) if device.id.driver == domain else 0) for device in devices]
 
@@ -91,7 +91,7 @@ class Request:
     admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, Quantity]
-    """The amounts that it takes of a device, by capacity name as in the claim."""
+    """The amounts of a device's capacity that it takes, by the names in the claim."""
     derived: Mapping[str, str]
     """The attributes that the request derives: name -> expression (A-16.1)."""
 
@@ -134,8 +134,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a device can't serve a request. ``reason`` is a constant of the refusing feature, ``summary`` the words for a histogram
-    over nodes, ``detail`` the facts (a value, a selector, a taint)."""
+    """Why a device can't serve a request. ``reason`` is a constant of the refusing feature, ``summary`` the text for a histogram over
+    nodes, ``detail`` the facts (a value, a selector, a taint)."""
 
     reason: str
     summary: str
@@ -185,14 +185,14 @@ NOT_REUSABLE = object()
 
 
 class Check(Refuses, Protocol):
-    """A constraint with memory: of one claim, or of all claims of an attempt.
+    """A constraint on the devices chosen together, with memory of them: for one claim, or for all claims of an attempt.
 
     A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by default they save
     nothing. A feature with resources or labels may implement :class:`Consumes` or :class:`Agrees` too.
     """
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """False: refused, and nothing has changed (A-10.5). (A bool because nearly all answers are thrown away; `explain` says why.)"""
+        """Remember the device as chosen. False: refused, and nothing has changed (A-10.5); `explain` says why when asked."""
 
     def remove(self, request: Request, device: PoolDevice) -> None:
         """Undo the last successful `add`."""
@@ -217,7 +217,7 @@ class Check(Refuses, Protocol):
         return NOT_REUSABLE
 
     def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
-        """`reuse_key` of each device. ``interrupt``: of this attempt (the check may be another's), for expressions; raises to end."""
+        """`reuse_key` of each device. ``interrupt``: this attempt's, even if the check was made for another; it may raise to end."""
         return [self.reuse_key(request, device) for device in devices]
 
 

@@ -1,4 +1,4 @@
-"""Observers of the search. The base class ignores everything; only to explain a failure the search runs again with another one."""
+"""Observers of the search. The base class ignores everything; another one is used only to repeat a failed search and explain it."""
 
 from __future__ import annotations
 

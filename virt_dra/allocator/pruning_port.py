@@ -1,4 +1,4 @@
-"""The port through which pruning leaves work out of the search; its base class leaves out nothing.
+"""The port through which the search asks a pruner what it may skip; the base class skips nothing.
 
 search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or the error.
 """
@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
 
 Move = Position | SearchOutcome
-"""Descend to a position, or report to the frame below how it went."""
+"""Descend to a position, or report an outcome to the frame on top of the stack."""
 
 
 class RequestEntry(NamedTuple):
@@ -51,12 +51,12 @@ class Problem:
 
     claims: Sequence[ClaimPlan]
     candidates: Callable[[Request], Sequence[PoolDevice]]
-    """Devices for a request in the order of A-5.6, at least all that pass the filters or are an error to them."""
+    """Devices for a request in the order of A-5.6: a superset of those that pass all filters or make one raise an error."""
     availability: Availability
     filters: Sequence[Filter]
     """They don't depend on what is chosen, and don't apply to fixed devices (mode All)."""
     checks: Sequence[Sequence[Check]]
-    """Per claim; each sequence includes ``availability``."""
+    """Of each claim; every sequence includes ``availability``."""
 
     @cached_property
     def entries(self) -> Sequence[RequestEntry]:
@@ -67,7 +67,7 @@ class Problem:
         return self.candidates(slots.request) if slots.fixed is None else slots.fixed
 
     def add(self, request: Request, device: PoolDevice) -> Check | None:
-        """Add the device to every check of its claim. A refusal undoes what was added and returns the refusing check (A-10.5)."""
+        """Add the device to every check of its claim. If a check refuses it, undoes what was added and returns that check (A-10.5)."""
         checks = self.checks[request.claim_index]
         added = 0
         refused: Check | None = None
@@ -98,7 +98,7 @@ class SearchState(Protocol):
     steps: int
     deepest: int
     """Index of the last entry that was reached."""
-    refused_constraint: tuple[Request, PoolDevice] | None
+    constraint_refusal: tuple[Request, PoolDevice] | None
     """The first device of an All request that a constraint refused, which will be reported if there is no solution (AC-8)."""
 
     def spend(self, steps: int) -> None:
@@ -106,7 +106,7 @@ class SearchState(Protocol):
 
 
 class Pruner:
-    """The port. By itself it leaves out nothing: the search is plain backtracking."""
+    """The port. By itself it skips nothing: the search is plain backtracking."""
 
     active = False
     """While False the search calls only `failed`."""

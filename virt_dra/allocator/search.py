@@ -1,11 +1,11 @@
 """Chronological backtracking: depth first, devices in a fixed order; the first complete assignment is the answer (A-7).
 
 The variables are the slots of all requests, the domains their candidate devices. Filters and checks are the constraints, and the search
-knows nothing about what they mean. Where the reference recurses, this keeps a stack of frames, each a choice that can still be changed:
-a frame is resumed with the outcome of everything after its choice.
+knows nothing about what they mean. Where Kubernetes' allocator recurses, this keeps a stack of frames, each a choice that can still be
+changed: when everything after the choice has failed, its frame is resumed with that outcome.
 
-An optional pruner (pruning_port.py) leaves out subtrees without a solution. A step budget bounds the work, so that the outcome doesn't
-depend on the machine; an interrupt ends it early.
+An optional pruner (pruning_port.py) skips subtrees without a solution. A step budget bounds the work, so that the outcome doesn't depend
+on the machine; an interrupt ends it early. Rules such as A-7 are in docs/spec/allocation.md.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _POLL_INTERVAL = 500
 
 class Frame(Protocol):
     def resume(self, outcome: SearchOutcome) -> Move:
-        """Everything after this choice failed: make the next choice, or leave the stack and return the failure."""
+        """Everything below the present choice failed: make the next choice or, if none is left, pop this frame and return the failure."""
 
 
 class Search:
-    """One attempt. ``chosen`` and ``selected`` are the solution after `run` returned True, and empty after False."""
+    """The search for one node. After `run` returned True, ``chosen`` and ``selected`` are the solution; after False they are empty."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Search:
         self.solved = False
         self.steps = 0
         self.deepest = -1
-        self.refused_constraint: tuple[Request, PoolDevice] | None = None
+        self.constraint_refusal: tuple[Request, PoolDevice] | None = None
         self._entries = problem.entries
         self._add = problem.add
         self._availability = problem.availability
@@ -112,13 +112,13 @@ class Search:
         return scan.advance()
 
     def _place_fixed(self, at: Position, request: Request, device: PoolDevice) -> Move:
-        """Mode All: exactly this device or none. The first refusal by a constraint is kept: it becomes the error (AC-8)."""
+        """Place a device of mode All, which nothing can replace. The first refusal by a constraint is kept: it becomes the error (AC-8)."""
         refused = self.place(request, device)
         if refused is None:
             self._frames.append(_Fixed(self, at, request, device))
             return Position(at.entry, at.alternative, at.slot + 1)
-        if self.refused_constraint is None and refused.constrains(request):
-            self.refused_constraint = (request, device)
+        if self.constraint_refusal is None and refused.constrains(request):
+            self.constraint_refusal = (request, device)
         return self._fail(at, SearchOutcome.FAILED)
 
     def exhausted(self, at: Position, outcome: SearchOutcome) -> SearchOutcome:
@@ -150,14 +150,14 @@ class Search:
         if not self._availability.admits(request, device):
             self.observer.rejected(request, device, self._availability)
             return False
-        for each in self._filters:
-            if not each.admits(request, device):
-                self.observer.rejected(request, device, each)
+        for filter_ in self._filters:
+            if not filter_.admits(request, device):
+                self.observer.rejected(request, device, filter_)
                 return False
         return True
 
     def place(self, request: Request, device: PoolDevice) -> Check | None:
-        """Choose the device. Returns the check that refuses it, and then nothing has changed."""
+        """Choose the device. If a check refuses it, returns that check and changes nothing."""
         refused = self._add(request, device)
         if refused is not None:
             self.observer.rejected(request, device, refused)
@@ -174,7 +174,7 @@ class Search:
 
 
 class _ClaimEnd:
-    """The boundary between two claims. The limit is per claim, so TOO_MANY of a later claim is a plain failure for this one (A-7.2)."""
+    """The boundary between two claims. It turns TOO_MANY of the later one into FAILED for the earlier: the limit is per claim (A-7.2)."""
 
     __slots__ = ("_search",)
 
@@ -186,7 +186,7 @@ class _ClaimEnd:
 
 
 class _Alternatives:
-    """firstAvailable: one alternative after the other. TOO_MANY only if every alternative was too many (A-7.2)."""
+    """A firstAvailable request: tries one alternative after the other. Its outcome is TOO_MANY only if that of each one was (A-7.2)."""
 
     __slots__ = ("_alternatives", "_at", "_key", "_next", "_only_too_many", "_search")
 
@@ -222,7 +222,7 @@ class _Alternatives:
 
 
 class _Fixed:
-    """One device of an All request. There is no other choice (A-9.4)."""
+    """One device of an All request, for which there is no other choice (A-9.4)."""
 
     __slots__ = ("_at", "_device", "_request", "_search")
 
@@ -238,7 +238,7 @@ class _Fixed:
 
 
 class _Scan:
-    """One slot of an ExactCount request: candidates in order, each slot's behind those of the slot before (combinations, A-7.1)."""
+    """One slot of an ExactCount request: scans its candidates in order, from behind the one of the slot before (combinations, A-7.1)."""
 
     __slots__ = ("_at", "_count", "_cursor", "_devices", "_failed", "_placed", "_request", "_search")
 
@@ -251,7 +251,7 @@ class _Scan:
         self._cursor = at.start
         self._placed: PoolDevice | None = None
         self._failed: set[Hashable] | None = None
-        """The symmetry classes of devices that failed in this slot since the pruner became active; None: no device did."""
+        """The symmetry classes of devices that failed in this slot since the pruner became active; None: no device has failed."""
 
     def advance(self) -> Move:
         search, request, devices, pruner = self._search, self._request, self._devices, self._search.pruner

@@ -42,7 +42,7 @@ def evaluate(
 ) -> DeviceAttribute:
     """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20).
 
-    ``interrupt`` raises DeadlineExceeded where it is to end (:func:`~virt_dra.allocator.errors.ending`).
+    ``interrupt`` raises DeadlineExceeded where it is to end (:func:`~virt_dra.allocator.errors.raising`).
     """
     try:
         derived = compile_derived(expression)
@@ -55,4 +55,4 @@ def evaluate(
     except DerivedError as error:
         raise FatalError(f"evaluate derived attribute {name} on device {device.id} failed: {error}") from None
     except DeadlineExceeded as error:
-        raise error.at(f"derived attribute {name}") from None
+        raise error.with_subject(f"derived attribute {name}") from None

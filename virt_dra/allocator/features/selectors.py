@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import repeat
 from typing import Final, Protocol
 
-from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt, ending
+from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt, raising
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import AttributeName, Filter, PoolDevice, Rejection, Request
 from virt_dra.allocator.pools import Reachable
@@ -223,7 +223,7 @@ class SelectorFilter(Filter):
         """``interrupt``: polled before and during each evaluation; True ends the attempt with DeadlineExceeded."""
         self._outcomes = outcomes
         self._known: dict[Request, Outcomes] = {}
-        self._interrupt = ending(interrupt)
+        self._interrupt = raising(interrupt)
 
     @property
     def interrupt(self) -> Interrupt | None:

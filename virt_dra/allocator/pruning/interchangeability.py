@@ -16,7 +16,7 @@ from virt_dra.allocator.pruning_port import Problem
 
 
 class Broken(NamedTuple):
-    """The key of a device that is an error to a request (a failing selector)."""
+    """The key of a device that is an error to a request, for example because a selector fails on it."""
 
     device: PoolDevice
 

@@ -1,12 +1,12 @@
-"""Lower bounds on what the open requests need: they prove, without search, that a partial assignment can't be completed.
+"""Lower bounds on what the requests not yet filled need: they prove, without search, that a partial assignment can't be completed.
 
-Each is a relaxation that leaves out some constraints, so it may fail to refute a state without solution, but what it refutes has none:
-* labels (`model.Agrees`): all devices under such a constraint come from those with one common label; each label is tried in turn;
+Each is a relaxation that drops some constraints. A state that it refutes has no solution; a state that it doesn't refute may have none:
+* labels (`model.Agrees`): all devices under such a constraint must share a label, so each label is tried in turn as the common one;
 * bipartite matching: each device needs a unit of its scarcest resource, and no unit serves two devices (matching.py);
-* sums: the smallest amounts that suffice for the requests must not exceed what is left altogether;
+* sums: the least that the requests take of a resource must not exceed what all its places have left together;
 * multi-dimensional bin packing, refuted by dual prices (bin_packing.py).
 
-Everything is computed from the choices made, so nothing has to be undone.
+Everything is computed anew from the choices made, so nothing has to be undone. Sets of devices are bit sets (resource_model.py).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry
 
 
 class _Option(NamedTuple):
-    """One alternative: ``need`` devices for requests of a group, among ``devices``."""
+    """One alternative: as many devices as ``wanted``, of the set ``devices``, for a request of a group (interchangeability.py)."""
 
     group: int
-    need: int
+    wanted: int
     devices: int
 
 
 _Need = tuple[_Option, ...]
-"""The alternatives of an open request; one of them must be satisfied."""
+"""The alternatives of a request that isn't filled yet; one of them must be satisfied."""
 
 
 class LowerBounds:
@@ -51,7 +51,7 @@ class LowerBounds:
         self._needs_by_plan: dict[int, tuple[_Need, bool]] = {}
 
     def refutes(self, at: Position, chosen: Sequence[Sequence[Choice]], last: int) -> bool:
-        """True if ``chosen`` can't be completed from ``at`` to the end of entry ``last``. None of these entries has a broken device."""
+        """True if ``chosen`` can't be completed from ``at`` to the end of entry ``last``. No device may be `Broken` for these entries."""
         if chosen and self._exceeds_limit(at, len(chosen[self._entries[at.entry].claim]), last):
             return True
         model = self._model
@@ -82,7 +82,7 @@ class LowerBounds:
         return not relaxation.feasible(needs)
 
     def _exceeds_limit(self, at: Position, held: int, last: int) -> bool:
-        """True if the claim, which holds so many devices, would pass its limit of 32 even with the smallest alternatives."""
+        """True if the claim, with ``held`` devices so far, would pass its limit of 32 even with the smallest alternatives."""
         claim, plan, _ = self._entries[at.entry]
         first = at.entry
         if at.alternative >= 0:
@@ -95,7 +95,7 @@ class LowerBounds:
         return held > RESULT_LIMIT
 
     def _excluded(self, left: Sequence[int], touched: Iterable[int]) -> dict[int, int]:
-        """Per group, the devices that take more of some resource than is left."""
+        """Group -> the devices that take more of some resource than is left."""
         excluded: dict[int, int] = {}
         for number in touched:
             for amount, users in self._model.resources[number].users.items():
@@ -108,8 +108,8 @@ class LowerBounds:
         if at.alternative < 0:
             return self._needs_from(at.entry, last)
         slots = self._entries[at.entry].plan.alternatives[at.alternative]
-        need = slots.count - at.slot
-        if need == 0:
+        wanted = slots.count - at.slot
+        if wanted == 0:
             return self._needs_from(at.entry + 1, last)
         number = self._symmetry.group(slots.request)
         group = self._model.groups[number]
@@ -117,10 +117,10 @@ class LowerBounds:
             open_ = group.candidate_bits[at.start :]
         else:  # one of these may be in use
             open_ = [self._model.bits.get(device, 0) & group.devices for device in slots.fixed[at.slot :]]
-        return [(_Option(number, need, union(open_)),), *self._needs_from(at.entry + 1, last)]
+        return [(_Option(number, wanted, union(open_)),), *self._needs_from(at.entry + 1, last)]
 
     def _needs_from(self, entry: int, last: int) -> list[_Need]:
-        """The needs of the entries from one to another. Those of one group for exclusive devices are summed into one."""
+        """The needs of the entries from ``entry`` to ``last``. Needs of one group are summed into one if its devices are exclusive."""
         known = self._needs_between.get((entry, last))
         if known is None:
             needs: list[_Need] = []
@@ -128,15 +128,15 @@ class LowerBounds:
             for each in self._entries[entry : last + 1]:
                 options, exclusive = self._needs_of(each)
                 if exclusive:
-                    sums[options[0].group] = sums.get(options[0].group, 0) + options[0].need
+                    sums[options[0].group] = sums.get(options[0].group, 0) + options[0].wanted
                 else:
                     needs.append(options)
-            summed = [(_Option(group, need, self._model.groups[group].devices),) for group, need in sums.items() if need]
-            known = self._needs_between[entry, last] = summed + [need for need in needs if all(option.need for option in need)]
+            summed = [(_Option(group, wanted, self._model.groups[group].devices),) for group, wanted in sums.items() if wanted]
+            known = self._needs_between[entry, last] = summed + [need for need in needs if all(option.wanted for option in need)]
         return known
 
     def _needs_of(self, entry: RequestEntry) -> tuple[_Need, bool]:
-        """The alternatives of an entry, and whether it has one, for exclusive devices."""
+        """The options of an entry; and True if it has only one, and the devices of that one's group are exclusive."""
         known = self._needs_by_plan.get(id(entry.plan))
         if known is None:
             options = self._options(entry.plan.alternatives)
@@ -145,22 +145,22 @@ class LowerBounds:
         return known
 
     def _options(self, alternatives: Sequence[Slots]) -> _Need:
-        """Of the alternatives of one group only the smallest counts."""
+        """One option per group: the smallest of its alternatives, which is satisfied if any of them is."""
         least: dict[int, int] = {}
         for slots in alternatives:
             if slots.fixed is None or slots.fixed:
                 group = self._symmetry.group(slots.request)
                 least[group] = min(slots.count, least.get(group, slots.count))
-        return tuple(_Option(group, need, self._model.groups[group].devices) for group, need in least.items())
+        return tuple(_Option(group, wanted, self._model.groups[group].devices) for group, wanted in least.items())
 
     def _is_exclusive(self, number: int) -> bool:
-        """True if a device that this group takes can't be taken twice."""
+        """True if each device of the group can be chosen only once."""
         group = self._model.groups[number]
         return any(union(group.scarcest.get(check, {}).values()) == group.devices for check in self._model.single)
 
 
 class _Packing:
-    """Refutes bin packings by dual prices, old ones first, and new ones where that is worth the time."""
+    """Refutes bin packings by dual prices: first by those found before, then by new ones, tried less often the more they fail."""
 
     def __init__(self, spend: Callable[[int], None], effort: Effort) -> None:
         self._spend = spend
@@ -212,7 +212,7 @@ class _Relaxation:
         return self._feasible_by_labels(needs, sorted(checks))
 
     def _feasible_by_labels(self, needs: list[_Need], checks: Sequence[int]) -> bool:
-        """Branches over the labels of one check after the other."""
+        """Branches over the labels of one check after the other. True also if the number of labels to try is used up."""
         if not checks:
             return self._enough(needs)
         check, others = checks[0], checks[1:]
@@ -228,7 +228,7 @@ class _Relaxation:
         return False
 
     def _labels(self, needs: list[_Need], check: int) -> Iterable[Hashable]:
-        """The labels of which the most constrained need without alternatives has enough devices; the most frequent first."""
+        """The labels with enough devices for the most constrained need (of those without alternatives), most frequent first."""
         smallest: dict[Hashable, int] | None = None
         for need in needs:
             if len(need) == 1 and check in self._groups[need[0].group].labels:
@@ -236,7 +236,7 @@ class _Relaxation:
                 found = {
                     label: count
                     for label, devices in self._groups[option.group].labels[check].items()
-                    if (count := (devices & option.devices).bit_count()) >= option.need
+                    if (count := (devices & option.devices).bit_count()) >= option.wanted
                 }
                 if smallest is None or len(found) < len(smallest):
                     smallest = found
@@ -253,8 +253,8 @@ class _Relaxation:
             for option in need:
                 labels = self._groups[option.group].labels.get(check)
                 if labels is not None:
-                    option = _Option(option.group, option.need, option.devices & labels.get(label, 0))
-                    if option.devices.bit_count() < option.need:
+                    option = _Option(option.group, option.wanted, option.devices & labels.get(label, 0))
+                    if option.devices.bit_count() < option.wanted:
                         continue
                 options.append(option)
             if not options:
@@ -267,58 +267,59 @@ class _Relaxation:
         return (
             all(self._enough_units(check, needs) for check in sorted(checks))
             and all(self._enough_in_sum(type_, numbers, needs) for type_, numbers in self._model.summed.items())
-            and all(self._fits(check, of_check, needs) for check, of_check in self._model.bins.items())
+            and all(self._fits(check, devices, needs) for check, devices in self._model.bins.items())
         )
 
     def _enough_units(self, check: int, needs: list[_Need]) -> bool:
-        """Matches the needs to units of the devices' scarcest resources."""
+        """True if units of the devices' scarcest resources can be matched to the needs."""
         wanted: dict[int, int] = {}
         counted = Counter(needs)
-        units = _Units(self._model, self._left, counted)
+        numbering = _Units(self._model, self._left, counted)
         for need, count in counted.items():
             own = []
             for option in need:
                 scarcest = self._groups[option.group].scarcest.get(check, {})
                 users = union(scarcest.values())
-                own.append((option, scarcest, users, option.need - (option.devices & ~users).bit_count()))
+                own.append((option, scarcest, users, option.wanted - (option.devices & ~users).bit_count()))
             least = min(each for _, _, _, each in own)
             if least <= 0:
                 continue
             if check in self._model.single:
                 serving = union(option.devices & users for option, _, users, _ in own)
             else:
-                serving = union(units.of(option, scarcest) for option, scarcest, _, _ in own)
+                serving = union(numbering.of(option, scarcest) for option, scarcest, _, _ in own)
             wanted[serving] = wanted.get(serving, 0) + least * count
-        return satisfiable([(need, serving) for serving, need in wanted.items()])
+        return satisfiable([(units, serving) for serving, units in wanted.items()])
 
     def _enough_in_sum(self, type_: ResourceType, numbers: Sequence[int], needs: list[_Need]) -> bool:
+        """True if the least that the needs take of a type of resource isn't more than its resources have left together."""
         least = 0
         for need in needs:
             least += min(_least(option, self._groups[option.group].amounts.get(type_, ())) for option in need)
         return least == 0 or least <= sum(max(self._left[number], 0) for number in numbers)
 
-    def _fits(self, check: int, of_check: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]) -> bool:
+    def _fits(self, check: int, devices: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]) -> bool:
         """True unless dual prices prove that the needs don't fit into shared devices."""
         wanted: Counter[bin_packing.PackingNeed] = Counter()
         for need in needs:
             users = [(option, union(self._groups[option.group].scarcest.get(check, {}).values())) for option in need]
             if not any(option.devices & ~sharing for option, sharing in users):
-                wanted[tuple((option.group, option.need) for option in need)] += 1
+                wanted[tuple((option.group, option.wanted) for option in need)] += 1
         if not wanted:
             return True
-        bins = Counter(bin_packing.Bin(tuple([max(self._left[number], 0) for number in numbers]), sizes) for numbers, sizes in of_check)
+        bins = Counter(bin_packing.Bin(tuple([max(self._left[number], 0) for number in numbers]), sizes) for numbers, sizes in devices)
         return not self._packing.refutes(wanted, bins, thorough=self._thorough)
 
 
 class _Units:
-    """Numbers the units of resources, as bits, for one check of one relaxation."""
+    """Assigns a bit to each unit of a resource, for one check of one relaxation."""
 
     def __init__(self, model: ResourceModel, left: Sequence[int], needs: Mapping[_Need, int]) -> None:
-        """``needs``: how many there are of each."""
+        """``needs``: need -> the number of requests with that need."""
         self._resources = model.resources
         self._left = left
         self._needs = needs
-        self._wanted = sum(count * max(option.need for option in need) for need, count in needs.items())
+        self._wanted = sum(count * max(option.wanted for option in need) for need, count in needs.items())
         self._known: dict[int, int] = {}
         self._count = 0
 
@@ -328,43 +329,43 @@ class _Units:
     def _units(self, number: int) -> int:
         known = self._known.get(number)
         if known is None:
-            several = self._fitting(number)
-            known = self._known[number] = (1 << several) - 1 << self._count
-            self._count += several
+            units = self._fitting(number)
+            known = self._known[number] = (1 << units) - 1 << self._count
+            self._count += units
         return known
 
     def _fitting(self, number: int) -> int:
-        """The most devices for which the rest of the resource suffices, the smallest amounts first; no more than are wanted."""
+        """The number of devices for which what is left of the resource suffices, smallest amounts first; at most as many as are wanted."""
         left = max(self._left[number], 0)
         found = 0
         for amount, users in sorted(self._resources[number].users.items()):
-            several = 0
+            devices = 0
             for need, count in self._needs.items():
-                several += count * max((users.get(option.group, 0) & option.devices).bit_count() for option in need)
-            several = min(several, left // amount)
-            found += several
-            left -= several * amount
+                devices += count * max((users.get(option.group, 0) & option.devices).bit_count() for option in need)
+            devices = min(devices, left // amount)
+            found += devices
+            left -= devices * amount
         return min(found, self._wanted)
 
 
 def _possible(need: _Need, excluded: Mapping[int, int]) -> _Need:
-    """The alternatives that are still possible, each by itself."""
+    """The options that, each by itself, still have enough devices."""
     options = []
     for option in need:
         devices = option.devices & ~excluded.get(option.group, 0)
-        if devices.bit_count() >= option.need:
-            options.append(_Option(option.group, option.need, devices))
+        if devices.bit_count() >= option.wanted:
+            options.append(_Option(option.group, option.wanted, devices))
     return tuple(options)
 
 
 def _least(option: _Option, amounts: Sequence[tuple[int, int]]) -> int:
-    """The least that the option takes: devices that take nothing first, then the smallest amounts."""
-    need = option.need - (option.devices & ~union([devices for _, devices in amounts])).bit_count()
+    """The least that the option takes of a type of resource: with devices that take nothing, then those that take the smallest amounts."""
+    wanted = option.wanted - (option.devices & ~union([devices for _, devices in amounts])).bit_count()
     least = 0
     for amount, devices in amounts:
-        if need <= 0:
+        if wanted <= 0:
             break
-        several = min(need, (devices & option.devices).bit_count())
-        least += several * amount
-        need -= several
+        taken = min(wanted, (devices & option.devices).bit_count())
+        least += taken * amount
+        wanted -= taken
     return least

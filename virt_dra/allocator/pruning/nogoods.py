@@ -17,7 +17,7 @@ from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry, Sea
 class ReducedState(NamedTuple):
     at: Position
     held: int
-    """Devices that the claim holds; 0 where its limit of 32 can't be reached any more."""
+    """The number of devices that the claim holds; 0 where its limit of 32 can't be reached any more."""
     checks: tuple[Hashable, ...]
 
 
@@ -25,7 +25,7 @@ class Nogoods:
     """The failed states of one search, with the outcome of each."""
 
     def __init__(self, problem: Problem, symmetry: Interchangeability, chosen: Sequence[Sequence[Choice]], limit: int) -> None:
-        """``chosen``: the search's own list. ``limit``: states that are kept at most."""
+        """``chosen``: the search's own list. ``limit``: the most states that are kept."""
         self._entries = problem.entries
         self._checks = problem.checks
         self._symmetry = symmetry

@@ -178,7 +178,7 @@ class SearchPruner(Pruner):
         """True if all entries from ``first`` up to ``end`` (default: the last one counted) may be skipped."""
         if end is None:
             end = self._last() + 1
-        reported = self._search.refused_constraint is not None
+        reported = self._search.constraint_refusal is not None
         if self._last_unskippable[:2] != (end, reported):
             last = max((entry for entry in range(end) if self._unskippable(entry, reported)), default=-1)
             self._last_unskippable = (end, reported, last)

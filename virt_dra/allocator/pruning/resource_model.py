@@ -2,7 +2,7 @@
 
 A *resource* is something of which there is a limited amount (`model.Consumes`): a device, an attribute value that must be distinct, a
 counter, the capacity of a shared device. A *label* is something that devices must have in common (`model.Agrees`). Sets of devices are
-integers: bit i stands for the i-th device met. Nothing here depends on what is chosen.
+bit sets, kept in integers: bit i stands for the i-th device met. Nothing here depends on what is chosen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from virt_dra.allocator.pruning.interchangeability import Broken, Interchangeabi
 from virt_dra.allocator.pruning_port import Problem
 
 ResourceType = tuple[int, Hashable]
-"""The number of the check that keeps the resource, and what it is. Amounts of one type can be summed."""
+"""The number of the check that counts the resource, and `Take.of`. Amounts of one type can be summed."""
 
 
 @dataclass(slots=True)
@@ -45,20 +45,20 @@ class GroupDomain:
 
     devices: int = 0
     candidate_bits: list[int] = field(default_factory=list)
-    """Per candidate its bit, 0 for one that can't be had."""
+    """The bit of each candidate, 0 for one that can never be chosen."""
     consumption: dict[PoolDevice, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers of resources, and amounts."""
+    """Device -> what it takes: numbers of resources, with amounts."""
     labels: dict[int, dict[Hashable, int]] = field(default_factory=dict)
     """Check -> label -> the devices that have it. Checks that don't cover the requests are missing."""
     labels_of: dict[tuple[int, PoolDevice], frozenset[Hashable]] = field(default_factory=dict)
     scarcest: dict[int, dict[int, int]] = field(default_factory=dict)
     """Check -> resource -> the devices of which it is the scarcest resource."""
     amounts: dict[ResourceType, list[tuple[int, int]]] = field(default_factory=dict)
-    """Amounts, the smallest first, each with the devices that take so much."""
+    """Type of resource -> amounts, the smallest first, each with the devices that take this amount."""
 
 
 class ResourceModel:
-    """Of the entries read so far; more are added by `read`."""
+    """The resources, labels and domains of the entries read so far; `read` adds more."""
 
     def __init__(self, problem: Problem, symmetry: Interchangeability) -> None:
         self._problem = problem
@@ -79,9 +79,9 @@ class ResourceModel:
         self.single: frozenset[int] = frozenset()
         """Checks with resources of one type, of which each has one unit and belongs to one device: such as whether a device is free."""
         self.summed: dict[ResourceType, list[int]] = {}
-        """Types whose amounts say more than their number, with the resources."""
+        """Type -> those of its resources that aren't a single unit, for which a sum says more than counting them."""
         self.bins: dict[int, list[tuple[tuple[int, ...], ItemSizes]]] = {}
-        """Check -> devices with resources of their own, of which several requests may take: the resources, and what groups take."""
+        """Check -> the devices that have resources of their own for several requests: these, and what each group takes of them."""
         self._read_up_to = 0
 
     def read(self, last: int) -> bool:
