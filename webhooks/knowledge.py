@@ -112,7 +112,7 @@ class Knowledge(Protocol):
         """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None if the state was
         read once."""
 
-    def began(self, moment: datetime) -> datetime:
+    def count_from(self, moment: datetime) -> datetime:
         """An object's timestamp by this clock: never later than :attr:`now`, although another clock wrote it."""
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
@@ -149,7 +149,7 @@ class KubeVirtOnly:
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
         return Verdict(allowed=True)
 
-    def began(self, moment: datetime) -> datetime:
+    def count_from(self, moment: datetime) -> datetime:
         return moment
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:

@@ -55,7 +55,7 @@ class ClusterClock:
             log.warning("our clock differs from the API server's by %.0f s; its time counts", difference.total_seconds())
             self._set(said)
 
-    def began(self, moment: datetime) -> datetime:
+    def count_from(self, moment: datetime) -> datetime:
         """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first seen."""
         now = self()
         if moment not in self._first_seen:

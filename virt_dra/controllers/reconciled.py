@@ -21,7 +21,7 @@ Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
 
 @dataclass(frozen=True)
 class Reconciled:
-    """``events``: to emit, refused writes included. ``stale``: the plan was made from stale objects, so requeue with back-off.
+    """``events``: to emit, including those about refused writes. ``stale``: the plan was made from stale objects, so requeue with back-off.
 
     ``requeue_at``: when time alone may change the plan. ``written``: the number of writes that were done.
     """
@@ -33,7 +33,7 @@ class Reconciled:
     written: int = 0
 
     def and_(self, other: Self) -> Self:
-        """The result of both, done one after the other."""
+        """The combined result of two reconciles, this one first."""
         return replace(
             self,
             events=(*self.events, *other.events),

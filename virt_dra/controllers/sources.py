@@ -73,7 +73,7 @@ def instance_uids(pod: Pod) -> tuple[str, ...]:
 
 
 def claim_keys(pod: Pod) -> tuple[str, ...]:
-    """Every claim object that an entry of the pod may lead to: named directly, or recorded for a template."""
+    """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from templates."""
     direct = (entry.resource_claim_name for entry in pod.spec.resource_claims)
     recorded = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
     return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in (*direct, *recorded) if name))

@@ -150,7 +150,7 @@ class LiveWorld:
         if not self._whole:
             return None
         if self._preflight is None:
-            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.began)
+            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.count_from)
         return self._preflight
 
     def _set(self, **changes: Any) -> None:

@@ -75,7 +75,7 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
     metrics = OperatorMetrics()
     async with connect(process.kubeconfig, process.context, limits=_LIMITS, observer=metrics) as cluster:
         clock = cluster.transport.clock
-        ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.began)
+        ambient = Ambient(clock, time.monotonic, random.random, lambda: uuid4().hex[:16], clock.count_from)
         loop = InstanceLoop(cluster, settings, ambient, metrics, ProcessExplanationWorker())
         metrics.count(loop)
         host = f"[{process.host}]" if ":" in process.host else process.host  # as a URL has it
@@ -194,7 +194,7 @@ def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop
 
     @kopf.on.probe(id="longestReconcileSeconds", registry=registry)
     async def stuck(**_: Any) -> float:
-        longest = loop.longest_work()
+        longest = loop.oldest_reconcile_age()
         if longest > process.stuck_seconds:
             raise kopf.PermanentError(f"one reconcile has been running for {longest:.0f} s")
         return round(longest, 1)

@@ -56,7 +56,7 @@ def refusals(
             message = f"{what}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
             found.setdefault(message, AdmissionCause(NOT_FOUND, message, place))
         if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
-            until = knowledge.began(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
+            until = knowledge.count_from(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
             if now < until:
                 found.setdefault(
                     str(decision.pair), AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place)

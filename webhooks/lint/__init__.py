@@ -85,7 +85,7 @@ class Preflight:
     settings: LintSettings = field(default_factory=LintSettings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
     clock: Callable[[], datetime] | None = None
-    began: Callable[[datetime], datetime] = lambda moment: moment
+    count_from: Callable[[datetime], datetime] = lambda moment: moment
     verified: bool = True
 
     @cached_property

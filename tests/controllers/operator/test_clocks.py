@@ -37,19 +37,19 @@ GRACE = timedelta(minutes=2)
 
 
 def overdue(clock: ClusterClock) -> datetime | None:
-    return overdue_at(CLAIM, ResolutionOptions(now=clock(), grace=GRACE, began=clock.began))
+    return overdue_at(CLAIM, ResolutionOptions(now=clock(), grace=GRACE, count_from=clock.count_from))
 
 
 def missed(clock: ClusterClock) -> datetime | None:
-    return missed_at(POD, ResolutionOptions(now=clock(), began=clock.began))
+    return missed_at(POD, ResolutionOptions(now=clock(), count_from=clock.count_from))
 
 
 def failed(clock: ClusterClock) -> datetime | None:
-    return error_at(VMI, clock.began)
+    return error_at(VMI, clock.count_from)
 
 
 def explained(clock: ClusterClock) -> datetime | None:
-    return pending.due(POD, None, None, clock(), began=clock.began)
+    return pending.due(POD, None, None, clock(), count_from=clock.count_from)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_kubevirt_is_made_to_try_again() -> None:
     clock = machine.clock()
     tried = []
     for second in range(300):
-        if retries.plan(VMI, 1, clock(), clock.began).action is not None:
+        if retries.plan(VMI, 1, clock(), clock.count_from).action is not None:
             tried.append(second)
         machine.passes(1)
     assert tried[0] <= 1
@@ -94,7 +94,7 @@ def test_a_vm_that_failed_is_started_again_after_its_back_off(failures: int) -> 
     )
 
     def planned() -> vm_lifecycle.LifecyclePlan:
-        return vm_lifecycle.plan(vm_lifecycle.LifecycleInputs(vm, None, (), clock(), clock.began))
+        return vm_lifecycle.plan(vm_lifecycle.LifecycleInputs(vm, None, (), clock(), clock.count_from))
 
     assert planned().requeue_at == NOON + delay
     machine.passes(delay.total_seconds() - 1)

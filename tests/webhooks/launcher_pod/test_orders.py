@@ -105,7 +105,7 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
     allowed = []
     for minute in range(0, 70, 2):
         passed[0] = 60.0 * minute + 1
-        allowed.append(mutate(launcher_pod(), "team-a", Preflight(world, clock=clock, began=clock.began)).allowed)
+        allowed.append(mutate(launcher_pod(), "team-a", Preflight(world, clock=clock, count_from=clock.count_from)).allowed)
     assert allowed[0] is False
     assert all(allowed[2:])
 

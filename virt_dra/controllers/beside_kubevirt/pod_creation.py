@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import Condition
-from virt_dra.controllers.devices.options import Began, as_stated, moment_after
+from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_after
 from virt_dra.controllers.devices.outcomes import POD_MISSING, DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.kubevirt_failures import FAILED_CREATE, synchronized
@@ -20,14 +20,14 @@ _MESSAGE: Final = 2048
 _PASSING: Final = timedelta(seconds=2)
 
 
-def error_at(vmi: VirtualMachineInstance, began: Began = as_stated) -> datetime | None:
-    """The time from which a failed creation counts as an error; None without a failure, and for one without a time, an error at once.
+def error_at(vmi: VirtualMachineInstance, count_from: CountFrom = as_stated) -> datetime | None:
+    """The time from which a failed creation counts as an error. None: nothing failed, or the failure has no time and counts at once.
 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
     """
     failure = _of_creation(vmi)
     return (
-        moment_after(failure.last_transition_time, _PASSING, began)
+        moment_after(failure.last_transition_time, _PASSING, count_from)
         if failure is not None and failure.reason.startswith(FAILED_CREATE)
         else None
     )
@@ -38,13 +38,13 @@ def _of_creation(vmi: VirtualMachineInstance) -> Condition | None:
 
 
 def with_creation_failure(
-    resolution: DeviceResolution, vmi: VirtualMachineInstance, now: datetime, began: Began = as_stated
+    resolution: DeviceResolution, vmi: VirtualMachineInstance, now: datetime, count_from: CountFrom = as_stated
 ) -> DeviceResolution:
     """The resolution of a VMI without a pod, with KubeVirt's reason in place of PodMissing if there is one."""
     failure = _of_creation(vmi)
     if failure is None:
         return resolution
-    moment = error_at(vmi, began)
+    moment = error_at(vmi, count_from)
     final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:

@@ -65,7 +65,7 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mappi
     resolution = with_shared(resolution, inputs)
     running = vmi.status.phase == "Running"
     if pod is None:
-        resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.began)
+        resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.count_from)
     resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
     known = device_report(resolution, ReportContext(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)

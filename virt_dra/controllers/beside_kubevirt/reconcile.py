@@ -1,4 +1,4 @@
-"""The reconcile of a VMI beside KubeVirt: fill in its pods, publish its devices and what it waits for, make KubeVirt retry (0012)."""
+"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry (decision 0012)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BesideKubevirtPlan:
 
 
 def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
-    """The condition Allocatable that was written last."""
+    """The condition Allocatable as it was last written; None if it wasn't."""
     stored = inputs.stored
     if stored is None or not owned_by(stored, inputs.vmi):
         return None
@@ -42,33 +42,33 @@ def previous_allocatable(inputs: DeviceInputs) -> Condition | None:
 
 
 def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevirtPlan:
-    """The plan, without a retry. ``pending``: the new condition Allocatable, if there is one."""
+    """The plan, apart from making KubeVirt retry. ``pending``: the new condition Allocatable, if there is one."""
     filled = metadata_shim.plan(inputs)
     unfilled = {problem.reason: problem.message for problem in reversed(filled.current)}
     published = publication.plan(inputs, pending, unfilled)
     # A pod that could not be created at the first attempt becomes an error after a while (K-5.34).
-    error = error_at(inputs.vmi, inputs.options.began) if inputs.pod is None else None
-    moment = earliest(requeue_at(inputs), error if error is not None and error > inputs.now else None)
-    return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, moment)
+    due = error_at(inputs.vmi, inputs.options.count_from) if inputs.pod is None else None
+    requeue = earliest(requeue_at(inputs), due if due is not None and due > inputs.now else None)
+    return BesideKubevirtPlan(filled.actions, published.actions, published.events, filled.problems, requeue)
 
 
 async def reconcile(
     sources: Sources, cluster: Cluster, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, explain: Explain | None = None
 ) -> Reconciled:
-    """Gather, plan and apply for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
+    """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` if a write failed and should be retried."""
     inputs = gather(sources, key, now, options)
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)
-    retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.began)
+    retry = retries.plan(inputs.vmi, sources.awaiting_retry(inputs.vmi.namespace), now, options.count_from)
     planned = plan(inputs, explain(inputs, previous_allocatable(inputs)) if explain is not None else None)
     batches = (planned.first, planned.then, (retry.action,) if retry.action is not None else ())
-    first, then, last = results = [await write(cluster, actions, inputs.vmi) for actions in batches]
+    results = [await write(cluster, writes, inputs.vmi) for writes in batches]
     return Reconciled(
-        events=(*(planned.events if then.done else ()), *first.refused, *then.refused, *last.refused),
+        events=(*(planned.events if results[1].done else ()), *(event for result in results for event in result.refused)),
         problems=planned.problems,
         stale=any(result.stale for result in results),
         requeue_at=earliest(planned.requeue_at, retry.requeue_at),
-        written=sum(len(actions) for actions, result in zip(batches, results, strict=True) if result.done),
+        written=sum(len(writes) for writes, result in zip(batches, results, strict=True) if result.done),
     )
 
 

@@ -1,4 +1,4 @@
-"""The plan that makes KubeVirt retry early what failed for a reason that virt-dra may have removed (K-12.8). Pure.
+"""The pure plan that makes KubeVirt retry early what failed for a reason that may be gone by now (K-12.8).
 
 KubeVirt's controllers back off exponentially, up to 1,000 s, and don't notice that a template now exists, or a file in a container. They
 reconcile a VMI as soon as it changes, so the operator changes an annotation: of VMIs whose pod our webhook refused (or was not available
@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_dra.api.integration.paths import RETRY_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.controllers.devices.options import Began, as_stated, moment_of
+from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.kubevirt_failures import retryable_failure
 from virt_dra.controllers.writes import PatchAnnotations
 
@@ -39,7 +39,7 @@ class Retry:
 NOTHING: Final = Retry()
 
 
-def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began = as_stated) -> Retry:
+def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: CountFrom = as_stated) -> Retry:
     """The retry that is due now, and when the next one is.
 
     ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
@@ -49,7 +49,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, began: Began 
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
-    since = min(began(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
+    since = min(count_from(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
     last = moment_of(written)
     # A time in the future isn't the operator's: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)

@@ -14,9 +14,9 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import ResourceClaim
 
 CLAIM_LAG: Final = timedelta(seconds=10)
-"""How much later than a pod's binding its claims may appear in the informer (K-5.4)."""
-Began = Callable[[datetime], datetime]
-"""Converts a timestamp of another clock, which may be ahead of ours, to our time (:mod:`virt_dra.cluster.cluster_clock`)."""
+"""How long after a pod's binding its claims may still be missing in the informer (K-5.4)."""
+CountFrom = Callable[[datetime], datetime]
+"""A timestamp of another clock, which may be ahead of ours -> the time to count from for it (:mod:`virt_dra.cluster.cluster_clock`)."""
 
 
 def as_stated(moment: datetime) -> datetime:
@@ -38,7 +38,7 @@ class ResolutionOptions:
     migration_target: bool = False
     now: datetime | None = None
     grace: timedelta = timedelta(minutes=2)
-    began: Began = as_stated
+    count_from: CountFrom = as_stated
     writers: frozenset[str] = ALWAYS_WRITE
 
 
@@ -53,11 +53,11 @@ def moment_of(text: object) -> datetime | None:
         return None
 
 
-def moment_after(text: str | None, delay: timedelta, began: Began) -> datetime | None:
+def moment_after(text: str | None, delay: timedelta, count_from: CountFrom) -> datetime | None:
     """The time ``delay`` after a timestamp in an object; None if the timestamp is missing or malformed."""
     moment = moment_of(text)
     try:
-        return began(moment) + delay if moment is not None else None
+        return count_from(moment) + delay if moment is not None else None
     except OverflowError:
         return None
 
@@ -68,10 +68,10 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
     """
     bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
-    return moment_after(bound.last_transition_time, CLAIM_LAG, options.began) if bound is not None else None
+    return moment_after(bound.last_transition_time, CLAIM_LAG, options.count_from) if bound is not None else None
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
     """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation timestamp."""
     allocation = claim.status.allocation
-    return moment_after(allocation.allocation_timestamp, options.grace, options.began) if allocation is not None else None
+    return moment_after(allocation.allocation_timestamp, options.grace, options.count_from) if allocation is not None else None

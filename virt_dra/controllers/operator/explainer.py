@@ -84,7 +84,9 @@ class Explainer:
         answer = self._explained.pop(key, None)
         if answer is not None:
             return answer
-        moment = due(pod, previous, self._attempted.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.began)
+        moment = due(
+            pod, previous, self._attempted.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.count_from
+        )
         if moment > inputs.now:
             self._requeue(key, (moment - inputs.now).total_seconds())
             return None

@@ -26,7 +26,7 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer, InformerObserver
 from virt_dra.cluster.watching.work_queue import QueueObserver, WorkQueue
 from virt_dra.controllers.beside_kubevirt import reconcile as beside_kubevirt
-from virt_dra.controllers.devices.options import DEFAULTS, Began, ResolutionOptions, as_stated
+from virt_dra.controllers.devices.options import DEFAULTS, CountFrom, ResolutionOptions, as_stated
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources, affected_by_vm
 from virt_dra.controllers.operator.explainer import Explainer, Stores
@@ -45,16 +45,14 @@ COMPONENT: Final = "virt-dra-operator"
 
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
-_OUTDATED_SECONDS: Final = (0.05, 5.0)
-"""First and longest requeue delay of a VMI whose plan was made from stale objects; an informer that delivers the new ones requeues it
-sooner."""
+_STALE_SECONDS: Final = (0.05, 5.0)
+"""First and longest requeue delay after a plan made from stale objects; the informer's update of them requeues the VMI sooner."""
 _REFUSED_SECONDS: Final = (1.0, 300.0)
-"""First and longest requeue delay after a refused write: permissions may be granted, and an API server that has just started may not have
-loaded them yet."""
-_REMEMBERED: Final = 4096
-"""VMIs whose time of allocation is kept for the metric."""
+"""First and longest requeue delay after a refused write: permissions may be granted, or loaded by an API server that just started."""
+_ALLOCATION_TIMES: Final = 4096
+"""Limit of the VMIs whose time of allocation is kept for the metric."""
 _UNSYNCED_SECONDS: Final = (3.0, 60.0)
-"""When the kinds that haven't been listed yet are first logged, and how often afterwards."""
+"""The time until the kinds that haven't been listed yet are first logged, and the interval afterwards."""
 
 
 class LoopObserver(InformerObserver, QueueObserver, Protocol):
@@ -64,13 +62,12 @@ class LoopObserver(InformerObserver, QueueObserver, Protocol):
         """A VMI was reconciled."""
 
     def published(self, seconds: float) -> None:
-        """All addresses of a VMI were published, so many seconds after the watch event of its last claim's allocation."""
+        """All addresses of a VMI were published. ``seconds``: since the watch event of its last claim's allocation."""
 
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: the settings for a cluster without
-    KubeVirt; None beside KubeVirt."""
+    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: None beside KubeVirt."""
 
     namespace: str = ""
     instance: str = COMPONENT
@@ -82,18 +79,17 @@ class LoopSettings:
 @dataclass(frozen=True)
 class Ambient:
     """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds; ``chance``: uniform in
-    [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``began``: see :data:`~virt_dra.controllers.devices.options.Began`."""
+    [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see `devices.options.CountFrom`."""
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
     chance: Callable[[], float]
     suffix: Callable[[], str]
-    began: Began = as_stated
+    count_from: CountFrom = as_stated
 
 
 class InstanceLoop:
-    """:meth:`run_informers` and :meth:`run_workers` run side by side; the workers may be cancelled and started again, as a Lease is lost
-    and acquired."""
+    """`run_informers` and `run_workers` run side by side; the workers may be cancelled and restarted as a Lease is lost and acquired."""
 
     def __init__(
         self,
@@ -105,9 +101,9 @@ class InstanceLoop:
     ) -> None:
         """``explanation_worker``: explains why pods wait; by default in a thread, which is enough where selectors are trusted."""
         self._cluster, self._settings, self._ambient, self._observer = cluster, settings, ambient, observer
-        self._resolution = replace(settings.resolution, began=ambient.began)
+        self._resolution = replace(settings.resolution, count_from=ambient.count_from)
         own = settings.standalone
-        self._standalone = replace(own, resolution=replace(own.resolution, began=ambient.began)) if own is not None else None
+        self._standalone = replace(own, resolution=replace(own.resolution, count_from=ambient.count_from)) if own is not None else None
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -128,9 +124,9 @@ class InstanceLoop:
         worker = explanation_worker or ThreadExplanationWorker(ambient.monotonic)
         self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, worker)
         self._queue: WorkQueue[str] | None = None
-        self._in_work: dict[str, float] = {}
+        self._in_progress: dict[str, float] = {}
         self._retries: dict[str, int] = {}
-        """For the back-off: how often in a row a VMI's plan was stale or refused."""
+        """The number of consecutive reconciles of a VMI whose plan was stale or refused, for the back-off."""
         self._allocated_at: OrderedDict[str, float] = OrderedDict()
         self._events = EventRecorder(cluster, COMPONENT, settings.instance, clock=ambient.now, suffixes=ambient.suffix)
         self._kubevirts = self._informer(KubeVirt, everywhere=True, optional=True)
@@ -171,7 +167,7 @@ class InstanceLoop:
     async def run_workers(self) -> None:
         """Once all stores are synced, reconcile every VMI, then each VMI that a watch event affects; until cancelled or stopped.
 
-        An error outside of reconciles ends the workers and is raised in a group.
+        An error outside of reconciles ends the workers and is raised in an ExceptionGroup.
         """
         for informer in self._informers:
             await informer.synced()
@@ -190,7 +186,7 @@ class InstanceLoop:
             self._ended.set()
 
     async def until_idle(self) -> None:
-        """Return when every kind has been listed and the queue is empty, as it always is on a replica that doesn't lead."""
+        """Return when every kind has been listed and the queue is empty. On a replica that isn't the leader it is always empty."""
         for informer in self._informers:
             await informer.synced()
         await asyncio.sleep(0)  # lets the workers start
@@ -198,7 +194,7 @@ class InstanceLoop:
             await self._queue.idle()
 
     async def stop(self) -> None:
-        """Start no further reconcile; returns when those in progress are done and their Events are written."""
+        """Start no further reconcile, and return when those in progress are done and their Events are written."""
         self.stopping = True
         if self._queue is not None:
             self._queue.close()
@@ -208,11 +204,11 @@ class InstanceLoop:
 
     def unsynced(self) -> tuple[str, ...]:
         """The kinds that haven't been listed yet, each with its remedy if the cluster doesn't serve it."""
-        return tuple(_missing(informer) for informer in self._informers if not informer.has_synced)
+        return tuple(_described(informer) for informer in self._informers if not informer.has_synced)
 
-    def longest_work(self) -> float:
+    def oldest_reconcile_age(self) -> float:
         """Seconds since the oldest reconcile that is still running began."""
-        began = min(self._in_work.values(), default=None)
+        began = min(self._in_progress.values(), default=None)
         return 0.0 if began is None else self._ambient.monotonic() - began
 
     def devices_by_state(self) -> dict[str, float]:
@@ -248,7 +244,7 @@ class InstanceLoop:
             self._queue.add(key)
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
-        """The event handler of every informer: queue the VMIs that a change of an object affects."""
+        """The event handler of the informers whose objects a reconcile reads: queue the VMIs that a change affects."""
         keys = self._sources.affected(old, new)
         if self._settings.standalone is not None:
             keys |= affected_by_vm(old, new)
@@ -258,18 +254,18 @@ class InstanceLoop:
             for key in keys:
                 self._allocated_at[key] = self._ambient.monotonic()
                 self._allocated_at.move_to_end(key)
-            while len(self._allocated_at) > _REMEMBERED:
+            while len(self._allocated_at) > _ALLOCATION_TIMES:
                 self._allocated_at.popitem(last=False)
         for key in keys:
             self._queue.add(key)
 
     async def _process(self, key: str) -> float | None:
-        """Reconcile one VMI. Returns the seconds after which to requeue it even without a change."""
-        began = self._in_work[key] = self._ambient.monotonic()
+        """Reconcile one VMI. Returns the number of seconds after which to requeue it even without a change; None: don't."""
+        began = self._in_progress[key] = self._ambient.monotonic()
         try:
             result, requeue_after = await self._reconcile(key)
         finally:
-            del self._in_work[key]
+            del self._in_progress[key]
         seconds = self._ambient.monotonic() - began
         self._observer.reconciled(result, seconds)
         log.debug("reconciled", extra={"fields": {"vmi": key, "result": result, "seconds": round(seconds, 4)}})
@@ -286,7 +282,7 @@ class InstanceLoop:
             done = await self._reconcile_standalone(key, now, self._standalone)
         for problem in done.problems:
             fields = {"vmi": key, "reason": problem.reason, "about": problem.subject, "why": problem.message}
-            log.info("not filled in", extra={"fields": fields})
+            log.info("metadata not filled in", extra={"fields": fields})
         refused = any(event.reason == WRITE_REFUSED for event in done.events)
         retries = self._retries[key] = self._retries.get(key, 0) + 1
         # The first refusal may come from an API server that hasn't loaded our permissions yet.
@@ -297,7 +293,7 @@ class InstanceLoop:
             del self._retries[key]
             return "gone", None
         if refused or done.stale:
-            first, longest = _REFUSED_SECONDS if refused else _OUTDATED_SECONDS
+            first, longest = _REFUSED_SECONDS if refused else _STALE_SECONDS
             return ("refused" if refused else "outdated"), backoff(retries, self._ambient.chance(), first=first, longest=longest)
         del self._retries[key]
         if done.written:
@@ -312,12 +308,12 @@ class InstanceLoop:
         done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.condition_for)
         if vm is None:
             return done
-        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.began))
+        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.count_from))
 
     def _observe_publication(self, key: str) -> None:
-        learned = self._allocated_at.pop(key, None)
-        if learned is not None:
-            self._observer.published(self._ambient.monotonic() - learned)
+        allocated_at = self._allocated_at.pop(key, None)
+        if allocated_at is not None:
+            self._observer.published(self._ambient.monotonic() - allocated_at)
 
     def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -330,7 +326,7 @@ class InstanceLoop:
 _API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in KINDS}
 
 
-def _missing(informer: Informer[Any]) -> str:
+def _described(informer: Informer[Any]) -> str:
     """The kind of an informer that hasn't been listed, with the remedy if the cluster doesn't serve it."""
     kind: str = informer.kind.KIND
     group_version: str = informer.kind.API_VERSION

@@ -20,7 +20,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
-from virt_dra.controllers.devices.options import Began, as_stated, moment_of
+from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
@@ -204,11 +204,11 @@ def due(
     now: datetime,
     limits: ExplainLimits = LIMITS,
     too_slow: int = 0,
-    began: Began = as_stated,
+    count_from: CountFrom = as_stated,
 ) -> datetime:
     """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when this process last
     explained the pod; ``too_slow``: how often in a row the deadline passed."""
-    earliest = began(moment_of(pod.metadata.creation_timestamp) or now) + limits.after
+    earliest = count_from(moment_of(pod.metadata.creation_timestamp) or now) + limits.after
     pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.longest_pause, limits.every))
     for last in (moment_of(previous.last_transition_time) if previous is not None else None, last_attempt):
         if last is not None and last <= now:  # a clock that was set back leaves times in the future behind

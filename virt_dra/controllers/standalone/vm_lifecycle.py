@@ -15,7 +15,7 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
 from virt_dra.controllers.conditions import put
-from virt_dra.controllers.devices.options import Began, as_stated, moment_of
+from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.reconciled import Reconciled
@@ -45,7 +45,7 @@ class LifecycleInputs:
     vmi: VirtualMachineInstance | None
     leftovers: tuple[str, ...]
     now: datetime
-    began: Began = as_stated
+    count_from: CountFrom = as_stated
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,17 @@ class LifecyclePlan:
     requeue_at: datetime | None = None
 
 
-def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, began: Began = as_stated) -> LifecycleInputs:
+def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, count_from: CountFrom = as_stated) -> LifecycleInputs:
     """The inputs of a VM."""
     vmi = sources.vmi(vm.key)
-    return LifecycleInputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, began)
+    return LifecycleInputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, count_from)
 
 
-async def reconcile(vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, began: Began = as_stated) -> Reconciled:
+async def reconcile(
+    vm: VirtualMachine, sources: InstanceSources, cluster: Cluster, now: datetime, count_from: CountFrom = as_stated
+) -> Reconciled:
     """Gather, plan and apply for a VM. Raises :class:`ApiError` for a write to retry."""
-    planned = plan(gather(vm, sources, now, began))
+    planned = plan(gather(vm, sources, now, count_from))
     outcome = await write(cluster, planned.actions, vm)
     events = (*(planned.events if outcome.done else ()), *outcome.refused)
     return Reconciled(events, (), outcome.stale, planned.requeue_at, len(planned.actions) if outcome.done else 0)
@@ -92,7 +94,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     own = vmi if vmi is not None and _owned(vmi, vm) else None
     taken = vmi is not None and own is None
     failures = _failures(vm, own, now)
-    retry_at = _retry_at(failures or {}, inputs.began)
+    retry_at = _retry_at(failures or {}, inputs.count_from)
     actions: list[Write] = []
     events: list[Event] = []
     requeue_at = None
@@ -115,14 +117,14 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     return LifecyclePlan(tuple(actions), tuple(events), requeue_at)
 
 
-def _retry_at(failures: Json, began: Began) -> datetime | None:
+def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
     """When the back-off ends; never later than its length from now, even if a clock was set back since it was written."""
     written, count = moment_of(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
     if written is None:
         return None
     delay = delay_after(count) if isinstance(count, int) and count > 0 else _LONGEST_DELAY
     try:
-        return began(written - delay) + delay
+        return count_from(written - delay) + delay
     except OverflowError:
         return None
 
