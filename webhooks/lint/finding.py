@@ -27,14 +27,13 @@ PAGES: Final = "docs/lint"
 class LintCheck:
     """One kind of finding.
 
-    * ``severity``: by default. With a denial the VM can't start as things are; with a warning it may.
-    * ``lenient``: only a warning at admission, since objects that are created later can remedy it, or KubeVirt decides, depending on the
-      user.
+    * ``severity``: the default one. With a denial the VM can't start as things are; with a warning it may.
+    * ``lenient``: only a warning at admission, because an object created later can remedy it, or because KubeVirt itself decides, by user.
     * ``title``: a sentence for lists of checks.
     * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an object of any kind
-      as it is written; its second argument is the release of KubeVirt, None if none is named. Most checks have one of both.
+      as it is written; its second argument is KubeVirt's release and gates, if known. Most checks have one of the two.
     * ``never_denies``: a warning even if all findings are to deny, because the object isn't at fault.
-    * ``last``: only run if no other check of VMs has a denial: it shows that a VM can't start, the others show why.
+    * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others show why.
     """
 
     id: str
@@ -84,7 +83,7 @@ class LintSettings:
     ``writers``: set if virt-dra's webhook for launcher pods runs; the drivers that write metadata files. Faults that this webhook remedies
     are no findings.
 
-    Limits, beyond which nothing is checked, so that a lint takes bounded time; None: no limit. ``max_entries``: claims, and devices that
+    Limits, so that a lint takes bounded time; what exceeds one isn't checked. None: no limit. ``max_entries``: claims, and devices that
     use them. ``max_options``: requests and alternatives of all claims; one claim has at most 256. ``max_devices``: on which a selector is
     evaluated. ``max_work``: for all selectors, in microseconds as estimated from their length and loops, not measured, so that equal
     inputs get equal findings. ``max_work_in_all``: for all VMs of an input.
@@ -105,8 +104,7 @@ class LintSettings:
     def for_command(
         cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
     ) -> LintSettings:
-        """The settings of the command line, where the result comes within minutes, whatever the selectors. 10 s of work suffice for a
-        thousand times the usual number of devices."""
+        """The settings of the command line, which may take minutes. 10 s of work suffice for a thousand times the usual devices."""
         return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
 
     @classmethod

@@ -39,14 +39,14 @@ class Match:
     """The devices that match a list of selectors, all of which must hold.
 
     ``passed[i]``: how many devices the first ``i`` selectors match. ``nearest``: some of the devices that match most selectors, if none
-    matches all. ``cut``: not all devices were evaluated. ``unchecked``: the limit of virt-dra that prevented the evaluation, "" if none.
+    matches all. ``incomplete``: not all devices were evaluated. ``unchecked``: the limit of ours that prevented the evaluation, "" if none.
     """
 
     devices: tuple[SliceDevice, ...] = ()
     passed: tuple[int, ...] = ()
     nearest: tuple[SliceDevice, ...] = ()
     fault: SelectorFault | None = None
-    cut: bool = False
+    incomplete: bool = False
     unchecked: str = ""
 
     @cached_property
@@ -56,10 +56,10 @@ class Match:
 
 @dataclass(frozen=True)
 class MatchingDrivers:
-    """The drivers with a device that matches, sorted. ``cut``: other drivers may have one, too, since not all devices were evaluated."""
+    """The drivers with a device that matches, sorted. ``incomplete``: not all devices were evaluated, so others may have one."""
 
     names: tuple[str, ...] = ()
-    cut: bool = False
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class DeviceInventory:
         by = evaluator or InProcess()
         refused = by.refuses(expressions)
         if refused:
-            return Match(cut=True, unchecked=refused)
+            return Match(incomplete=True, unchecked=refused)
         key = digest(expressions), limit
         kept = self._matches.get(key)
         if kept is not None:
@@ -163,7 +163,7 @@ class DeviceInventory:
         if known.fault is None and (missing or not known.valid):
             why = by.find(SelectorQuestion("each", tuple(expressions), missing), self._answers)
             if why:
-                return Match(cut=True, unchecked=why)
+                return Match(incomplete=True, unchecked=why)
             known = self._answers.of("each", key[0])
         if known.fault is not None:
             return Match(fault=SelectorFault(known.fault.selector, known.fault.message))
@@ -189,14 +189,14 @@ class DeviceInventory:
         by_depth: dict[int, list[SliceDevice]] = {}
         fault: SelectorFault | None = None
         tried = 0
-        cut = False
+        incomplete = False
         for slice_ in of_pool:
             answer = known.of[slice_]
             assert isinstance(answer, SelectorDepths)
             failed = answer.fault
             for number, (published, depth) in enumerate(zip(slice_.devices, answer.depths, strict=True)):
                 if tried == limit:
-                    cut = True
+                    incomplete = True
                     break
                 tried += 1
                 if failed is not None and failed.device == number:
@@ -209,7 +209,7 @@ class DeviceInventory:
         for depth in range(count, 0, -1):
             passed[depth - 1] += passed[depth]
         nearest = tuple(by_depth[max(by_depth)]) if by_depth and not matching else ()
-        return Match(tuple(matching), tuple(passed), nearest, fault, cut)
+        return Match(tuple(matching), tuple(passed), nearest, fault, incomplete)
 
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[SliceDevice, ...]:
         """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by :meth:`matching`."""
@@ -237,7 +237,7 @@ class DeviceInventory:
         only one of those that are equal for the selectors, so that it costs little. ``evaluator``: as for :meth:`matching`."""
         by = evaluator or InProcess()
         if by.refuses(expressions):
-            return MatchingDrivers(cut=True)
+            return MatchingDrivers(incomplete=True)
         key = digest(expressions)
         kept = self._drivers.get(key)
         if kept is not None:
@@ -252,7 +252,7 @@ class DeviceInventory:
         if known.fault is not None:
             return MatchingDrivers()
         if why:
-            return MatchingDrivers(found, cut=True)
+            return MatchingDrivers(found, incomplete=True)
         self._drivers.put(key, MatchingDrivers(found), 1 + len(found))
         return MatchingDrivers(found)
 

@@ -269,7 +269,7 @@ class Linted:
         return self.evaluator or InProcess(Work(self.settings.max_work))
 
     def drivers_matching(self, option: RequestOption) -> MatchingDrivers:
-        """The drivers with a device that every selector of the option and its class matches. ``cut``: a limit ended the search."""
+        """The drivers with a device that every selector of the option and its class matches. ``incomplete``: a limit ended it early."""
         if option not in self._served:
             self._served[option] = self.inputs.inventory.drivers([text for _, text in self.expressions(option)], self._evaluator)
         return self._served[option]
@@ -280,25 +280,25 @@ class Linted:
 
     def drivers(self, claim: NamedClaim, request: str) -> MatchingDrivers:
         """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else those that
-        classes name. ``cut``: others may serve it, too."""
+        classes name. ``incomplete``: others may serve it, too."""
         if claim.allocated is not None:
             prefix = f"{request}/"
             return MatchingDrivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
         names: set[str] = set()
         options = claim.options_of(request)
-        cut = not options
+        incomplete = not options
         for option in options:
             if self.class_of(option) is None or SLICES not in self.inputs.known:
-                cut = True
+                incomplete = True
                 continue
             found = self.drivers_matching(option)
             names.update(found.names)
-            cut = cut or found.cut
+            incomplete = incomplete or found.incomplete
         if names:
-            return MatchingDrivers(tuple(sorted(names)), cut)
+            return MatchingDrivers(tuple(sorted(names)), incomplete)
         of_classes = [self.named_driver(option) for option in options]
         named = tuple(sorted({driver for driver in of_classes if driver is not None}))
-        return MatchingDrivers(named, cut and (None in of_classes or not named))
+        return MatchingDrivers(named, incomplete and (None in of_classes or not named))
 
     def shimmed(self, use: ClaimUse) -> bool:
         """True if virt-dra supplies the metadata of a use, whatever the driver publishes or writes (K-11.1)."""

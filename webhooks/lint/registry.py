@@ -1,4 +1,4 @@
-"""All checks in the order of their findings: on the object itself, on the objects that it names, on devices, on its lifetime."""
+"""All checks in the order of their findings: of the object itself, of the objects that it names, of devices, of the VM's later life."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, selection, shapes, versions
-from webhooks.lint.checks import vm_alone as own
+from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, selection, shapes, versions, vm_alone
 from webhooks.lint.finding import DENIAL, WARNING, LintCheck, Severity
 from webhooks.rules.warnings import WARNERS, Warner
 
-_OF_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
+_WARNING_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
     {
         "unknown-field": (DENIAL, "A field that does not exist."),
         "device-name-missing": (DENIAL, "A device has no name."),
         "unchecked-host-device": (WARNING, "KubeVirt 1.6 and 1.7 don't check the claims of host devices."),
-        "lost-request": (DENIAL, "KubeVirt before 1.8.3 loses further requests of a claim."),
+        "lost-request": (DENIAL, "KubeVirt before 1.8.3 keeps only one request of each claim."),
         "request-name": (DENIAL, "A request name that is invalid in the launcher pod."),
         "duplicate-device-name": (DENIAL, "Two devices of one kind have the same name."),
-        "unused-claim": (WARNING, "A claim that no device uses occupies devices all the same."),
+        "unused-claim": (WARNING, "A claim that no device uses still gets devices allocated."),
         "tag-without-effect": (WARNING, "KubeVirt doesn't pass this tag to the guest."),
     }
 )
-"""Severity and title of the warnings of the admission rules."""
+"""Severity and title of the checks that are made of the admission rules' warnings, by id."""
 
 UNRENDERED: Final = "unrendered-template"
 UNKNOWN_FIELD: Final = "unknown-field"
@@ -31,22 +30,22 @@ INVALID: Final = "invalid-object"
 SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 
 
-def _of_rule(id: str, warner: Warner) -> LintCheck:
-    severity, title = _OF_RULES[id]
+def _rule_check(id: str, warner: Warner) -> LintCheck:
+    severity, title = _WARNING_RULES[id]
     if id == UNKNOWN_FIELD:
-        return LintCheck(id, severity, title, own.warned(warner), lenient=True, find_as_written=manifests.unknown_field)
-    return LintCheck(id, severity, title, own.warned(warner))
+        return LintCheck(id, severity, title, vm_alone.warned(warner), lenient=True, find_as_written=manifests.unknown_field)
+    return LintCheck(id, severity, title, vm_alone.warned(warner))
 
 
 _CHECKS: Final = (
     LintCheck("unreadable-object", DENIAL, "An object that isn't valid for its kind.", find_as_written=manifests.unreadable_object),
     LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", find_as_written=manifests.unrendered_template),
     LintCheck(INVALID, DENIAL, "The API server refuses the object.", find_as_written=manifests.invalid_object),
-    LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", own.kubevirt_refuses),
-    LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", own.reserved_label, lenient=True),
-    LintCheck("status-on-create", WARNING, "A new VMI brings a status.", own.status_on_create),
-    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra with an invalid value.", own.integration_annotation),
-    *(_of_rule(id, warner) for id, warner in WARNERS.items()),
+    LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", vm_alone.kubevirt_refuses),
+    LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", vm_alone.reserved_label, lenient=True),
+    LintCheck("status-on-create", WARNING, "A new VMI has a status.", vm_alone.status_on_create),
+    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra with an invalid value.", vm_alone.integration_annotation),
+    *(_rule_check(id, warner) for id, warner in WARNERS.items()),
     LintCheck("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
     LintCheck("kubevirt-too-old", DENIAL, "This KubeVirt doesn't support devices from claims.", versions.kubevirt_too_old),
     LintCheck("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
@@ -64,9 +63,9 @@ _CHECKS: Final = (
     LintCheck("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
     LintCheck("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
     LintCheck(
-        "several-devices", DENIAL, "A request for several devices, of which a VM gets one or none.", shapes.several_devices, lenient=True
+        "several-devices", DENIAL, "A request for several devices, of which a VM gets at most one.", shapes.several_devices, lenient=True
     ),
-    LintCheck("first-available", WARNING, "A request with alternatives, whose result KubeVirt doesn't find.", shapes.first_available),
+    LintCheck("first-available", WARNING, "KubeVirt doesn't find the device of a request with alternatives.", shapes.first_available),
     LintCheck("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
     LintCheck("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
     LintCheck(
@@ -81,8 +80,10 @@ _CHECKS: Final = (
     LintCheck("not-enough-devices", DENIAL, "No node has enough devices.", selection.not_enough_devices, lenient=True),
     LintCheck("not-enough-capacity", DENIAL, "No device has the requested capacity.", selection.not_enough_capacity, lenient=True),
     LintCheck("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
-    LintCheck("no-usable-node", DENIAL, "No node fits nodeSelector and has devices for all requests.", nodes.no_usable_node, lenient=True),
-    LintCheck("not-a-vfio-device", DENIAL, "Devices that are kept for containers.", drivers.not_a_vfio_device, lenient=True),
+    LintCheck(
+        "no-usable-node", DENIAL, "No node matches nodeSelector and has devices for all requests.", nodes.no_usable_node, lenient=True
+    ),
+    LintCheck("not-a-vfio-device", DENIAL, "Devices that the driver reserves for containers.", drivers.not_a_vfio_device, lenient=True),
     LintCheck("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
     LintCheck("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
     LintCheck("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
@@ -91,7 +92,7 @@ _CHECKS: Final = (
     LintCheck(
         "permitted-host-devices",
         DENIAL,
-        "permittedHostDevices keeps the VM's pod from being made.",
+        "permittedHostDevices prevents the creation of the VM's pod.",
         configuration.permitted_host_devices,
         lenient=True,
     ),
@@ -111,7 +112,7 @@ CHECKS: Final[tuple[LintCheck, ...]] = (
         UNKNOWN_LINT_ID,
         WARNING,
         "The annotation silences a finding that does not exist.",
-        own.unknown_lint_id(frozenset({UNKNOWN_LINT_ID, *(check.id for check in _CHECKS)})),
+        vm_alone.unknown_lint_id(frozenset({UNKNOWN_LINT_ID, *(check.id for check in _CHECKS)})),
     ),
     *_CHECKS,
 )

@@ -48,11 +48,11 @@ def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
         return RequestDrivers(complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ())
     drivers = linted.drivers(claim, request)
     if claim.allocated is not None:
-        return RequestDrivers(drivers.names, not drivers.cut)
+        return RequestDrivers(drivers.names, not drivers.incomplete)
     options = claim.options_of(request)
     missing = tuple(dict.fromkeys(each for option in options for each in _missing_class(linted, claim, option)))
     undecided = None if drivers.names or missing or not options or _cut_short(linted, options) else _newest(linted, claim, options)
-    return RequestDrivers(drivers.names, not drivers.cut, missing, undecided)
+    return RequestDrivers(drivers.names, not drivers.incomplete, missing, undecided)
 
 
 def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
@@ -65,7 +65,7 @@ def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> 
 
 def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
     """True if no driver is known only because of a limit of virt-dra, which must not keep a VM from starting."""
-    return SLICES not in linted.inputs.known or any(linted.drivers_matching(option).cut for option in options)
+    return SLICES not in linted.inputs.known or any(linted.drivers_matching(option).incomplete for option in options)
 
 
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:

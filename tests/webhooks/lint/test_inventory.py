@@ -51,7 +51,9 @@ def _seen(inventory: DeviceInventory) -> Any:
         for selectors in SELECTORS:
             match = inventory.matching(selectors, limit)
             fault = (match.fault.selector, match.fault.message, str(match.fault.device)) if match.fault else None
-            asked.append(([each.name for each in match.devices], match.passed, [each.name for each in match.nearest], fault, match.cut))
+            asked.append(
+                ([each.name for each in match.devices], match.passed, [each.name for each in match.nearest], fault, match.incomplete)
+            )
     drivers = [inventory.drivers(selectors) for selectors in SELECTORS]
     return [each.name for each in inventory.devices], len(inventory), sorted(each.name for each in inventory.slices), asked, drivers
 
@@ -144,7 +146,7 @@ def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_ta
 
 def test_drivers_that_could_not_be_looked_for_are_told() -> None:
     selectors = ['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"']
-    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), cut=True)
+    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), incomplete=True)
 
 
 def test_a_changed_slice_costs_little_whatever_there_is() -> None:

@@ -143,7 +143,7 @@ def test_the_webhook_gets_the_gates_of_the_kubevirt_object() -> None:
 def test_devices_beyond_the_limit_are_left_open() -> None:
     inventory = DeviceInventory.of([_object("slice")])
     match = inventory.matching(['device.attributes["gpu.example.com"].model == "A2"'], limit=1)
-    assert (match.devices, match.passed, match.cut) == ((), (1, 0), True)
+    assert (match.devices, match.passed, match.incomplete) == ((), (1, 0), True)
 
 
 def test_answers_are_kept() -> None:
@@ -188,11 +188,11 @@ HOSTILE = f'{NINE}.all(a, {NINE}.all(b, {NINE}.all(c, device.driver.startsWith("
 def test_selectors_that_take_long_are_left_open() -> None:
     inventory = DeviceInventory.of([_object("slice")])
     work = Work(3_000)
-    assert inventory.matching([HOSTILE], evaluator=InProcess(work)).cut
+    assert inventory.matching([HOSTILE], evaluator=InProcess(work)).incomplete
     assert work.left is not None
     assert work.left < 0
     assert len(inventory.matching([HOSTILE]).devices) == 2  # the answer was not kept
-    assert not inventory.matching([HOSTILE], evaluator=InProcess(Work(0))).cut  # now it is
+    assert not inventory.matching([HOSTILE], evaluator=InProcess(Work(0))).incomplete  # now it is
 
 
 @pytest.mark.slow

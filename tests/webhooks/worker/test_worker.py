@@ -84,7 +84,7 @@ def seen(inventory: DeviceInventory, expressions: Sequence[str], limit: int | No
         match.passed,
         [str(each) for each in match.nearest],
         fault,
-        match.cut,
+        match.incomplete,
         match.unchecked,
         drivers,
     )

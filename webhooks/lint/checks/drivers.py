@@ -151,7 +151,7 @@ def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tupl
     found: set[str] = set()
     for option in options:
         match = linted.matching(option)
-        if match is None or match.cut or not match.devices:
+        if match is None or match.incomplete or not match.devices:
             return ()
         found |= set(match.set.drivers)
     return tuple(sorted(found))

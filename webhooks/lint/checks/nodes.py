@@ -97,7 +97,7 @@ def _bound(linted: Linted) -> Iterator[_Bound]:
             continue
         for request in dict.fromkeys(option.request for option in claim.options):
             matches = [linted.matching(option) for option in claim.options_of(request)]
-            known = [match.set.nodes for match in matches if match is not None and not match.cut]
+            known = [match.set.nodes for match in matches if match is not None and not match.incomplete]
             nodes = set().union(*known)
             if len(known) == len(matches) and nodes and "" not in nodes:
                 yield _Bound(claim, request, frozenset(nodes))

@@ -72,9 +72,9 @@ def _selector(linted: Linted, claim: NamedClaim, option: RequestOption, fault: S
 
 
 def no_matching_device(linted: Linted) -> Iterator[FieldIssue]:
-    """Requests that no device of the cluster matches, with the selector that excludes the last ones."""
+    """Requests that no device of the cluster matches, with the selector that excludes the last remaining devices."""
     for claim, option, match in _matches(linted):
-        if match.devices or match.fault is not None or match.cut or _has_alternative(linted, claim, option):
+        if match.devices or match.fault is not None or match.incomplete or _has_alternative(linted, claim, option):
             continue
         expressions = linted.expressions(option)
         total = match.passed[0]
@@ -112,7 +112,7 @@ def _refused_slices(linted: Linted) -> str:
 def _has_alternative(linted: Linted, claim: NamedClaim, option: RequestOption) -> bool:
     """True if another alternative of the same request has devices."""
     others = [other for other in claim.options_of(option.request) if other is not option]
-    return any((match := linted.matching(other)) is None or match.devices or match.cut for other in others)
+    return any((match := linted.matching(other)) is None or match.devices or match.incomplete for other in others)
 
 
 COMPARED = 10_000
@@ -152,7 +152,7 @@ def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
         if (
             option.all_devices
             or option.count == 1
-            or match.cut
+            or match.incomplete
             or match.fault is not None
             or not match.devices
             or _has_alternative(linted, claim, option)
@@ -175,7 +175,7 @@ def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
     """Requests for more capacity than any matching device has (A-16)."""
     for claim, option, match in _matches(linted):
         asked = option.asked.capacity.requests if option.asked.capacity else {}
-        if not asked or not match.devices or match.cut or _has_alternative(linted, claim, option):
+        if not asked or not match.devices or match.incomplete or _has_alternative(linted, claim, option):
             continue
         for name, amount in asked.items():
             offered = [capacity for device in match.devices if (capacity := _capacity(device, name)) is not None]
@@ -202,7 +202,7 @@ def _capacity(published: SliceDevice, name: str) -> Quantity | None:
 def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
     """Requests of which every matching device has a taint that they don't tolerate."""
     for claim, option, match in _matches(linted):
-        if not match.devices or match.cut or option.admin_access:
+        if not match.devices or match.incomplete or option.admin_access:
             continue
         if not linted.inputs.taint_rules and any(not device.device.taints for device in match.devices):
             continue

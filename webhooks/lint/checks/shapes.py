@@ -35,7 +35,7 @@ def _several(option: RequestOption) -> bool:
 
 
 def first_available(linted: Linted) -> Iterator[FieldIssue]:
-    """Requests with alternatives, of which KubeVirt doesn't find the chosen one."""
+    """Requests with alternatives: KubeVirt doesn't find the device of the chosen one."""
     for use in linted.uses:
         request = use.request
         if request is None or not request.first_available:
@@ -43,13 +43,15 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
         if linted.shimmed(use) and not any(map(_several, use.options)):
             continue
         names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
+        names += ", …" if len(request.first_available) > 3 else ""
         several = [quoted(option.name) for option in use.options if _several(option)]
-        also = f". Besides, {', '.join(several)} would be several devices, and a device entry takes one" if several else ""
+        ask = "asks" if len(several) == 1 else "ask"
+        also = f". Besides, {', '.join(several)} {ask} for several devices, and a device entry takes one" if several else ""
         yield FieldIssue(
             use.request_field,
-            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} doesn't find the chosen "
-            f"one, whose result is called {names}{' or the like' if len(request.first_available) > 1 else ''}. "
-            f"Request one kind of device with exactly, or let the metadata shim of virt-dra flatten the result{also}",
+            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} doesn't find the device, "
+            f"because the allocation result is named after the chosen alternative ({names}). "
+            f"Request one kind of device with exactly, or use virt-dra's metadata shim, which supports alternatives{also}",
         )
 
 
