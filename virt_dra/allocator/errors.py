@@ -61,8 +61,7 @@ class DeadlineExceeded(Aborted):
 
 
 def raising(interrupt: Interrupt | None) -> Interrupt | None:
-    """An interrupt that raises :class:`DeadlineExceeded` instead of returning True. Expressions need it: their ``||`` absorbs ordinary
-    errors, which therefore wouldn't end an evaluation."""
+    """An interrupt that raises :class:`DeadlineExceeded` instead. Expressions need it: their ``||`` would absorb an ordinary error."""
     if interrupt is None:
         return None
 
