@@ -22,14 +22,14 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "run": _Subcommand("run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
     "cel": _Subcommand("cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
     "allocate": _Subcommand("allocate.command", "Allocate devices to claims on nodes, and say why not."),
-    "lint": _Subcommand("lint.command", "Check VMs and what they name before anything is created."),
+    "lint": _Subcommand("lint.command", "Check VMs and everything they name before anything is created."),
     "admit": _Subcommand("jsonl.admit", "Check VMIs against the admission rules (JSON lines)."),
     "webhook": _Subcommand("webhook.command", "Serve the admission webhooks (HTTPS)."),
-    "webhook-certificates": _Subcommand("webhook.certificates", "Keep the webhook's certificate on a cluster, and who trusts it."),
+    "webhook-certificates": _Subcommand("webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."),
     "install": _Subcommand("install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
-    "doctor": _Subcommand("doctor.command", "Examine a cluster, and virt-dra on it; says what to do."),
+    "doctor": _Subcommand("doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
     "uninstall": _Subcommand("install.uninstall", "Remove virt-dra from a cluster."),
-    "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, fill in their pods."),
+    "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, complete their pods."),
     "render": _Subcommand("jsonl.render", "Render the device part of launcher pods (JSON lines)."),
     "device-status": _Subcommand("jsonl.device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
     "domain-xml": _Subcommand("jsonl.domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),
@@ -63,13 +63,13 @@ class _LazyGroup(click.Group):
 
 EPILOG = """\b
 Examples:
-  virt-dra lint -f examples/gpu-pci                                 what is wrong with a VM and all that it names
+  virt-dra lint -f examples/gpu-pci                                 what is wrong with a VM and everything it names
   virt-dra run examples/gpu-pci                                     one VM, shown step by step
   virt-dra run examples/vgpu-mdev --out /tmp/out -o json            every object and the domain written, the report as JSON
-  virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one a line
+  virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one per line
 \b
-Every command has its own --help with examples and exit codes. Besides those: 2 the output can't be written, 130 interrupted (Ctrl-C),
-141 whoever read the output went away.
+Every command has its own --help with examples and exit codes. All have these too: 2 the output can't be written, 130 interrupted (Ctrl-C),
+141 the reader of the output closed it.
 """
 
 

@@ -35,7 +35,7 @@ from virt_dra.simulator.workload import place_workload
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and explain what can't be allocated.
 
-FILEs are YAML or JSON manifests, folders of them, or a live cluster's dump (- is standard input): ResourceSlices, DeviceClasses,
+FILEs are YAML or JSON manifests, folders of them, or a dump of a cluster (- is standard input): ResourceSlices, DeviceClasses,
 ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are ignored. The devices of allocated
 claims are in use. Without --claim all other claims are allocated, one after the other, each on the first node that fits; if there are only
 templates, one claim of each. If an object is given several times, the last one counts, as with kubectl apply: a claim's manifest doesn't
@@ -44,8 +44,8 @@ change its allocation.
 With --jsonl: one problem per line, one answer per line. The problem:
 
 \b
-  id               anything; it comes back in the answer
-  features         {"AdminAccess": true, ...}; a missing one is off; without the object all are on
+  id               any value; the answer repeats it
+  features         {"AdminAccess": true, ...}; a missing feature is off; without this object all are on
   node             the Node to allocate on
   classes, slices  DeviceClasses and ResourceSlices
   allocated        ResourceClaims with status, whose devices are in use
@@ -102,7 +102,7 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 )  # fmt: skip
 @click.option(
     "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT, show_default=f"{DEFAULT_TIMEOUT:g}",
-    callback=_parse_timeout, help="Limit for a node (--jsonl: a problem, --workload: a pod), as kube-scheduler has it; 0: none.",
+    callback=_parse_timeout, help="Limit for a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
 )  # fmt: skip
 @click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")

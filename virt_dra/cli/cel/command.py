@@ -35,7 +35,7 @@ from virt_dra.cluster.files import read_inputs
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
-"""The answer's members besides ``id``. What has no value is null."""
+"""The answer's members besides ``id``. Members without a value are null."""
 
 
 _FEATURES: Final = ("consumable", "list")
@@ -105,7 +105,7 @@ Examples:
   virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("RTX")' -f examples/gpu-pci -o json
   kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
   virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
-  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server take it?
+  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server accept it?
   echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
 \b
 Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
@@ -115,22 +115,22 @@ EPILOG += f"\n{gates_epilog()}\n"
 
 HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
 
-EXPR is a device selector as DeviceClasses and claims have it; the devices are those of the ResourceSlices in -f. Without -f the
-expression is only compiled.
+EXPR is a device selector, as in DeviceClasses and claims; the devices are those of the ResourceSlices in -f. Without -f the expression is
+only compiled.
 
-With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object a line, each answered before the next is read:
+With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object per line, each answered before the next is read:
 
 \b
-  id          anything; it comes back in the answer
-  expression  the text
+  id          any value; the answer repeats it
+  expression  the CEL expression
   device      driver, allowMultipleAllocations, attributes, capacity, as in a ResourceSlice
-  features    consumable, list: DRAConsumableCapacity, DRAListTypeAttributes, true or false; a missing one is off,
-              without features all are on. They matter for new expressions only.
-  new         true: compile as the API server does for new text; else as the scheduler does, which knows every feature
-  derived     true: a derived attribute instead of a selector
+  features    consumable, list: the gates DRAConsumableCapacity, DRAListTypeAttributes, true or false; a missing one is
+              off, without features all are on. They matter for new expressions only.
+  new         true: compile as the API server does for a new object; else as the scheduler does, with every feature on
+  derived     true: the expression is a derived attribute, not a selector
 
-The answer: id, compile_error, cost_estimate, result (true or false; of a derived attribute the attribute), error, cost. What has no
-value is null.
+The answer: id, compile_error, cost_estimate, result (true or false; for a derived attribute, the attribute), error, cost. Members without
+a value are null.
 """
 
 
@@ -138,10 +138,8 @@ value is null.
 @click.argument("expression", metavar="[EXPR]", required=False)
 @click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests with ResourceSlices; - is standard input.")
 @output_option("text", "json", "yaml")
-@click.option("--derived", is_flag=True, help="A derived attribute instead of a selector: show its value for each device.")
-@click.option(
-    "--new", is_flag=True, help="Compile as the API server does for new text, by its gates, and hold the estimated cost against the limit."
-)
+@click.option("--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device.")
+@click.option("--new", is_flag=True, help="Compile as the API server does for a new object, by its gates, and check the estimated cost.")
 @gates_option(
     "--feature-gates",
     "--gates",
@@ -155,14 +153,14 @@ def command(
 ) -> None:  # fmt: skip
     if jsonl:
         if paths or derived or new or feature_gates:
-            raise click.UsageError("--jsonl goes with a file of requests only; what the options say stands in each request")
+            raise click.UsageError("--jsonl goes with a file of requests only; each request contains what the options say")
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
         answer_stream(requests, answer, NOTHING, MEMBERS)
         return
     if expression is None:
         raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")
     if feature_gates and not new:
-        raise click.UsageError("--feature-gates goes with --new: what is stored already may use every feature")
+        raise click.UsageError("--feature-gates goes with --new: an expression that is already stored may use every feature")
     if any("\ud800" <= character <= "\udfff" for character in expression):
         raise click.UsageError("the expression is not UTF-8")
     gates = feature_gates or PLAIN

@@ -64,7 +64,7 @@ HELP = """Check VMIs and VMs: the verdict of the API server and KubeVirt togethe
 One JSON request per line, from a file or standard input:
 
 \b
-  id               anything; it comes back in the answer
+  id               any value; the answer repeats it
   vmi              a VirtualMachineInstance or (by its kind) a VirtualMachine
   spec             a bare VMI spec, instead of vmi
   old              for an update: what the object was before, in the same form
@@ -76,7 +76,7 @@ One JSON request per line, from a file or standard input:
   fieldValidation  how unknown fields are treated: Warn (the default) drops and names them,
                    Ignore drops them, Strict refuses the object, as kubectl does
 
-The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, whoever refuses) and warnings. A line
+The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, which refused) and warnings. A line
 that can't be understood is answered with allowed false and error. Unknown members of a request are named in warnings.
 """
 

@@ -132,9 +132,9 @@ HELP = """Resolve the DRA devices of VMIs to their addresses: pod, claim, alloca
 One JSON request per line, from a file or standard input:
 
 \b
-  id       anything; it comes back in the answer
+  id       any value; the answer repeats it
   vmi      the VirtualMachineInstance
-  pod      its launcher pod; null or absent if there is none yet; of a list the current one is taken
+  pod      its launcher pod; null or absent if there is none yet; of a list the current pod is used
   claims   ResourceClaims, a list or a List object
   slices   ResourceSlices, a list or a List object
   options  spread: true lets device entries of one claim and request take its devices in order
@@ -144,8 +144,8 @@ One JSON request per line, from a file or standard input:
 Objects may have any version of their API from v1alpha3 to v1; without apiVersion and kind they are read as v1.
 
 The answer: id, deviceStatus (null when the VMI has no DRA device; keys pciAddress and mDevUUID), and unresolved: per device
-without an address (gpus/NAME or hostDevices/NAME) a reason and a message. Entries of a running VMI are not changed any more.
-warnings is there only if there are any. A line that can't be understood is answered with deviceStatus null and error.
+without an address (gpus/NAME or hostDevices/NAME) a reason and a message. Entries of a running VMI are no longer changed.
+warnings is present only if there are any. A line that can't be understood is answered with deviceStatus null and error.
 """
 
 EPILOG = """\b

@@ -68,7 +68,7 @@ command = jsonl_command(
     epilog="""\b
 In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}}   only vmi is required
 Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain", "error"}
-     and "warnings": [text] where something did not fail but should be known
+     and "warnings": [text] about what did not fail but should be known
 \b
 Examples:
   virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl

@@ -57,7 +57,7 @@ HELP = """Render the device part of launcher pods.
 One JSON request per line, from a file or standard input:
 
 \b
-  id                    anything; it comes back in the answer
+  id                    any value; the answer repeats it
   vmi                   a VirtualMachineInstance or (by its kind) a VirtualMachine
   spec                  a bare VMI spec, instead of vmi
   gates                 feature gates, name -> true or false; absent: the version's default

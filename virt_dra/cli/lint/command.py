@@ -55,12 +55,12 @@ A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-sepa
 
 \b
 -o json is one object:
-  version     1; grows when a member changes its meaning or is removed
+  version     1; increases when a member changes its meaning or is removed
   kubevirt    the version whose rules were applied
-  kubevirtAssumed   true if that is a guess: the KubeVirt object's version is a date, a digest or the like
-  denials, warnings   how many
+  kubevirtAssumed   true if that is a guess: the KubeVirt object's version is a date, a digest or similar
+  denials, warnings   the number of each
   replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one counts
-  notChecked  kinds of which the files have no object, so that nothing was checked against them
+  notChecked  kinds of which the files have no object; what depends on these kinds was not checked
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); for a VM of the cluster
               file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings
 Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.

@@ -12,7 +12,7 @@ from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import DENIAL, LintResult, ObjectFindings
 
 FORMAT = 1
-"""Version of the JSON object; grows when a member changes its meaning or is removed."""
+"""Version of the JSON object; increases when a member changes its meaning or is removed."""
 
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 

@@ -36,7 +36,7 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
         with_options: Callable[..., R] = with_settings
         for name, text in (
             ("--warn", "Findings to report as warnings, unless --deny names them."),
-            ("--deny", "Findings to report as denials; all stands for every finding."),
+            ("--deny", "Findings to report as denials; `all` means every finding."),
             ("--ignore", "Findings to leave out; overrides --deny and --warn."),
         ):
             with_options = click.option(name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text)(with_options)
