@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from virt_dra.allocator import DEFAULT, Features
+from virt_dra.allocator import DEFAULT, FatalError, Features
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
+from virt_dra.scheduling.claim_checks import Blocked, check_claims, each_once, pod_claims
 from virt_dra.scheduling.claim_references import PODS
-from virt_dra.scheduling.placement import ClusterView, Placement, place
+from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
+from virt_dra.scheduling.node_fit import PodFit
+from virt_dra.scheduling.placement import ClusterView
 
 FINISHED = ("Succeeded", "Failed")
 
 OtherFilters = Callable[[Pod, Node, Sequence[Pod]], bool]
-"""Whether a pod fits on a node with these pods, for all that :func:`~virt_dra.scheduling.placement.place` doesn't check, resources say."""
+"""Whether a pod fits on a node with these pods, for all but devices and :mod:`.node_fit`: the node's resources, say."""
 
 
 def no_other_filters(pod: Pod, node: Node, beside: Sequence[Pod]) -> bool:
@@ -30,6 +33,7 @@ class TrialCluster:
     pods: tuple[Pod, ...]
     features: Features = DEFAULT
     other_filters: OtherFilters = no_other_filters
+    workload_claims: bool = False
 
 
 class PreemptionTrial:
@@ -37,14 +41,17 @@ class PreemptionTrial:
 
     def __init__(self, pod: Pod, cluster: TrialCluster, may_go: Callable[[Pod], bool], budget: int) -> None:
         self._pod, self._cluster, self._budget = pod, cluster, budget
+        self._fit = PodFit(pod)
         self.tried = 0
         """Trials so far."""
         self._nodes = {node.name: node for node in cluster.view.nodes}
         others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
+        there = {each.metadata.uid for each in (pod, *cluster.pods)}
         self._going = frozenset(
-            each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED
+            {each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED}
+            | {each.uid for claim in cluster.view.claims.values() for each in claim.status.reserved_for if each.uid not in there}
         )
-        """Pods that release what they have by themselves."""
+        """Pods that release what they have by themselves, those included that are gone already (C-10.9)."""
         self._on_node: dict[str, list[Pod]] = {}
         for each in others:
             if each.spec.node_name:
@@ -105,8 +112,16 @@ class PreemptionTrial:
         self.tried += 1
         if not self._cluster.other_filters(self._pod, machine, beside):
             return False
-        view = replace(self._without(gone), nodes=(machine,))
-        return isinstance(place(self._pod, view, self._cluster.features), Placement)
+        if self._fit.refuse(machine) is not None:
+            return False
+        view = self._without(gone)
+        claims = pod_claims(self._pod, view.claims, workload_claims=self._cluster.workload_claims)
+        if isinstance(claims, Blocked) or check_claims(claims, view.snapshot.classes, view.in_flight, self._cluster.features) is not None:
+            return False
+        try:
+            return PodDevices(each_once(claims), view.snapshot, DeviceLimits(self._cluster.features)).refuse(machine) is None
+        except FatalError:
+            return False
 
     def _without(self, gone: frozenset[str]) -> ClusterView:
         view = self._cluster.view

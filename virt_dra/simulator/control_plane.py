@@ -7,7 +7,7 @@ of those programs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,7 +56,7 @@ class AmbientSources:
 @asynccontextmanager
 async def control_plane(
     cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
-    metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS,
+    metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS, options: Mapping[str, object] = {},
 ) -> AsyncIterator[None]:  # fmt: skip
     """While in it, the loops run; the body begins when their informers have synced. An error that ends a loop is raised."""
     elapsed = asyncio.get_running_loop().time
@@ -68,7 +68,7 @@ async def control_plane(
             recorders[component] = EventRecorder(cluster, component, "", clock=sources.clock, suffixes=sources.names)
         return recorders[component]
 
-    context = LoopContext(cluster, informers, sources.clock, recorder, sources.chance, gates, timers, metrics or NoMetrics())
+    context = LoopContext(cluster, informers, sources.clock, recorder, sources.chance, gates, timers, metrics or NoMetrics(), options)
     made = [kind.make(context) for kind in loops if kind.runs(gates)]
     async with AsyncExitStack() as ending:
         group = await ending.enter_async_context(asyncio.TaskGroup())

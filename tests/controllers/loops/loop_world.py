@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from itertools import count
 from typing import TypeVar
@@ -46,11 +46,15 @@ class RecordedMetrics:
         self.observations.setdefault(name, []).append(value)
 
 
-def virtual_cluster(gates: FeatureGates = PLAIN) -> MemoryCluster:
-    """Its clock is the running loop's, names and UIDs are counted."""
+def virtual_cluster(gates: FeatureGates = PLAIN, *, graceful: bool = False) -> MemoryCluster:
+    """Its clock is the running loop's, names and UIDs are counted. ``graceful``: pods on nodes stay until they are deleted with grace 0."""
     uids = count(1)
     return MemoryCluster(
-        virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}", admission=KindRules(compiled_rules(gates))
+        virtual_now,
+        counted_suffixes(),
+        lambda: f"00000000-0000-4000-8000-{next(uids):012x}",
+        admission=KindRules(compiled_rules(gates)),
+        graceful_deletion=graceful,
     )
 
 
@@ -92,11 +96,13 @@ def play(
     *names: str,
     gates: FeatureGates = PLAIN,
     between: Callable[[MemoryCluster], Cluster] = lambda cluster: cluster,
+    options: Mapping[str, object] = {},
+    graceful: bool = False,
 ) -> T:
     """Run a story while the loops of these names run. ``between``: what the loops have for a cluster."""
 
     async def main() -> T:
-        world = LoopWorld(virtual_cluster(gates), RecordedMetrics())
+        world = LoopWorld(virtual_cluster(gates, graceful=graceful), RecordedMetrics())
         await world.cluster.create(Namespace.from_wire({"metadata": {"name": "lab"}}))
         names_of_events = counted_suffixes()
         sources = AmbientSources(virtual_now, names_of_events, lambda: 0.5)
@@ -104,7 +110,7 @@ def play(
         assert len(chosen) == len(names), f"no such loop among {names}"
         async with AsyncExitStack() as ending:
             await ending.enter_async_context(
-                control_plane(between(world.cluster), sources, gates=gates, metrics=world.metrics, loops=chosen)
+                control_plane(between(world.cluster), sources, gates=gates, metrics=world.metrics, loops=chosen, options=options)
             )
             return await story(world)
 

@@ -12,6 +12,7 @@ from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT, Bindin
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, deallocate_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, with_condition, write_condition
+from virt_dra.controllers.loops.scheduler.preempting import Preempting
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, PluginPart, remedies
 from virt_dra.scheduling.framework.messages import event_note, not_preempting
@@ -35,6 +36,7 @@ class SchedulerLoop:
     def __init__(self, context: LoopContext) -> None:
         self._context = context
         self._known = KnownCluster(context)
+        self._preempting = Preempting(context, self._known)
         self._recorder = context.recorder(COMPONENT)
         self._writes: dict[str, asyncio.Task[None]] = {}
         """The last write of a pod's condition, by UID: the next write of the pod follows it."""
@@ -102,8 +104,9 @@ class SchedulerLoop:
             except ApiError as error:
                 return str(error)
             texts.append(remedy.text)
-        texts.append(not_preempting(outcome.diagnosis, pod.spec.preemption_policy))
-        return ", ".join(texts)
+        room = await self._preempting.make_room(pod)
+        texts.append(not_preempting(outcome.diagnosis, pod.spec.preemption_policy) if room is None else room)
+        return ", ".join(filter(None, texts))
 
     async def _apply(self, remedy: Remedy) -> None:
         if remedy.deallocate is not None:

@@ -1,0 +1,129 @@
+"""Preemption by the scheduler's loop, an option that is off: pods of lower priority are evicted for a pod that fits nowhere.
+
+The plan is :mod:`virt_dra.scheduling.preemption`'s. What is evicted is marked and reported as kube-scheduler's preemption does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
+from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.cluster.port import ApiError, Conflict, NotFound
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
+from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME, KnownCluster
+from virt_dra.controllers.loops.scheduler.pod_writes import with_condition
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.plugin import PluginAttempt
+from virt_dra.scheduling.framework.refusals import AttemptError
+from virt_dra.scheduling.placement import ClusterView
+from virt_dra.scheduling.preemption import NOT_NEEDED, NoPreemption, PreemptionPlan, plan_preemption
+from virt_dra.scheduling.preemption_trial import TrialCluster
+
+_log = logging.getLogger(__name__)
+
+PREEMPTION: Final = "scheduler.preemption"
+"""The loop's option: True evicts."""
+PREEMPTED: Final = "Preempted"
+"""Of the Event of a victim."""
+MARK: Final = PodCondition(
+    type="DisruptionTarget",
+    status="True",
+    reason="PreemptionByScheduler",
+    message=f"{SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
+)
+
+
+class Preempting:
+    """Nothing is read or done unless the option is on."""
+
+    def __init__(self, context: LoopContext, known: KnownCluster) -> None:
+        self._context, self._known = context, known
+        self._enabled = context.options.get(PREEMPTION) is True
+        self._recorder = context.recorder(SCHEDULER_NAME)
+        self._revision = 0
+        self._budgets = context.informers.of(PodDisruptionBudget) if self._enabled else None
+
+    async def make_room(self, pod: Pod) -> str | None:
+        """Evict for a pod. The text for its condition, empty if pods were evicted; None if nobody is evicted."""
+        if not self._enabled:
+            return None
+        outcome = self._planned(pod)
+        if isinstance(outcome, PreemptionPlan):
+            try:
+                for victim in outcome.victims:
+                    await self._evict(victim, pod, outcome.node)
+                await self._context.cluster.patch(
+                    Pod,
+                    pod.name,
+                    pod.namespace,
+                    merge={"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": outcome.node}},
+                    subresource="status",
+                )
+            except ApiError as error:
+                return f"preemption: {error}"
+            return ""
+        return f"preemption: {outcome.message}." if outcome.reason == NOT_NEEDED else None
+
+    def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption:
+        known = self._known
+        nodes = tuple(state.node for state in known.table.states)
+        view = ClusterView(nodes, known.claims, known.ledger.snapshot)
+        others = self._other_filters(pod)
+        cluster = TrialCluster(view, known.pods.store.values(), known.features, others, known.workload_claims)
+        budgets = sorted(self._budgets.store.values(), key=lambda each: each.key) if self._budgets is not None else ()
+        return plan_preemption(pod, cluster, budgets)
+
+    def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
+        """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits nowhere."""
+        attempts: list[PluginAttempt] = []
+        hopeless = False
+        for plugin in self._known.plugins:
+            if plugin is self._known.devices:
+                continue
+            try:
+                answer = plugin.attempt(pod)
+            except AttemptError:
+                hopeless = True
+                continue
+            if isinstance(answer, PluginAttempt):
+                attempts.append(answer)
+            hopeless |= answer is not None and not isinstance(answer, PluginAttempt)
+        return lambda pod, node, beside: not hopeless and self._fits(attempts, node, beside)
+
+    def _fits(self, attempts: Sequence[PluginAttempt], node: Node, beside: Sequence[Pod]) -> bool:
+        state = NodeState(node)
+        state.pods = {each.metadata.uid: each for each in beside}
+        self._revision = state.revision = self._revision - 1  # of no state that a plugin may have kept something of
+        try:
+            return all(attempt.filter(state) is None for attempt in attempts)
+        except AttemptError:
+            return False
+
+    async def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
+        """Raises ApiError; a victim that is gone, or another of its name, is none any more."""
+        cluster = self._context.cluster
+        for attempt in range(1, WRITE_ATTEMPTS + 1):
+            try:
+                current = await cluster.get(Pod, victim.name, victim.namespace)
+                if current.metadata.uid != victim.metadata.uid or current.metadata.deletion_timestamp is not None:
+                    return
+                conditions = with_condition(current, MARK, self._context.clock())
+                if conditions != current.status.conditions:
+                    seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
+                    merge = {"metadata": seen, "status": {"conditions": [each.to_wire() for each in conditions]}}
+                    await cluster.patch(Pod, victim.name, victim.namespace, merge=merge, subresource="status")
+                await cluster.delete(Pod, victim.name, victim.namespace, uid=victim.metadata.uid)
+            except NotFound:
+                return
+            except Conflict:
+                if attempt == WRITE_ATTEMPTS:
+                    raise
+            else:
+                break
+        _log.info("pod %s preempted for %s on %s", victim.key, pod.key, node)
+        about = ObjectReference(api_version="v1", kind="Pod", name=victim.name, namespace=victim.namespace, uid=victim.metadata.uid)
+        self._recorder.record(about, "Normal", PREEMPTED, f"Preempted by pod {pod.metadata.uid} on node {node}")
