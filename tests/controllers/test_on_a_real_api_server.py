@@ -125,9 +125,9 @@ async def test_beside_kubevirt(control_plane: ControlPlane, namespace: str) -> N
 
         async def reconcile() -> Reconciled:
             """Until nobody else (a scheduler that other tests started) has changed something meanwhile."""
-            done = NOTHING.and_(await _look())
+            done = NOTHING.combined_with(await _look())
             while done.stale:
-                done = replace(done, stale=False).and_(await _look())
+                done = replace(done, stale=False).combined_with(await _look())
             return done
 
         async def _look() -> Reconciled:

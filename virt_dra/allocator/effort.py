@@ -16,7 +16,7 @@ class Effort:
     nogoods: int = 100_000
     """Failed states that are remembered; failures beyond it are found again."""
     tried_labels: int = 1_000
-    """Labels (model.Agrees) that one lower bound tries before it gives up and prunes nothing."""
+    """Labels (model.DeviceLabeler) that one lower bound tries before it gives up and prunes nothing."""
     packing_interval: int = 32
     """Of so many lower bounds that are inconclusive, one searches for new dual prices (pruning/bin_packing.py); the interval doubles with
     each search without success."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.features import REASONS, SELECTION_REASONS
-from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, Refuses, Rejection, Request, Slots
+from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, RejectingFeature, Rejection, Request, Slots
 from virt_dra.allocator.observer import Observer
 from virt_dra.allocator.pools import PoolProblem
 
@@ -133,7 +133,7 @@ class Collector(Observer):
         tried.held += 1
         tried.placed = max(tried.placed, tried.held)
 
-    def rejected(self, request: Request, device: PoolDevice, by: Refuses) -> None:
+    def rejected(self, request: Request, device: PoolDevice, by: RejectingFeature) -> None:
         known = self._tried[request].rejections
         rejection = by.explain(request, device)
         known.setdefault((device, rejection.reason), rejection)

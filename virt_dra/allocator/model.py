@@ -143,14 +143,14 @@ class Rejection:
     detail: str
 
 
-class Refuses(Protocol):
+class RejectingFeature(Protocol):
     """A feature that can explain its refusal, as observers see it."""
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
         """Called right after the refusal, before anything else changes."""
 
 
-class Filter(Refuses, Protocol):
+class Filter(RejectingFeature, Protocol):
     """A constraint on a request and a published device, independent of what is in use or chosen."""
 
     reusable: bool = False
@@ -184,11 +184,11 @@ NOT_REUSABLE = object()
 """The reuse key of a device about which a check promises nothing: no outcome is reused."""
 
 
-class Check(Refuses, Protocol):
+class Check(RejectingFeature, Protocol):
     """A constraint on the devices chosen together, with memory of them: for one claim, or for all claims of an attempt.
 
     A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by default they save
-    nothing. A feature with resources or labels may implement :class:`Consumes` or :class:`Agrees` too.
+    nothing. A feature with resources or labels may implement :class:`ResourceConsumer` or :class:`DeviceLabeler` too.
     """
 
     def add(self, request: Request, device: PoolDevice) -> bool:
@@ -250,14 +250,14 @@ class Take(NamedTuple):
     """The amount there before this attempt takes anything."""
 
 
-class Consumes(Protocol):
+class ResourceConsumer(Protocol):
     """A check that refuses a device when a resource is used up: pruning can bound it."""
 
     def takes(self, request: Request, device: PoolDevice) -> Sequence[Take]:
         """The resources that an `add` uses up in any case. Called only where `symmetry_key` isn't None."""
 
 
-class Agrees(Protocol):
+class DeviceLabeler(Protocol):
     """A check whose devices must have something in common: pruning can bound it."""
 
     def labels(self, request: Request, device: PoolDevice) -> Collection[Hashable] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_dra.allocator.model import PoolDevice, Refuses, Request, Slots
+from virt_dra.allocator.model import PoolDevice, RejectingFeature, Request, Slots
 
 
 class Observer:
@@ -12,7 +12,7 @@ class Observer:
     def picked(self, request: Request, device: PoolDevice) -> None:
         """The device was placed."""
 
-    def rejected(self, request: Request, device: PoolDevice, by: Refuses) -> None:
+    def rejected(self, request: Request, device: PoolDevice, by: RejectingFeature) -> None:
         """``by`` refused the device; `by.explain` may be called now, not later."""
 
     def backtracked(self, request: Request, device: PoolDevice) -> None:

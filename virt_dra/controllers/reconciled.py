@@ -32,7 +32,7 @@ class Reconciled:
     requeue_at: datetime | None = None
     written: int = 0
 
-    def and_(self, other: Self) -> Self:
+    def combined_with(self, other: Self) -> Self:
         """The combined result of two reconciles, this one first."""
         return replace(
             self,

@@ -1,7 +1,7 @@
 """Lower bounds on what the requests not yet filled need: they prove, without search, that a partial assignment can't be completed.
 
 Each is a relaxation that drops some constraints. A state that it refutes has no solution; a state that it doesn't refute may have none:
-* labels (`model.Agrees`): all devices under such a constraint must share a label, so each label is tried in turn as the common one;
+* labels (`model.DeviceLabeler`): all devices under such a constraint must share a label, so each label is tried in turn as the common one;
 * bipartite matching: each device needs a unit of its scarcest resource, and no unit serves two devices (matching.py);
 * sums: the least that the requests take of a resource must not exceed what all its places have left together;
 * multi-dimensional bin packing, refuted by dual prices (bin_packing.py).

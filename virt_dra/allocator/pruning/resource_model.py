@@ -1,8 +1,8 @@
 """The constraints of a problem as resources and labels, which is all that the lower bounds see of it.
 
-A *resource* is something of which there is a limited amount (`model.Consumes`): a device, an attribute value that must be distinct, a
-counter, the capacity of a shared device. A *label* is something that devices must have in common (`model.Agrees`). Sets of devices are
-bit sets, kept in integers: bit i stands for the i-th device met. Nothing here depends on what is chosen.
+A *resource* is something of which there is a limited amount (`model.ResourceConsumer`): a device, an attribute value that must be
+distinct, a counter, the capacity of a shared device. A *label* is something that devices must share (`model.DeviceLabeler`). Sets of
+devices are bit sets, kept in integers: bit i stands for the i-th device met. Nothing here depends on what is chosen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from virt_dra.allocator.model import Agrees, Consumes, PoolDevice, Slots
+from virt_dra.allocator.model import DeviceLabeler, PoolDevice, ResourceConsumer, Slots
 from virt_dra.allocator.pruning.bin_packing import ItemSizes
 from virt_dra.allocator.pruning.interchangeability import Broken, Interchangeability
 from virt_dra.allocator.pruning_port import Problem
@@ -64,9 +64,9 @@ class ResourceModel:
         self._problem = problem
         self._symmetry = symmetry
         numbers: dict[int, int] = {}
-        self._consuming: list[list[tuple[int, Consumes]]] = []
+        self._consuming: list[list[tuple[int, ResourceConsumer]]] = []
         """Per claim. A check that several claims have in common has one number."""
-        self._agreeing: list[list[tuple[int, Agrees]]] = []
+        self._agreeing: list[list[tuple[int, DeviceLabeler]]] = []
         for of_claim in problem.checks:
             for check in of_claim:
                 numbers.setdefault(id(check), len(numbers))
@@ -190,11 +190,11 @@ class ResourceModel:
         return found
 
 
-def _consumes(check: object) -> TypeGuard[Consumes]:
+def _consumes(check: object) -> TypeGuard[ResourceConsumer]:
     return hasattr(check, "takes")  # isinstance of a runtime protocol is slower than all the rest
 
 
-def _agrees(check: object) -> TypeGuard[Agrees]:
+def _agrees(check: object) -> TypeGuard[DeviceLabeler]:
     return hasattr(check, "labels")
 
 

@@ -308,7 +308,7 @@ class InstanceLoop:
         done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.condition_for)
         if vm is None:
             return done
-        return done.and_(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.count_from))
+        return done.combined_with(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.count_from))
 
     def _observe_publication(self, key: str) -> None:
         allocated_at = self._allocated_at.pop(key, None)
