@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import signal
 import socket
 import ssl
@@ -207,12 +208,22 @@ class ControlPlane(AdminRequests):
 
     # --- scheduler and controllers ----------------------------------------------------------------------------------
 
-    def start_scheduler(self) -> None:
-        """kube-scheduler with its own user. Nothing to do while it runs. Skips the test where the program is missing."""
+    def start_scheduler(self, configuration: Json | None = None) -> None:
+        """kube-scheduler with its own user. Nothing to do while it runs. Skips the test where the program is missing.
+
+        ``configuration``: a KubeSchedulerConfiguration; how it connects is filled in.
+        """
         require(SCHEDULER)
-        if SCHEDULER not in self._pids:
-            self._run(SCHEDULER, *self._component_arguments(SCHEDULER, "system:kube-scheduler"))
-            self._wait_until_ready(SCHEDULER, "/readyz")
+        if SCHEDULER in self._pids:
+            return
+        arguments = self._component_arguments(SCHEDULER, "system:kube-scheduler")
+        if configuration is not None:
+            connection = {"kubeconfig": arguments[arguments.index("--kubeconfig") + 1], "qps": 500, "burst": 1000}
+            path = self.folder / "scheduler-configuration.yaml"
+            path.write_text(json.dumps({**configuration, "clientConnection": connection}), encoding="utf-8")
+            arguments = (*arguments, "--config", str(path))
+        self._run(SCHEDULER, *arguments)
+        self._wait_until_ready(SCHEDULER, "/readyz")
 
     def stop_scheduler(self) -> None:
         self._stop(SCHEDULER)

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
+from multidict import CIMultiDict
 from yarl import URL
 
 from virt_dra.cluster.cluster_clock import ClusterClock
@@ -57,6 +58,8 @@ class KubeRequest:
     """Whether it may be carried out twice when the first answer was lost."""
     most: int = 0
     """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: of any length."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Further headers, such as those of impersonation; one may occur several times."""
 
 
 class KubeObserver(Protocol):
@@ -221,7 +224,8 @@ class Transport:
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
         loop = asyncio.get_running_loop()
         began = loop.time()
-        response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+        sent = CIMultiDict((*headers.items(), *request.headers))
+        response = await self._session().request(request.method, url, headers=sent, data=body, timeout=timeout, **self._way)
         self.clock.observe(response.headers.get("Date"), loop.time() - began)
         return response
 

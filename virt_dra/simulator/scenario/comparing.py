@@ -1,0 +1,85 @@
+"""What of an answer counts, and how two answers differ (docs/spec/scenarios.md, ``compare``). Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from virt_dra.api.wire import Json
+from virt_dra.simulator.scenario.scenario import Compared
+
+_SHOWN: Final = 160
+"""Characters of a value in a difference."""
+
+
+def counted(state: Json, compare: Compared) -> Json:
+    """The part of a state that is compared."""
+    state = dict(state)
+    if compare.events is False:
+        state.pop("events", None)
+    elif isinstance(compare.events, tuple):
+        state["events"] = [event for event in state.get("events", []) if event[2] in compare.events]
+    for pattern in compare.ignore:
+        state = _ignored(state, pattern.split("|"))
+    for names, stands_for in compare.interchangeable:
+        state = _swapped(state, re.compile(rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9.-])"), stands_for)
+        if "events" in state:
+            state["events"] = sorted({json.dumps(event): event for event in state["events"]}.values())
+    return state
+
+
+def _ignored(value: Any, pattern: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_ignored(each, pattern) for each in value]
+    if not isinstance(value, dict):
+        return value
+    first, rest = pattern[0], pattern[1:]
+    return {
+        key: _ignored(each, rest) if fnmatchcase(key, first) else each for key, each in value.items() if rest or not fnmatchcase(key, first)
+    }
+
+
+def _swapped(value: Any, names: re.Pattern[str], stands_for: str) -> Any:
+    if isinstance(value, str):
+        return names.sub(stands_for, value)
+    if isinstance(value, list):
+        return [_swapped(each, names, stands_for) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, list[Any]] = {}
+    for key, each in value.items():
+        found.setdefault(names.sub(stands_for, key), []).append(_swapped(each, names, stands_for))
+    return {key: each[0] if len(each) == 1 else sorted(each, key=_in_order) for key, each in found.items()}
+
+
+def _in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
+    """A line for each place at which two JSON values differ: the path, what was wanted and what was found."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted(wanted.keys() | found.keys()):
+            yield from differences(wanted.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{key}" if path else key)
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif wanted != found or type(wanted) is not type(found):
+        yield f"{path}: wanted {_shown(wanted)}, found {_shown(found)}"
+
+
+class _Absent:
+    """Stands for a value that isn't there."""
+
+
+_ABSENT: Final = _Absent()
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,149 @@
+"""The embedded cluster with the control plane's loops as a target of scenarios; under virtual time a play takes milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from itertools import count
+from typing import Any, Final
+
+from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
+from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.wire import Json, WireError
+from virt_dra.cel.validation import compiled_rules
+from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import random_suffixes
+from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.cluster.port import BadRequest, NotFound
+from virt_dra.controllers.loops.context import LoopTimers
+from virt_dra.simulator.control_plane import LOOPS, AmbientSources, LoopKind, control_plane
+from virt_dra.simulator.scenario.normal_form import RawState
+from virt_dra.simulator.scenario.player import Play
+from virt_dra.simulator.scenario.scenario import COMPARED, PLAY, ActingUser, Scenario, api_version_of
+from virt_dra.simulator.scenario.symbols import ObjectLog
+from virt_dra.simulator.virtual_time import run_virtually, virtual_now
+
+_KINDS: Final = {(kind.API_VERSION, kind.KIND): kind for kind in KINDS}
+_SEED: Final = 20_261_122
+POD_BACKOFF: Final = 1.0
+"""Seconds that a pod waits in the scheduler's back-off, always (docs/spec/scenarios.md)."""
+
+
+def play_embedded(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOPS) -> Json:
+    """The answer of the embedded cluster, in virtual time. Raises :class:`NoSuchSymbol`."""
+    return run_virtually(_play(scenario, loops))
+
+
+async def _play(scenario: Scenario, loops: tuple[LoopKind, ...]) -> Json:
+    async with embedded_target(scenario, loops) as target:
+        return await Play(scenario, target).perform()
+
+
+@asynccontextmanager
+async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOPS) -> AsyncIterator[EmbeddedTarget]:
+    """A new cluster for a scenario, with its gates, timers and namespace; on an event loop with virtual time."""
+    chance = random.Random(_SEED)
+    numbers = count(1)
+    cluster = MemoryCluster(
+        virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
+        admission=KindRules(compiled_rules(scenario.gates)), namespaces_must_exist=True, graceful_deletion=True,
+    )  # fmt: skip
+    labels = {"kubernetes.io/metadata.name": PLAY, **scenario.namespace_labels}
+    await cluster.create(Namespace(metadata=ObjectMeta(name=PLAY, labels=labels)))
+    timers = LoopTimers(
+        binding_timeout=scenario.timers.get("bindingTimeout", LoopTimers.binding_timeout),
+        filter_timeout=scenario.timers.get("filterTimeout", LoopTimers.filter_timeout),
+        pod_initial_backoff=POD_BACKOFF,
+        pod_max_backoff=POD_BACKOFF,
+    )
+    sources = AmbientSources(virtual_now, random_suffixes(chance), chance.random)
+    target = EmbeddedTarget(cluster, virtual_now)
+    async with asyncio.TaskGroup() as group:
+        watches = [group.create_task(target.follow(kind)) for kind in COMPARED]
+        async with control_plane(cluster, sources, gates=scenario.gates, timers=timers, loops=loops):
+            yield target
+        for each in watches:
+            each.cancel()
+
+
+class EmbeddedTarget:
+    """Implements :class:`virt_dra.simulator.scenario.player.ScenarioTarget`."""
+
+    def __init__(self, cluster: MemoryCluster, clock: Callable[[], datetime]) -> None:
+        self._cluster, self._clock = cluster, clock
+        self.log = ObjectLog()
+        self.step = -1
+        self._last_change = 0.0
+
+    async def follow(self, kind: str) -> None:
+        """Log every change of a kind, until cancelled."""
+        async for event in self._cluster.watch(type_of(api_version_of({"kind": kind}), kind), resource_version="0"):
+            self._last_change = self.now()
+            raw = event.object.to_wire()
+            self.log.see(kind, raw, self.step)
+            if event.type == "DELETED":
+                self.log.lose(raw["metadata"]["uid"], self.step)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def get(self, api_version: str, kind: str, name: str, namespace: str) -> Json | None:
+        try:
+            return (await self._cluster.get(type_of(api_version, kind), name, namespace)).to_wire()
+        except NotFound:
+            return None
+
+    async def create(self, raw: Json, user: ActingUser | None) -> None:
+        await self._as(user).create(_read(raw))
+
+    async def patch(
+        self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
+    ) -> None:
+        part: Any = subresource
+        await self._as(user).patch(type_of(api_version, kind), name, namespace, merge=patch, subresource=part)
+
+    async def delete(self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None:
+        await self._as(user).delete(type_of(api_version, kind), name, namespace, grace_seconds=grace)
+
+    async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None:
+        await self._as(user).bind(Pod(metadata=ObjectMeta(name=pod, namespace=namespace)), node)
+
+    def _as(self, user: ActingUser | None) -> MemoryCluster:
+        return self._cluster
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    async def state(self) -> RawState:
+        objects = {
+            kind: tuple(obj.to_wire() for obj in (await self._cluster.list(type_of(api_version_of({"kind": kind}), kind))).items)
+            for kind in COMPARED
+        }
+        events = (await self._cluster.list(unknown_kind("v1", "Event"))).items
+        return RawState(objects, tuple(event.to_wire() for event in events))
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def text_now(self) -> str:
+        return format_time(self._clock())
+
+    @property
+    def last_change(self) -> float:
+        return self._last_change
+
+
+def type_of(api_version: str, kind: str) -> type[TypedObject]:
+    """The class of a kind: a typed one, or one that stands for a kind without a type."""
+    return _KINDS.get((api_version, kind)) or unknown_kind(api_version, kind)
+
+
+def _read(raw: Json) -> TypedObject:
+    """Raises :class:`BadRequest` for what has not the shape of its kind."""
+    try:
+        return read_object(raw)
+    except WireError as error:
+        raise BadRequest(f"{raw.get('kind')} in version {str(raw.get('apiVersion'))!r} cannot be handled: {error}") from None

@@ -1,0 +1,351 @@
+"""Reads scenarios: every fault at once, with the field's path, before anything is done on a cluster. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+from virt_dra.api.counting import counted
+from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
+from virt_dra.api.nearest import nearest
+from virt_dra.api.wire import Json
+from virt_dra.simulator.scenario.scenario import (
+    API_VERSIONS,
+    CLUSTER_SCOPED,
+    COMPARED,
+    PLAY,
+    WITH_STATUS,
+    ActingUser,
+    Compared,
+    Scenario,
+    Step,
+)
+
+TIMERS: Final = ("bindingTimeout", "filterTimeout")
+LONGEST_WAIT: Final = 7 * 24 * 3600.0
+"""Seconds of one ``wait``."""
+MOST_STEPS: Final = 1000
+MOST_OBJECTS: Final = 10_000
+_FIELDS: Final = ("name", "rules", "gates", "timers", "namespaceLabels", "given", "steps", "compare", "long", "note")
+_STEP_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "apply": (("objects",), ()),
+    "delete": (("kind", "name"), ("grace",)),
+    "patch": (("kind", "name", "patch"), ("subresource",)),
+    "bind": (("pod", "node"), ()),
+    "run": (("pods",), ()),
+    "finish": (("pods",), ("phase",)),
+    "stop": (("pods",), ()),
+    "device-status": (("claim", "devices"), ()),
+    "wait": (("seconds",), ()),
+    "settle": ((), ()),
+    "observe": (("as",), ()),
+}
+"""``do`` -> the fields that it needs, and those that it may have."""
+_WITHOUT_REQUESTS: Final = frozenset({"wait", "settle", "observe"})
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/ #:+-]{0,200}")
+
+
+class ScenarioError(ValueError):
+    """A scenario that can't be played. ``problems``: (path, message) of each fault."""
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{path}: {message}" if path else message for path, message in problems))
+
+
+def read_scenario(raw: object) -> Scenario:
+    """One JSON value -> a scenario. Raises :class:`ScenarioError` with all faults."""
+    return _Reader().scenario(raw)
+
+
+class _Reader:
+    """Collects faults; what it returns counts only if there are none."""
+
+    def __init__(self) -> None:
+        self._problems: list[tuple[str, str]] = []
+
+    def scenario(self, raw: object) -> Scenario:
+        if not isinstance(raw, dict):
+            raise ScenarioError((("", "a scenario must be a JSON object"),))
+        self._known(raw, "", _FIELDS)
+        name = raw.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            self._fault("name", "is required: letters, digits and . _ / - of at most 200 characters")
+        gates, texts = self._gates(raw.get("gates"))
+        given = self._objects(raw.get("given", []), "given")
+        steps = self._steps(raw.get("steps", []))
+        scenario = Scenario(
+            name=str(name),
+            steps=steps,
+            given=given,
+            rules=tuple(self._texts(raw.get("rules", []), "rules")),
+            gates=gates,
+            gate_texts=texts,
+            timers=self._timers(raw.get("timers")),
+            namespace_labels=self._labels(raw.get("namespaceLabels")),
+            compare=self._compare(raw.get("compare")),
+            long=raw.get("long") is True,
+            note=str(raw.get("note") or ""),
+        )
+        if not self._problems:
+            self._problems += _contradictions(scenario)
+        if self._problems:
+            raise ScenarioError(tuple(self._problems))
+        return scenario
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _gates(self, raw: object) -> tuple[FeatureGates, Mapping[str, bool]]:
+        if not self._mapping(raw, "gates"):
+            return FeatureGates(), {}
+        given: dict[str, bool] = {}
+        for gate, on in raw.items() if isinstance(raw, dict) else ():
+            if isinstance(on, bool):
+                given[gate] = on
+            else:
+                self._fault(f"gates.{gate}", "must be true or false")
+        try:
+            return FeatureGates.parse(",".join(f"{gate}={str(on).lower()}" for gate, on in given.items())), given
+        except FeatureGateError as error:
+            for problem in error.problems:
+                self._fault("gates", problem)
+            return FeatureGates(), given
+
+    def _timers(self, raw: object) -> Mapping[str, float]:
+        if not self._mapping(raw, "timers") or not isinstance(raw, dict):
+            return {}
+        self._known(raw, "timers", TIMERS)
+        found: dict[str, float] = {}
+        for timer, seconds in raw.items():
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_WAIT:
+                self._fault(f"timers.{timer}", "must be a number of seconds, 0 to 604800")
+            else:
+                found[timer] = float(seconds)
+        return found
+
+    def _labels(self, raw: object) -> Mapping[str, str]:
+        if not self._mapping(raw, "namespaceLabels") or not isinstance(raw, dict):
+            return {}
+        for key, value in raw.items():
+            if not isinstance(value, str):
+                self._fault(f"namespaceLabels.{key}", "must be text")
+        return {key: str(value) for key, value in raw.items()}
+
+    def _compare(self, raw: object) -> Compared:
+        if not self._mapping(raw, "compare") or not isinstance(raw, dict):
+            return Compared()
+        self._known(raw, "compare", ("events", "ignore", "settled", "interchangeable"))
+        events = raw.get("events", True)
+        if isinstance(events, list):
+            events = tuple(self._texts(events, "compare.events"))
+        elif not isinstance(events, bool):
+            self._fault("compare.events", "must be true, false or a list of reasons")
+        groups: list[tuple[tuple[str, ...], str]] = []
+        for index, group in enumerate(self._list(raw.get("interchangeable", []), "compare.interchangeable")):
+            path = f"compare.interchangeable[{index}]"
+            if not isinstance(group, dict) or not isinstance(group.get("as"), str):
+                self._fault(path, "must have names (a list) and as (text)")
+                continue
+            names = tuple(self._texts(group.get("names"), f"{path}.names"))
+            if not names:
+                self._fault(f"{path}.names", "must name something")
+            groups.append((names, group["as"]))
+        settled = raw.get("settled", True)
+        if not isinstance(settled, bool):
+            self._fault("compare.settled", "must be true or false")
+        ignore = tuple(self._texts(raw.get("ignore", []), "compare.ignore"))
+        return Compared(events, ignore, settled is not False, tuple(groups))
+
+    def _steps(self, raw: object) -> tuple[Step, ...]:
+        steps = self._list(raw, "steps")
+        if len(steps) > MOST_STEPS:
+            self._fault("steps", f"are {len(steps)}; at most {MOST_STEPS} are played")
+            return ()
+        return tuple(step for index, each in enumerate(steps) if (step := self._step(each, f"steps[{index}]")) is not None)
+
+    def _step(self, raw: object, path: str) -> Step | None:
+        if not isinstance(raw, dict):
+            self._fault(path, "must be a JSON object")
+            return None
+        do = raw.get("do")
+        if not isinstance(do, str) or do not in _STEP_FIELDS:
+            self._fault(f"{path}.do", f"{_unknown(str(do), _STEP_FIELDS)}; steps are {', '.join(_STEP_FIELDS)}" if do else "is required")
+            return None
+        needed, optional = _STEP_FIELDS[do]
+        # ``as`` is a user, and in ``observe`` the label.
+        shared = ("do", "namespace") if do == "observe" else ("do", "as", "namespace")
+        self._known(raw, path, (*shared, *needed, *optional))
+        for name in needed:
+            if name not in raw:
+                self._fault(f"{path}.{name}", f"is required for {do}")
+        fields = {name: self._field(do, name, raw[name], f"{path}.{name}") for name in (*needed, *optional) if name in raw}
+        namespace = raw.get("namespace", PLAY)
+        if not isinstance(namespace, str) or not namespace:
+            self._fault(f"{path}.namespace", "must be the name of a namespace")
+        user = None if do == "observe" else self._user(raw.get("as"), f"{path}.as")
+        if user is not None and do in _WITHOUT_REQUESTS:
+            self._fault(f"{path}.as", f"{do} makes no request")
+        return Step(do, fields, user, str(namespace))
+
+    def _field(self, do: str, name: str, raw: object, path: str) -> Any:
+        if name == "objects":
+            return self._objects(raw, path)
+        if name == "pods":
+            return tuple(self._texts(raw, path))
+        checks: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+            "kind": (lambda value: value in API_VERSIONS, ""),
+            "patch": (lambda value: isinstance(value, dict), "must be a JSON object, a merge patch"),
+            "devices": (_is_list_of_objects, "must be a list of objects"),
+            "grace": (lambda value: type(value) is int and value >= 0, "must be a number of seconds"),
+            "seconds": (_is_duration, f"must be a number of seconds, more than 0 and at most {LONGEST_WAIT:.0f}: time runs forward only"),
+            "phase": (lambda value: value in ("Succeeded", "Failed"), "must be Succeeded or Failed"),
+            "subresource": (lambda value: value == "status", "must be status"),
+        }
+        holds, message = checks.get(name, (lambda value: isinstance(value, str) and bool(value), "must be text"))
+        try:
+            good = holds(raw)
+        except TypeError:  # a list or an object, where text is looked up
+            good = False
+        if not good:
+            self._fault(path, message or _unknown(str(raw), API_VERSIONS))
+        return raw
+
+    def _user(self, raw: object, path: str) -> ActingUser | None:
+        if raw is None:
+            return None
+        if not isinstance(raw, dict) or not isinstance(raw.get("user"), str) or not raw["user"]:
+            self._fault(path, "must be an object with user, and optionally groups and extra")
+            return None
+        self._known(raw, path, ("user", "groups", "extra"))
+        extra: dict[str, tuple[str, ...]] = {}
+        given = raw.get("extra") or {}
+        if not isinstance(given, dict):
+            self._fault(f"{path}.extra", "must be an object, key to value")
+            given = {}
+        for key, value in given.items():
+            extra[key] = tuple(self._texts(value if isinstance(value, list) else [value], f"{path}.extra.{key}"))
+        return ActingUser(raw["user"], tuple(self._texts(raw.get("groups", []), f"{path}.groups")), extra)
+
+    def _objects(self, raw: object, path: str) -> tuple[Json, ...]:
+        objects = self._list(raw, path)
+        if len(objects) > MOST_OBJECTS:
+            self._fault(path, f"are {counted(len(objects), 'object')}; at most {MOST_OBJECTS} are applied")
+            return ()
+        return tuple(obj for index, each in enumerate(objects) if (obj := self._object(each, f"{path}[{index}]")) is not None)
+
+    def _object(self, raw: object, path: str) -> Json | None:
+        if not isinstance(raw, dict):
+            self._fault(path, "must be a Kubernetes object")
+            return None
+        kind = raw.get("kind")
+        if not isinstance(kind, str) or kind not in API_VERSIONS:
+            self._fault(f"{path}.kind", _unknown(str(kind), API_VERSIONS) if kind else "is required")
+            return None
+        metadata = raw.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+            self._fault(f"{path}.metadata.name", "is required: an object is applied by its name")
+            return None
+        return raw
+
+    # --- shapes -----------------------------------------------------------------------------------------------------
+
+    def _fault(self, path: str, message: str) -> None:
+        self._problems.append((path, message))
+
+    def _known(self, raw: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+        for name in raw:
+            if name not in known:
+                self._fault(f"{path}.{name}" if path else str(name), f"{_unknown(str(name), known)}; known are {', '.join(known)}")
+
+    def _mapping(self, raw: object, path: str) -> bool:
+        if raw is not None and not isinstance(raw, dict):
+            self._fault(path, "must be a JSON object")
+        return isinstance(raw, dict)
+
+    def _list(self, raw: object, path: str) -> list[Any]:
+        if not isinstance(raw, list):
+            self._fault(path, "must be a list")
+            return []
+        return raw
+
+    def _texts(self, raw: object, path: str) -> list[str]:
+        found = self._list(raw, path)
+        for index, each in enumerate(found):
+            if not isinstance(each, str):
+                self._fault(f"{path}[{index}]", "must be text")
+        return [str(each) for each in found]
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_WAIT
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    near = nearest(name, known)
+    return f"{name} is not known" + (f"; did you mean {near}?" if near else "")
+
+
+# --- steps that can't be meant ------------------------------------------------------------------------------------
+
+
+def _contradictions(scenario: Scenario) -> list[tuple[str, str]]:
+    """Steps that are about objects that can't be there, and labels that are given twice."""
+    return list(_StepCheck(scenario).problems())
+
+
+class _StepCheck:
+    """Follows which named objects a scenario has made. What the cluster makes or takes away itself is not judged."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._made: set[tuple[str, str, str]] = set()
+        self._labels: set[str] = set()
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from self._applied(self._scenario.given, "given", PLAY)
+        for index, step in enumerate(self._scenario.steps):
+            path = f"steps[{index}]"
+            fields = step.fields
+            match step.do:
+                case "apply":
+                    yield from self._applied(fields["objects"], f"{path}.objects", step.namespace)
+                case "delete" | "patch":
+                    yield from self._needs(fields["kind"], fields["name"], f"{path}.name", step.namespace)
+                case "bind":
+                    yield from self._needs("Pod", fields["pod"], f"{path}.pod", step.namespace)
+                case "run" | "finish" | "stop":
+                    for position, pod in enumerate(fields["pods"]):
+                        yield from self._needs("Pod", pod, f"{path}.pods[{position}]", step.namespace)
+                case "device-status":
+                    yield from self._needs("ResourceClaim", fields["claim"], f"{path}.claim", step.namespace)
+                case "observe":
+                    yield from self._label(fields["as"], f"{path}.as")
+
+    def _label(self, label: str, path: str) -> Iterator[tuple[str, str]]:
+        if label == "end" or label in self._labels:
+            yield path, f"{label} is the label of another state" + (", the last one" if label == "end" else "")
+        self._labels.add(label)
+
+    def _applied(self, objects: Collection[Json], path: str, namespace: str) -> Iterator[tuple[str, str]]:
+        for index, obj in enumerate(objects):
+            kind, metadata = obj["kind"], obj["metadata"]
+            place = "" if kind in CLUSTER_SCOPED else str(metadata.get("namespace") or namespace)
+            if obj.get("status") is not None and kind not in WITH_STATUS:
+                yield f"{path}[{index}].status", f"a {kind} has no status that could be applied"
+            self._made.add((kind, place, metadata["name"]))
+
+    def _needs(self, kind: str, name: str, path: str, namespace: str) -> Iterator[tuple[str, str]]:
+        if name.startswith("@"):
+            if kind not in COMPARED:
+                yield path, f"{name}: only generated claims have symbols"
+            return
+        place = "" if kind in CLUSTER_SCOPED else namespace
+        if (kind, place, name) not in self._made:
+            known = [each for other, where, each in self._made if (other, where) == (kind, place)]
+            near = nearest(name, known)
+            yield path, f"no step before this one makes the {kind} {name}" + (f"; did you mean {near}?" if near else "")

@@ -1,0 +1,95 @@
+"""A scenario as values, and the kinds of objects that scenarios speak of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.wire import Json
+
+PLAY: Final = "play"
+"""The namespace of objects that name none."""
+GIVEN: Final = "given"
+END: Final = "end"
+"""The label of the state after the last step."""
+
+API_VERSIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("Pod", "Node", "Namespace", "ResourceQuota", "ConfigMap", "Secret", "Service", "ServiceAccount", "LimitRange"), "v1"),
+    **dict.fromkeys(("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule"), "resource.k8s.io/v1"),
+    "ResourcePoolStatusRequest": "resource.k8s.io/v1alpha3",
+    **dict.fromkeys(("PodGroup", "Workload"), "scheduling.k8s.io/v1beta1"),
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    **dict.fromkeys(("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"), "rbac.authorization.k8s.io/v1"),
+}
+"""Kind -> the version that is meant where an object names none."""
+CLUSTER_SCOPED: Final = frozenset({
+    "Node", "Namespace", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest", "PriorityClass", "ClusterRole",
+    "ClusterRoleBinding",
+})  # fmt: skip
+COMPARED: Final = ("Pod", "ResourceClaim", "PodGroup", "DeviceTaintRule", "ResourcePoolStatusRequest", "ResourceQuota")
+"""The kinds whose objects are in a state, in the order of the normal form."""
+WITH_STATUS: Final = frozenset({
+    "Pod", "Node", "ResourceQuota", "ResourceClaim", "DeviceTaintRule", "ResourcePoolStatusRequest", "PodGroup", "PodDisruptionBudget",
+})  # fmt: skip
+"""Kinds whose status is a subresource that ``apply`` patches."""
+
+
+@dataclass(frozen=True)
+class ActingUser:
+    """Who makes a request: by impersonation on a real cluster."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. ``fields`` holds what its ``do`` takes."""
+
+    do: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    user: ActingUser | None = None
+    namespace: str = PLAY
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What of an answer counts."""
+
+    events: bool | tuple[str, ...] = True
+    ignore: tuple[str, ...] = ()
+    settled: bool = True
+    interchangeable: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """Names that may be swapped, and what stands for each of them."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """See docs/spec/scenarios.md. ``gate_texts``: the gates as they were written; ``timers`` in seconds."""
+
+    name: str
+    steps: tuple[Step, ...] = ()
+    given: tuple[Json, ...] = ()
+    rules: tuple[str, ...] = ()
+    gates: FeatureGates = PLAIN
+    gate_texts: Mapping[str, bool] = field(default_factory=dict)
+    timers: Mapping[str, float] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    compare: Compared = Compared()
+    long: bool = False
+    note: str = ""
+
+
+def api_version_of(raw: Mapping[str, Any]) -> str:
+    """The object's apiVersion, or the obvious one of its kind."""
+    return str(raw.get("apiVersion") or API_VERSIONS[str(raw["kind"])])
+
+
+def namespaces_made(scenario: Scenario) -> Sequence[str]:
+    """The namespaces that the scenario makes besides ``play``."""
+    applied = [*scenario.given, *(obj for step in scenario.steps if step.do == "apply" for obj in step.fields["objects"])]
+    return tuple(dict.fromkeys(obj["metadata"]["name"] for obj in applied if obj["kind"] == "Namespace"))

@@ -1,0 +1,166 @@
+"""Symbols: stable names for objects whose real names and UIDs are made by the cluster (docs/spec/scenarios.md, "Symbols"). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory.names import ALPHABET, SUFFIX_LENGTH
+from virt_dra.controllers.loops.claims import generate_name
+
+EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+UNKNOWN_UID: Final = "uid:unknown"
+
+
+class NoSuchSymbol(ValueError):
+    """A reference names an object that was never seen."""
+
+
+@dataclass
+class Seen:
+    """An object of a compared kind that was seen. ``made``, ``gone``: indexes of the steps after which that happened; ``shown``: some
+    recorded state has it."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    series: str
+    """The symbol without a number."""
+    generated: bool
+    made: int
+    gone: int | None = None
+    shown: bool = False
+
+    @property
+    def unnoticed(self) -> bool:
+        """True if it came and went between two looks of somebody who doesn't see every change."""
+        return self.gone == self.made and not self.shown
+
+
+class ObjectLog:
+    """All objects that were seen, in the order of their first sight."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Seen] = {}
+
+    def see(self, kind: str, raw: Json, step: int) -> None:
+        """Note an object as it was added or changed."""
+        metadata = raw["metadata"]
+        uid = metadata["uid"]
+        if uid not in self._by_uid:
+            series = _series(metadata)
+            generated = series is not None
+            namespace, name = metadata.get("namespace", ""), metadata["name"]
+            self._by_uid[uid] = Seen(kind, namespace, name, uid, series or name, generated, step)
+
+    def lose(self, uid: str, step: int) -> None:
+        """Note that an object is gone."""
+        if uid in self._by_uid and self._by_uid[uid].gone is None:
+            self._by_uid[uid].gone = step
+
+    def show(self, uid: str) -> None:
+        """Note that a recorded state has the object."""
+        if uid in self._by_uid:
+            self._by_uid[uid].shown = True
+
+    def table(self) -> SymbolTable:
+        """The symbols of what has been seen so far."""
+        return SymbolTable(tuple(self._by_uid.values()))
+
+
+def _series(metadata: Mapping[str, Any]) -> str | None:
+    """``<owner>/<entry>`` of a generated claim with a controller; None for objects that have a name of their own."""
+    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if not metadata.get("generateName") or owner is None:
+        return None
+    annotations = metadata.get("annotations") or {}
+    extended = annotations.get(EXTENDED_ANNOTATION) == "true"
+    return f"{owner['name']}/{'extended' if extended else annotations.get(POD_CLAIM_NAME_ANNOTATION, '')}"
+
+
+class SymbolTable:
+    """Symbols of objects, and texts with symbols in place of names and UIDs."""
+
+    def __init__(self, seen: Iterable[Seen]) -> None:
+        self._seen = tuple(seen)
+        self._symbols: dict[str, str] = {}
+        self._latest: dict[tuple[str, str], Seen] = {}
+        numbers: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        for each in self._seen:
+            if each.unnoticed:
+                self._symbols[each.uid] = f"{each.series}#unseen"
+                continue
+            series = (each.kind, each.namespace, each.series)
+            numbers[series] += 1
+            self._symbols[each.uid] = each.series if numbers[series] == 1 else f"{each.series}#{numbers[series]}"
+            self._latest[each.kind, each.series] = each
+
+    def symbol(self, uid: str) -> str | None:
+        """The symbol of the object with this UID, if it was seen."""
+        return self._symbols.get(uid)
+
+    def uid_text(self, uid: str) -> str:
+        """``uid:Kind/symbol``."""
+        return self._uids.get(uid, UNKNOWN_UID)
+
+    @cached_property
+    def _uids(self) -> Mapping[str, str]:
+        return {each.uid: f"uid:{each.kind}/{self._symbols[each.uid]}" for each in self._seen}
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        return {each.name: self._symbols[each.uid] for each in self._seen if each.generated}
+
+    @cached_property
+    def _known(self) -> re.Pattern[str] | None:
+        texts = sorted((*self._names, *self._uids), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts))) if texts else None
+
+    def replaced(self, text: str, bases: Iterable[str] = ()) -> str:
+        """The text with symbols in place of generated names and UIDs. ``bases``: generateNames, after which the random part of a name that
+        no object has becomes ``?????``."""
+        found = self._known.sub(lambda match: self._names.get(match.group()) or self._uids[match.group()], text) if self._known else text
+        for base in bases:
+            found = re.sub(rf"{re.escape(base)}[{ALPHABET}]{{{SUFFIX_LENGTH}}}(?![a-z0-9])", f"{base}{'?' * SUFFIX_LENGTH}", found)
+        return found
+
+    def real(self, value: Any) -> Any:
+        """JSON with real names and UIDs in place of the references ``@X`` and ``uid:Kind/X``. Raises :class:`NoSuchSymbol`."""
+        if isinstance(value, dict):
+            return {key: self.real(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.real(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        if value.startswith("@"):
+            return self._referred("ResourceClaim", value[1:], value).name
+        if value.startswith("uid:") and "/" in value:
+            kind, _, symbol = value[len("uid:") :].partition("/")
+            return self._referred(kind, symbol, value).uid
+        return value
+
+    def _referred(self, kind: str, symbol: str, text: str) -> Seen:
+        for each in self._seen:
+            if each.kind == kind and self._symbols[each.uid] == symbol and "#" in symbol:
+                return each
+        found = self._latest.get((kind, symbol))
+        if found is None:
+            raise NoSuchSymbol(f"{text}: no {kind} of that symbol was seen")
+        return found
+
+
+def generated_bases(pods: Iterable[Json]) -> tuple[str, ...]:
+    """The generateNames of the claims that pods and PodGroups may get."""
+    bases: list[str] = []
+    for raw in pods:
+        name = raw["metadata"]["name"]
+        bases += [generate_name(name, entry["name"]) for entry in raw.get("spec", {}).get("resourceClaims") or ()]
+        bases.append(f"{name}-extended-resources-")
+    return tuple(dict.fromkeys(bases))
