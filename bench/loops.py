@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
@@ -33,6 +34,8 @@ class LoopRow:
     work: str
     given: Callable[[MemoryCluster, int], Awaitable[None]]
     done: Callable[[MemoryCluster], Awaitable[bool]]
+    gates: FeatureGates = PLAIN
+    vms_per_unit: int = 1
 
 
 async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
@@ -57,7 +60,74 @@ async def _all_bound(cluster: MemoryCluster) -> bool:
     return all(pod.spec.node_name for pod in (await cluster.list(Pod, NAMESPACE)).items)
 
 
-ROWS = (LoopRow("scheduler", "VMs scheduled, a GPU each, as many nodes", _devices_and_pods, _all_bound),)
+async def _running_vms(cluster: MemoryCluster, number: int) -> None:
+    """Each VM's pod is on its node and has the node's device."""
+    await _devices_and_pods(cluster, number)
+    for each in range(number):
+        name, node = f"vm-{each}", f"node-{each:05d}"
+        pod = await cluster.patch(Pod, name, NAMESPACE, merge={"spec": {"nodeName": node}})
+        result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
+        consumer = {"resource": "pods", "name": name, "uid": pod.metadata.uid}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [consumer]}
+        await cluster.patch(ResourceClaim, name, NAMESPACE, merge={"status": status}, subresource="status")
+
+
+async def _rule(cluster: MemoryCluster, name: str, selector: dict[str, str]) -> None:
+    spec = {"deviceSelector": selector, "taint": {"key": "broken", "effect": "NoExecute"}}
+    await cluster.create(DeviceTaintRule.from_wire({"metadata": {"name": name}, "spec": spec}))
+
+
+async def _one_rule_for_all(cluster: MemoryCluster, number: int) -> None:
+    await _running_vms(cluster, number)
+    await _rule(cluster, "all", {"driver": "gpu.example.com"})
+
+
+async def _a_rule_for_each(cluster: MemoryCluster, number: int) -> None:
+    await _running_vms(cluster, number)
+    for each in range(number):
+        await _rule(cluster, f"rule-{each:05d}", {"driver": "gpu.example.com", "pool": f"node-{each:05d}"})
+
+
+async def _all_evicted(cluster: MemoryCluster) -> bool:
+    return not (await cluster.list(Pod, NAMESPACE)).items
+
+
+async def _completed(cluster: MemoryCluster) -> bool:
+    """Every rule says that it is done, which takes 10 s of the cluster's time."""
+    rules = (await cluster.list(DeviceTaintRule)).items
+    return all(condition.reason == "Completed" for rule in rules for condition in rule.status.conditions) and await _all_evicted(cluster)
+
+
+async def _request(cluster: MemoryCluster, name: str, pool: dict[str, str]) -> None:
+    spec = {"driver": "gpu.example.com", **pool}
+    await cluster.create(ResourcePoolStatusRequest.from_wire({"metadata": {"name": name}, "spec": spec}))
+
+
+async def _requests_for_all_pools(cluster: MemoryCluster, number: int) -> None:
+    await _running_vms(cluster, number)
+    for each in range(number // 100):
+        await _request(cluster, f"request-{each:05d}", {})
+
+
+async def _a_request_for_each_pool(cluster: MemoryCluster, number: int) -> None:
+    await _running_vms(cluster, number)
+    for each in range(number):
+        await _request(cluster, f"request-{each:05d}", {"poolName": f"node-{each:05d}"})
+
+
+async def _all_answered(cluster: MemoryCluster) -> bool:
+    return all(request.status is not None for request in (await cluster.list(ResourcePoolStatusRequest)).items)
+
+
+_POOL_STATUS = FeatureGates(resource_pool_status=True)
+
+ROWS = (
+    LoopRow("scheduler", "VMs scheduled, a GPU each, as many nodes", _devices_and_pods, _all_bound),
+    LoopRow("device taint eviction", "VMs evicted by one rule", _one_rule_for_all, _all_evicted),
+    LoopRow("device taint eviction", "VMs evicted, each by a rule of its own, conditions included", _a_rule_for_each, _completed),
+    LoopRow("pool status", "answers about one pool", _a_request_for_each_pool, _all_answered, _POOL_STATUS),
+    LoopRow("pool status", "answers about all pools", _requests_for_all_pools, _all_answered, _POOL_STATUS, 100),
+)
 
 
 async def _measure(row: LoopRow, number: int) -> float:
@@ -68,7 +138,7 @@ async def _measure(row: LoopRow, number: int) -> float:
     await row.given(cluster, number)
     loops = tuple(loop for loop in LOOPS if loop.name == row.loop)
     began = time.perf_counter()
-    async with control_plane(cluster, AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), loops=loops):
+    async with control_plane(cluster, AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), gates=row.gates, loops=loops):
         while not await row.done(cluster):
             await asyncio.sleep(1)
     return time.perf_counter() - began
@@ -81,5 +151,6 @@ def main(*, quick: bool = False) -> None:
     for row in ROWS:
         seconds = run_virtually(_measure(row, number))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        table.add_row(row.loop, str(number), f"{seconds:.1f}", f"{number / seconds:.0f}", str(memory), row.work)
+        units = number // row.vms_per_unit
+        table.add_row(row.loop, str(units), f"{seconds:.1f}", f"{units / seconds:.0f}", str(memory), row.work)
     Console(width=120).print(table)

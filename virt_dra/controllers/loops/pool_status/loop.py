@@ -25,8 +25,8 @@ FINISHED_FOR: Final = timedelta(hours=1)
 WAITING_FOR: Final = timedelta(hours=24)
 FAILED: Final = "Failed"
 _METRICS = "resourcepoolstatusrequest_controller_"
-_SLICE_INDEX = "driver of pool status"
-_CLAIM_INDEX = "drivers of pool status"
+_SLICE_INDEX = "pool of pool status"
+_CLAIM_INDEX = "pools of pool status"
 
 
 class PoolStatusRequests:
@@ -38,8 +38,8 @@ class PoolStatusRequests:
         informers = context.informers
         self._requests = informers.of(ResourcePoolStatusRequest)
         self._slices, self._claims, self._rules = informers.of(ResourceSlice), informers.of(ResourceClaim), informers.of(DeviceTaintRule)
-        self._slices.store.add_index(_SLICE_INDEX, _driver_of)
-        self._claims.store.add_index(_CLAIM_INDEX, _drivers_of)
+        self._slices.store.add_index(_SLICE_INDEX, _pools_of)
+        self._claims.store.add_index(_CLAIM_INDEX, _pools_used_by)
         self._queue: WorkQueue[str] = WorkQueue(chance=context.chance)
         self._attempts: dict[str, int] = {}
 
@@ -63,8 +63,9 @@ class PoolStatusRequests:
             return None
         began = self._clock()
         driver = request.spec.driver
-        slices = self._slices.store.by_index(_SLICE_INDEX, driver)
-        claims = self._claims.store.by_index(_CLAIM_INDEX, driver)
+        wanted = (driver, request.spec.pool_name or None)
+        slices = self._slices.store.by_index(_SLICE_INDEX, wanted)
+        claims = self._claims.store.by_index(_CLAIM_INDEX, wanted)
         rules = self._rules.store.values() if self._with_rules else ()
         status = pool_request_status(request, slices, claims, rules, self._clock())
         if has_incomplete(status):
@@ -120,10 +121,13 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
     return since is not None and now - parse_time(since) > lifetime
 
 
-def _driver_of(published: ResourceSlice) -> tuple[str, ...]:
-    return (published.spec.driver,)
+def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
+    """A slice is found by its driver, and by driver and pool."""
+    return (published.spec.driver, None), (published.spec.driver, published.spec.pool.name)
 
 
-def _drivers_of(claim: ResourceClaim) -> Iterator[str]:
+def _pools_used_by(claim: ResourceClaim) -> Iterator[tuple[str, str | None]]:
+    """A claim is found by the drivers of its devices, and by driver and pool."""
     allocation = claim.status.allocation
-    yield from {result.driver: None for result in allocation.devices.results} if allocation is not None else ()
+    results = allocation.devices.results if allocation is not None else ()
+    yield from {key: None for result in results for key in ((result.driver, None), (result.driver, result.pool))}
