@@ -53,6 +53,9 @@ LONGEST_DELAY: Final = 1000.0
 MOST_TURNS: Final = 8
 """How often the decision about an owner is repeated after writes: claims made, names recorded, reservations made."""
 
+_SERVER_ERRORS: Final = 500
+"""From this HTTP status on it isn't known whether a write took effect."""
+
 D = TypeVar("D")
 
 log = logging.getLogger(__name__)
@@ -70,6 +73,8 @@ class ResourceClaimController:
         self._events = context.recorder(COMPONENT)
         self._queue: WorkQueue[WorkKey] = WorkQueue(longest_delay=LONGEST_DELAY, chance=context.chance)
         self._deleted = RecentUids()
+        self._unanswered: set[WorkKey] = set()
+        """Pods and PodGroups for which a claim may have been made although the cluster answered with an error."""
         self._created = CreatedClaims(lambda: asyncio.get_running_loop().time())
         self._gauges = ClaimGauges(context.metrics)
         informers = context.informers
@@ -153,6 +158,8 @@ class ResourceClaimController:
         if key.kind == "claim":
             await self._release(key)
             return None
+        if key in self._unanswered:
+            await self._look_for_claims_of(key)
         view = self._view()
         for _ in range(MOST_TURNS):
             owner = self._owner(view, key)
@@ -169,6 +176,15 @@ class ResourceClaimController:
                 break
         # The informer will show the claim that we made, unless somebody deleted it before: then nothing else would wake us.
         return CREATED_TTL + 1 if view.believed else None
+
+    async def _look_for_claims_of(self, key: WorkKey) -> None:
+        """Find what a request whose answer was lost has made; no watch shows it in time."""
+        owner = self._owner(self._view(), key)
+        for claim in (await self._cluster.list(ResourceClaim, key.namespace)).items if owner is not None else ():
+            made_for, known = claim.metadata.controller_owner, self._stores.claims.get(claim.name, claim.namespace)
+            if owner is not None and made_for is not None and made_for.uid == owner.metadata.uid and known is None:
+                self._created.add(claim)
+        self._unanswered.discard(key)
 
     async def _release(self, key: WorkKey) -> None:
         claim = self._stores.claims.get(key.name, key.namespace)
@@ -198,6 +214,8 @@ class ResourceClaimController:
         except ApiError as error:
             if isinstance(action, CreateClaim):
                 count_creation(self._context.metrics, action.claim, "failure")
+                if error.status >= _SERVER_ERRORS:
+                    self._unanswered.add(key_for("pod" if isinstance(action.owner, Pod) else "podgroup", action.owner))
             self._report(refused(action, error))
             raise
         if isinstance(action, CreateClaim) and isinstance(written, ResourceClaim):

@@ -1,0 +1,89 @@
+"""What must hold once calm has returned, and the state as far as it doesn't depend on the order of events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import FINALIZER, POD_CLAIM_NAME_ANNOTATION, ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.controllers.loops.claims import is_done
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a cluster holds."""
+
+    pods: dict[str, Pod]
+    claims: dict[str, ResourceClaim]
+
+
+async def stored(cluster: MemoryCluster) -> Stored:
+    pods, claims = (await cluster.list(Pod)).items, (await cluster.list(ResourceClaim)).items
+    return Stored({pod.name: pod for pod in pods}, {claim.name: claim for claim in claims})
+
+
+def problems(found: Stored) -> Iterator[str]:
+    """Each broken invariant in a sentence."""
+    yield from _held_twice(found)
+    for name, claim in sorted(found.claims.items()):
+        users = claim.status.reserved_for
+        for user in users:
+            pod = found.pods.get(user.name)
+            if pod is None or pod.metadata.uid != user.uid or is_done(pod):
+                yield f"claim {name} is reserved for {user.name}, which doesn't need it"
+        if claim.status.allocation is None and FINALIZER in claim.metadata.finalizers and claim.metadata.deletion_timestamp is not None:
+            yield f"claim {name} is being deleted, isn't allocated, and keeps its finalizer"
+        if claim.metadata.deletion_timestamp is not None and not users:
+            yield f"claim {name} is being deleted, nobody uses it, and it stays"
+        owner = claim.metadata.controller_owner
+        if owner is not None:
+            pod = found.pods.get(owner.name)
+            if pod is None or pod.metadata.uid != owner.uid or is_done(pod):
+                yield f"claim {name} of pod {owner.name} is left"
+            elif name not in {status.resource_claim_name for status in pod.status.resource_claim_statuses}:
+                yield f"claim {name} was made for pod {owner.name} beside the one that its status names"
+            elif claim.status.allocation is not None and not users:
+                yield f"claim {name} is allocated and nobody uses it"
+
+
+def _held_twice(found: Stored) -> Iterator[str]:
+    holders: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for name, claim in sorted(found.claims.items()):
+        if claim.status.allocation is not None:
+            for result in claim.status.allocation.devices.results:
+                holders[result.driver, result.pool, result.device].append(name)
+    for device, claims in sorted(holders.items()):
+        if len(claims) > 1:
+            yield f"device {'/'.join(device)} is held by {', '.join(claims)}"
+    for name, pod in sorted(found.pods.items()):
+        for status in pod.status.resource_claim_statuses:
+            held = found.claims.get(status.resource_claim_name or "")
+            allocation = held.status.allocation if held is not None else None
+            pools = {result.pool for result in allocation.devices.results} if allocation is not None else set()
+            if pod.spec.node_name and not is_done(pod) and pools - {pod.spec.node_name}:
+                yield f"pod {name} is on {pod.spec.node_name} and its devices are on {', '.join(sorted(pools))}"
+
+
+def normal_form(found: Stored) -> Json:
+    """The state without what depends on the order: nodes, devices, generated names, UIDs, and the place of a consumer in its list.
+
+    A direct claim that stays allocated without a consumer counts as free: after an attempt that failed no controller cleans it up
+    (C-5.16, C-10.13), the next attempt uses or frees it.
+    """
+    pods = {}
+    for name, pod in found.pods.items():
+        entries = [status.name for status in pod.status.resource_claim_statuses] if not is_done(pod) else None
+        # A finished pod may have got a node before it finished, or not.
+        placed = bool(pod.spec.node_name) if not is_done(pod) else None
+        pods[name] = [pod.status.phase, placed, pod.metadata.deletion_timestamp is not None, entries]
+    claims: dict[str, list[object]] = {}
+    for claim in sorted(found.claims.values(), key=lambda claim: claim.name):
+        owner = claim.metadata.controller_owner
+        symbol = claim.name if owner is None else f"{owner.name}/{claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)}"
+        users = sorted(consumer.name for consumer in claim.status.reserved_for)
+        claims[symbol] = [claim.status.allocation is not None and bool(users), users, claim.metadata.deletion_timestamp is not None]
+    return {"pods": dict(sorted(pods.items())), "claims": dict(sorted(claims.items()))}
