@@ -42,7 +42,7 @@ cluster:
 		$(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
 
 N ?= 20000
-conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; SEED=S repeats a run
+conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; histories of loops; SEED=S repeats a run
 	@tools/venv.sh dev
 	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
 

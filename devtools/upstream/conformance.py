@@ -1,7 +1,8 @@
-"""Both comparisons with the references, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M]``
+"""All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories H]``
 (``make conformance N=… SEED=…``).
 
-N allocation problems and ten times as many expressions, on all processors. Then two searches: M minutes for expressions that hurt
+N allocation problems and ten times as many expressions against the references, on all processors; H histories of the control loops under
+turbulence against undisturbed ones (:mod:`devtools.interleavings`). Then two searches: M minutes for expressions that hurt
 (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth of N for the selector that holds up the webhook longest
 (:mod:`devtools.webhooks.search`). Fails where a difference is unexplained, or an expression exceeds what it may take.
 """
@@ -28,12 +29,14 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--hostile-minutes", type=float, default=20.0)
+    parser.add_argument("--histories", type=int, default=20_000)
     options = parser.parse_args()
     seed, expressions = options.seed, options.count * EXPRESSIONS_PER_CASE
     print(f"seed {seed}: {options.count} allocation cases, {expressions} expressions", flush=True)  # noqa: T201 - a command's output
     good = [
         _run("devtools.upstream.allocator.compare", str(options.count), "--seed", str(seed)),
         _run("devtools.upstream.cel.compare", str(expressions), "--seed", str(seed)),
+        _run("devtools.interleavings", str(options.histories), "--seed", str(seed)),
     ]
     harmless = [
         _run("devtools.cel.hostile", "--minutes", str(options.hostile_minutes), "--seed", str(seed)),

@@ -20,7 +20,9 @@ from virt_dra.scheduling.claim_references import with_reservations
 _log = logging.getLogger(__name__)
 
 WRITE_ATTEMPTS = 5
-"""How often an object is written at most when others write it at the same time (C-2.7, C-21.1)."""
+"""How often an object is written at most when others write it at the same time, or the server doesn't answer (C-2.7, C-21.1)."""
+_SERVER_ERRORS = 500
+"""From this HTTP status on it isn't known whether a write took effect."""
 
 
 class BindError(Exception):
@@ -72,12 +74,11 @@ async def bind_claim(cluster: Cluster, claim: ResourceClaim, binding: ClaimBindi
             step = reserving
             stored = await cluster.update_status(current.with_(status=_bound_status(current, binding, allocation)))
             return BoundClaim(stored, ours=True)
-        except Conflict as error:
-            if attempt == WRITE_ATTEMPTS:
+        except ApiError as error:
+            # After an error of the server the write may have taken effect: devices that nobody knows to be taken would be given away again.
+            if attempt == WRITE_ATTEMPTS or not (isinstance(error, Conflict) or error.status >= _SERVER_ERRORS):
                 raise BindError(f"{step}: {error}") from error
             step = f"get updated claim {claim.key} after conflict"
-        except ApiError as error:
-            raise BindError(f"{step}: {error}") from error
     raise AssertionError("the last attempt returns or raises")
 
 
