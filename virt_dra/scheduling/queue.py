@@ -8,8 +8,10 @@ machine: time is an argument, in seconds of any clock.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
 from typing import Any
 
@@ -23,12 +25,15 @@ LONGEST_UNSCHEDULABLE = 300.0
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """A pod and its history. ``since``: when its last attempt failed, or it came. ``errors``: failures in a row that were errors.
+    """A pod, or the waiting pods of a pod group (C-9), and their history. ``uid``: the pod's, or the group's key.
 
-    ``rejectors``: the plugins that refused it, in the last attempt or at PreEnqueue.
+    ``since``: when the last attempt failed, or it came. ``errors``: failures in a row that were errors. ``rejectors``: the plugins that
+    refused it, in the last attempt or at PreEnqueue.
     """
 
-    pod: Pod
+    uid: str
+    pods: dict[str, Pod]
+    """By UID, in the order in which they came."""
     since: float
     unschedulable: int = 0
     errors: int = 0
@@ -40,8 +45,13 @@ class QueuedPod:
     """The number of its entry in a heap; other entries of it are void."""
 
     @property
-    def uid(self) -> str:
-        return self.pod.metadata.uid
+    def pod(self) -> Pod:
+        """The first one."""
+        return next(iter(self.pods.values()))
+
+    @property
+    def is_group(self) -> bool:
+        return self.uid not in self.pods
 
 
 @dataclass(frozen=True)
@@ -52,22 +62,40 @@ class PodBackoff:
     longest_backoff: float = 10.0
 
 
+class GroupFailure(Enum):
+    """How an attempt for a group ended that left pods without node."""
+
+    NONE = "enough of its pods have a node"
+    REJECTED = "too few fit"
+    ERROR = "an error"
+
+
 @dataclass
 class _Flight:
     """A pod that is being scheduled, and the events since."""
 
     events: list[tuple[ClusterEvent, Any, Any]] = field(default_factory=list)
+    arrived: dict[str, Pod] = field(default_factory=dict)
+    """Further pods of the group."""
 
 
 class SchedulingQueue:
-    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue."""
+    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue. ``group``: the key of the group
+    with which a pod is scheduled, None for most; groups are held back if one of their pods is."""
 
     def __init__(
-        self, hints: Mapping[str, tuple[Hint, ...]], held: Callable[[Pod], PluginRefusal | None], limits: PodBackoff = PodBackoff()
+        self,
+        hints: Mapping[str, tuple[Hint, ...]],
+        held: Callable[[Pod], PluginRefusal | None],
+        limits: PodBackoff = PodBackoff(),
+        group: Callable[[Pod], str | None] = lambda pod: None,
     ) -> None:
         self._hints = hints
         self._held = held
         self._limits = limits
+        self._group = group
+        self._entry_of: dict[str, str] = {}
+        """By UID, the key of the group of pods that have one."""
         self._active: dict[str, QueuedPod] = {}
         self._backoff: dict[str, QueuedPod] = {}
         self._waiting: dict[str, QueuedPod] = {}
@@ -92,42 +120,71 @@ class SchedulingQueue:
         return {"active": len(self._active), "backoff": len(self._backoff), "unschedulable": len(self._waiting) - gated, "gated": gated}
 
     def knows(self, uid: str) -> bool:
-        """Whether the pod is in any place."""
-        return uid in self._flights or uid in self._active or uid in self._backoff or uid in self._waiting
+        """Whether the pod or group is in any place."""
+        key = self._entry_of.get(uid, uid)
+        return key in self._flights or key in self._active or key in self._backoff or key in self._waiting
 
     # --- pods ----------------------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, now: float) -> None:
         """A new pod; nothing happens if it is there."""
-        if not self.knows(pod.metadata.uid):
-            self._activate(QueuedPod(pod, now), now)
+        uid = pod.metadata.uid
+        group = self._group(pod)
+        if group is not None:
+            self._entry_of[uid] = group
+            self._join(group, pod, now)
+        elif not self.knows(uid):
+            self._activate(QueuedPod(uid, {uid: pod}, now), now)
+
+    def _join(self, group: str, pod: Pod, now: float, errors: int = 0) -> None:
+        """The pod is scheduled with those of its group that wait."""
+        uid = pod.metadata.uid
+        if group in self._flights:
+            self._flights[group].arrived[uid] = pod
+            return
+        queued = self._active.get(group) or self._backoff.get(group) or self._waiting.get(group)
+        if queued is None:
+            self._requeue(QueuedPod(group, {uid: pod}, now, errors=errors), now)
+        elif uid not in queued.pods:
+            queued.pods[uid] = pod
+            if group in self._waiting:
+                self._requeue(queued, now)
 
     def update(self, old: Pod, new: Pod, now: float) -> None:
         """The pod changed: it may have become schedulable."""
         uid = new.metadata.uid
+        key = self._entry_of.get(uid, uid)
         events = target_pod_events(old, new)
-        if uid in self._flights:
-            self._flights[uid].events.extend((event, old, new) for event in events)
+        if key in self._flights:
+            self._flights[key].events.extend((event, old, new) for event in events)
             return
         for place in (self._active, self._backoff):
-            if uid in place:
-                place[uid].pod = new
+            if key in place:
+                place[key].pods[uid] = new
                 return
-        queued = self._waiting.get(uid)
+        queued = self._waiting.get(key)
         if queued is None:
             self.add(new, now)
             return
-        queued.pod = new
+        queued.pods[uid] = new
         if any(self._helps(queued, event, old, new) for event in events):
             self._requeue(queued, now)
 
     def delete(self, uid: str) -> None:
         """The pod is gone or has a node. One in flight is dropped when its attempt ends."""
-        for place in (self._active, self._backoff):
-            queued = place.pop(uid, None)
-            if queued is not None:
-                queued.place = 0
-        self._stop_waiting(uid)
+        key = self._entry_of.pop(uid, uid)
+        flight = self._flights.get(key)
+        if flight is not None:
+            flight.arrived.pop(uid, None)
+        queued = self._active.get(key) or self._backoff.get(key) or self._waiting.get(key)
+        if queued is None:
+            return
+        queued.pods.pop(uid, None)
+        if not queued.pods:
+            self._active.pop(key, None)
+            self._backoff.pop(key, None)
+            self._stop_waiting(key)
+            queued.place = 0
 
     # --- attempts ------------------------------------------------------------------------------------------------
 
@@ -140,16 +197,18 @@ class SchedulingQueue:
             queued.attempts += 1
         return queued
 
-    def done(self, uid: str) -> None:
-        """The attempt's decision stands: events don't matter any more."""
-        self._flights.pop(uid, None)
+    def done(self, uid: str, now: float = 0.0) -> None:
+        """The attempt's decision stands: events don't matter any more. Pods of the group that came meanwhile are next."""
+        flight = self._flights.pop(uid, None)
+        for pod in flight.arrived.values() if flight is not None else ():
+            self._join(uid, pod, now)
 
     def failed(self, queued: QueuedPod, pod: Pod, rejectors: frozenset[str], now: float) -> None:
         """The attempt failed. Without ``rejectors`` it was an error, which is tried again after the back-off. ``pod``: as it is now."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         if self.knows(queued.uid):
             return
-        queued.pod, queued.rejectors, queued.held_by, queued.since = pod, rejectors, "", now
+        queued.pods, queued.rejectors, queued.held_by, queued.since = {queued.uid: pod}, rejectors, "", now
         if rejectors:
             queued.unschedulable, queued.errors = queued.unschedulable + 1, 0
         else:
@@ -158,6 +217,24 @@ class SchedulingQueue:
             self._requeue(queued, now)
         else:
             self._wait(queued)
+
+    def group_failed(self, queued: QueuedPod, pods: Iterable[Pod], failure: GroupFailure, now: float) -> None:
+        """These pods of the group have no node; with those that came meanwhile they are tried again after a back-off, without an event."""
+        flight = self._flights.pop(queued.uid, None) or _Flight()
+        queued.pods = {pod.metadata.uid: pod for pod in pods} | flight.arrived
+        for uid in queued.pods:
+            self._entry_of[uid] = queued.uid
+        if not queued.pods or self.knows(queued.uid):
+            return
+        queued.rejectors, queued.held_by, queued.since = frozenset(), "", now
+        queued.errors = queued.errors + 1 if failure is GroupFailure.ERROR else 0
+        queued.unschedulable = queued.unschedulable + (failure is GroupFailure.REJECTED) if failure is not GroupFailure.NONE else 0
+        self._requeue(queued, now)
+
+    def member_failed(self, pod: Pod, group: str, now: float) -> None:
+        """A pod of a group couldn't be bound."""
+        self._entry_of[pod.metadata.uid] = group
+        self._join(group, pod, now, errors=1)
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -171,7 +248,7 @@ class SchedulingQueue:
             if waiting:
                 for hint in self._hints[name]:
                     if event in hint.events:
-                        helped.update(_helped(hint, waiting, old, new))
+                        helped.update(self._helped(hint, waiting, old, new))
         for queued in sorted(helped.values(), key=_in_order):
             self._requeue(queued, now)
 
@@ -212,7 +289,7 @@ class SchedulingQueue:
             heapq.heappush(self._backoff_order, (until, -_priority(queued.pod), queued.place, queued))
 
     def _hold(self, queued: QueuedPod) -> bool:
-        refusal = self._held(queued.pod)
+        refusal = next((refusal for pod in queued.pods.values() if (refusal := self._held(pod)) is not None), None)
         queued.held_by = "" if refusal is None else refusal.plugin
         if refusal is None:
             return False
@@ -247,7 +324,7 @@ class SchedulingQueue:
         return None
 
     def _next_backing_off(self) -> QueuedPod | None:
-        """A pod whose last failure was no error."""
+        """A pod whose last failure was no error. Groups wait, since no event is needed to try them again."""
         if not self._backoff:
             return None
         kept, found = [], None
@@ -256,7 +333,7 @@ class SchedulingQueue:
             queued = entry[3]
             if queued.place != entry[2] or self._backoff.get(queued.uid) is not queued:
                 continue
-            if queued.errors:
+            if queued.errors or queued.is_group:
                 kept.append(entry)
             else:
                 found = self._backoff.pop(queued.uid)
@@ -269,18 +346,22 @@ class SchedulingQueue:
         failures = queued.errors or queued.unschedulable
         if not failures:
             return 0.0
-        return min(self._limits.initial_backoff * 2.0 ** min(failures - 1, 30), self._limits.longest_backoff)
+        longest = self._limits.longest_backoff * math.sqrt(len(queued.pods))
+        return min(self._limits.initial_backoff * 2.0 ** min(failures - 1, 30), longest)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         names: Iterable[str] = (queued.held_by,) if queued.held_by else queued.rejectors
         one = {queued.uid: queued}
-        return any(event in hint.events and bool(_helped(hint, one, old, new)) for name in names for hint in self._hints.get(name, ()))
+        return any(event in hint.events and bool(self._helped(hint, one, old, new)) for name in names for hint in self._hints.get(name, ()))
 
-
-def _helped(hint: Hint, waiting: Mapping[str, QueuedPod], old: Any, new: Any) -> dict[str, QueuedPod]:
-    narrowed = None if hint.pods is None else hint.pods(old, new)
-    candidates = waiting.items() if narrowed is None else [(uid, waiting[uid]) for uid in narrowed if uid in waiting]
-    return {uid: queued for uid, queued in candidates if hint.decide(queued.pod, old, new)}
+    def _helped(self, hint: Hint, waiting: Mapping[str, QueuedPod], old: Any, new: Any) -> dict[str, QueuedPod]:
+        narrowed = None if hint.pods is None else hint.pods(old, new)
+        if narrowed is None:
+            candidates = dict(waiting)
+        else:
+            keys = [self._entry_of.get(uid, uid) for uid in narrowed]
+            candidates = {key: waiting[key] for key in keys if key in waiting}
+        return {key: queued for key, queued in candidates.items() if any(hint.decide(pod, old, new) for pod in queued.pods.values())}
 
 
 def _in_order(queued: QueuedPod) -> tuple[int, float, int]:
