@@ -163,3 +163,8 @@ class DeviceAttempt(PluginAttempt):
             self._plugin.ledger.signal(claim.metadata.uid, self.reserved[claim.key])
             if self._group is not None:
                 self._group.pending.add(claim.metadata.uid)
+
+    def unreserve(self) -> None:
+        """What is in flight for this pod is dropped (C-5.15)."""
+        for claim in self.devices.unallocated:
+            self._plugin.ledger.remove(claim.metadata.uid)

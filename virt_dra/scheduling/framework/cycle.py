@@ -163,7 +163,7 @@ def _refusal(parts: Sequence[PluginPart], state: NodeState) -> PluginRefusal | N
     return None
 
 
-def remedies(outcome: NotFitting) -> tuple[Remedy, ...]:
+def remedies(outcome: NotFitting | FoundNode) -> tuple[Remedy, ...]:
     """What the plugins would do about it, in their order."""
     return tuple(remedy for part in outcome.parts if (remedy := part.attempt.remedy()) is not None)
 

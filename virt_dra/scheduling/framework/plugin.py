@@ -44,6 +44,9 @@ class PluginAttempt:
     def reserve(self, node: str) -> None:
         """The pod will be bound to the node; later attempts must know. Never half: if it raises, nothing is reserved."""
 
+    def unreserve(self) -> None:
+        """The reverse of :meth:`reserve`."""
+
 
 class SchedulingPlugin:
     """A plugin of the scheduler. ``weight`` of its scores. ``hints``: what wakes pods that it refused."""

@@ -67,7 +67,7 @@ class BindingCycle:
 
     async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
         binding = ClaimBinding(
-            consumer_reference(self.pod),
+            self.known.consumers(self.pod).get(claim.key) or consumer_reference(self.pod),
             devices.reserved.get(claim.key),
             self.context.clock(),
             stamp=self.known.features.device_binding_and_status,
@@ -132,8 +132,7 @@ class BindingCycle:
         """Unreserve (C-5.15): what is in flight is dropped, the pod's own reservations are taken back; allocations stay."""
         if self.devices is None:
             return
-        for claim in self.devices.devices.unallocated:
-            self.known.ledger.remove(claim.metadata.uid)
+        self.devices.unreserve()
         for claim in self.claims or self.devices.devices.claims:
             if claim.status.allocation is not None and is_reserved_for(claim, self.pod):
                 released = await release_claim(self.context.cluster, claim, self.pod.metadata.uid)

@@ -6,15 +6,16 @@ Every change goes first into what later attempts read, then as an event to the q
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
+from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
+from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
 from virt_dra.scheduling.default_plugins import SchedulingGates, node_filters
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
@@ -26,12 +27,14 @@ from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_even
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 
 SCHEDULER_NAME = "default-scheduler"
 """The pods that are ours to schedule name it, or nobody."""
 
 _PODS_OF_CLAIM = "scheduler: claims of pods"
+_PODS_OF_GROUP = "scheduler: groups of pods"
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,17 @@ class KnownCluster:
         self._classes = informers.of(DeviceClass)
         self._rules = informers.of(DeviceTaintRule)
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
+        self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
+        self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
         self.table = NodeTable()
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
         self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
-        self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *node_filters(), self.devices)
+        gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
+        self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *node_filters(), self.devices, *gang)
         self.cycle = SchedulingCycle(self.plugins, self.table)
         limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
-        self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits)
+        self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits, self.group_key)
         self.assumed: set[str] = set()
         """UIDs of pods that are reserved for a node and not yet seen there."""
         self.changed = asyncio.Event()
@@ -94,6 +100,8 @@ class KnownCluster:
         self._slices.on_change(self._slice)
         self._rules.on_change(self._rule)
         self._claims.on_change(self._claim)
+        if self._groups is not None:
+            self._groups.on_change(self._pod_group)
         self.pods.on_change(self._pod)
 
     def now(self) -> float:
@@ -115,6 +123,39 @@ class KnownCluster:
         """The pod as the informer has it; None if it is gone."""
         found = self.pods.store.get(pod.name, pod.namespace)
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
+    # --- pod groups ------------------------------------------------------------------------------------------------
+
+    def group_key(self, pod: Pod) -> str | None:
+        """``namespace/name`` of the pod's group; None if it is in none, or groups are off."""
+        return None if self._groups is None else group_key(pod)
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """The pod's group, if it is there."""
+        name = pod_group_name(pod)
+        return None if self._groups is None or name is None else self._groups.store.get(name, pod.namespace)
+
+    def scheduled_of(self, key: str) -> int:
+        """How many pods of a group have a node, or are about to get it."""
+        pods = self.pods.store.by_index(_PODS_OF_GROUP, key)
+        return sum(not _finished(pod) and self.table.node_of(pod.metadata.uid) is not None for pod in pods)
+
+    def _members_of(self, key: str) -> int:
+        return sum(not _finished(pod) for pod in self.pods.store.by_index(_PODS_OF_GROUP, key))
+
+    def consumers(self, pod: Pod) -> Mapping[str, ResourceClaimConsumerReference]:
+        """Whom the pod's claims are reserved for, by ``namespace/name`` (C-3.5)."""
+        group = self.group_of(pod) if self.workload_claims else None
+        found: dict[str, ResourceClaimConsumerReference] = {}
+        for entry in pod.spec.resource_claims if group is not None else ():
+            resolved = claim_name(pod, entry)
+            if isinstance(resolved, Resolved):
+                found[f"{pod.namespace}/{resolved.name}"] = bind_to(pod, group, entry)
+        return found
+
+    def _pod_group(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        if new is not None:
+            self.event(ClusterEvent.POD_GROUP_ADD if old is None else ClusterEvent.POD_GROUP_UPDATE, old, new)
 
     # --- what plugins ask -----------------------------------------------------------------------------------------
 
@@ -180,7 +221,7 @@ class KnownCluster:
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         """A finished pod counts as gone."""
-        if new is not None and new.status.phase in ("Succeeded", "Failed"):
+        if new is not None and _finished(new):
             new = None
         if new is None:
             if old is not None:
@@ -209,9 +250,15 @@ class KnownCluster:
             return
         if old is None:
             self.queue.add(new, self.now())
+            if self._groups is not None:
+                self.event(ClusterEvent.UNSCHEDULED_POD_ADD, None, new)
         else:
             self.queue.update(old, new, self.now())
         self.changed.set()
+
+
+def _finished(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _claims_of(pod: Pod) -> Iterable[str]:

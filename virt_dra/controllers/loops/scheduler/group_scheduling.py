@@ -1,0 +1,237 @@
+"""Pod groups in the scheduler's loop: all that a group needs is decided in one cycle, then each of its pods is bound (C-9)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import Condition, format_time
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.scheduling_v1 import INITIALLY_SCHEDULED, PodGroup
+from virt_dra.cluster.port import ApiError, Conflict
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.binding_cycle import device_part
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, deallocate_claim, release_claim
+from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
+from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
+from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
+from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, group_claim_name, not_for_group
+from virt_dra.scheduling.dynamic_resources.plugin import GroupAllocations
+from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, remedies
+from virt_dra.scheduling.framework.group_cycle import (
+    UNSCHEDULABLE_GROUP,
+    GroupResult,
+    GroupSize,
+    MemberResult,
+    place_group,
+)
+from virt_dra.scheduling.framework.refusals import AttemptError
+from virt_dra.scheduling.gang_scheduling import min_count
+from virt_dra.scheduling.queue import GroupFailure, QueuedPod
+
+_log = logging.getLogger(__name__)
+
+DONE = "deallocation and deletion of ResourceClaims completed"
+NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
+NEVER_PREEMPTS = "pod group preemption: not eligible due to preemptionPolicy=Never."
+
+StartBinding = Callable[[QueuedPod, Pod, FoundNode, frozenset[str]], None]
+
+
+class GroupScheduling:
+    """One group after the other, from the queue to the binding cycles of its pods."""
+
+    def __init__(self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding) -> None:
+        self._context = context
+        self._known = known
+        self._reports = reports
+        self._bind = bind
+
+    async def schedule(self, queued: QueuedPod) -> None:
+        pods = [pod for each in queued.pods.values() if (pod := self._waiting(each)) is not None]
+        group = self._known.group_of(pods[0]) if pods else None
+        if group is None:
+            self._known.queue.group_failed(queued, pods, GroupFailure.NONE, self._known.now())
+            return
+        allocations = GroupAllocations()
+        taken: list[tuple[Pod, FoundNode]] = []
+        result = self._place(group, pods, allocations, taken)
+        if not result.success:
+            self._give_back(taken)
+        group_text = result.error or result.rejected
+        if result.rejected:
+            text, failed = await self._post_filter(group, pods, result)
+            group_text = text if failed else f"{result.rejected}, {text}"
+            result = GroupResult(result.members, "" if failed else result.rejected, text if failed else "")
+        self._submit(queued, pods, result, group_text, frozenset(allocations.pending))
+        await self._write_condition(group, result, group_text)
+
+    def member_failed(self, pod: Pod, failure: FailedAttempt) -> None:
+        """A pod of a group couldn't be bound: it is tried again, with those of its group that wait."""
+        current = self._known.current(pod)
+        key = self._known.group_key(pod)
+        if current is not None and not current.spec.node_name and key is not None:
+            self._known.queue.member_failed(current, key, self._known.now())
+            self._known.changed.set()
+            self._reports.failed(current, failure)
+
+    def _waiting(self, given: Pod) -> Pod | None:
+        """The pod as it is now; None if it is no longer to be scheduled."""
+        pod = self._known.current(given)
+        if pod is None or pod.spec.node_name or pod.metadata.uid in self._known.assumed:
+            return None
+        if pod.metadata.deletion_timestamp is not None:
+            self._reports.skipped(pod)
+            return None
+        return pod
+
+    def _place(
+        self, group: PodGroup, pods: Sequence[Pod], allocations: GroupAllocations, taken: list[tuple[Pod, FoundNode]]
+    ) -> GroupResult:
+        """One cycle; ``taken`` has what is reserved then."""
+        priority = group.spec.priority or 0
+        other = next((pod.spec.priority or 0 for pod in pods if (pod.spec.priority or 0) != priority), None)
+        if other is not None:
+            text = "all pods in a single pod group should have the same priority as the pod group's priority"
+            return GroupResult((), error=f"{text}, got {other} and {priority}")
+
+        def take(pod: Pod, found: FoundNode) -> None:
+            reserve(found)
+            self._known.table.assign(pod, found.node)
+            self._known.assumed.add(pod.metadata.uid)
+            taken.append((pod, found))
+
+        self._known.devices.group = allocations
+        try:
+            size = GroupSize(min_count(group), self._known.scheduled_of(group.key))
+            return place_group(pods, size, self._known.cycle.find, take)
+        finally:
+            self._known.devices.group = None
+
+    def _give_back(self, taken: list[tuple[Pod, FoundNode]]) -> None:
+        for pod, found in reversed(taken):
+            for part in reversed(found.parts):
+                part.attempt.unreserve()
+            self._known.table.unassign(pod.metadata.uid)
+            self._known.assumed.discard(pod.metadata.uid)
+
+    def _submit(self, queued: QueuedPod, pods: Sequence[Pod], result: GroupResult, text: str, shared: frozenset[str]) -> None:
+        """Bindings begin; the other pods say why not, and go back to the queue."""
+        tried = {member.pod.metadata.uid: member for member in result.members}
+        failed: list[Pod] = []
+        for pod in pods:
+            member = tried.get(pod.metadata.uid)
+            if result.success and member is not None and isinstance(member.found, FoundNode):
+                self._bind(queued, pod, member.found, shared)
+                continue
+            failed.append(pod)
+            self._reports.failed(pod, _failure(member, result, text))
+        how = GroupFailure.NONE if result.success else GroupFailure.ERROR if result.error else GroupFailure.REJECTED
+        self._known.queue.group_failed(queued, failed, how, self._known.now())
+
+    # --- PostFilter of groups (C-9.4) -----------------------------------------------------------------------------
+
+    async def _post_filter(self, group: PodGroup, pods: Sequence[Pod], result: GroupResult) -> tuple[str, bool]:
+        """What was done for the group, and whether it failed."""
+        try:
+            idle = False
+            for member in result.members:
+                if isinstance(member.found, NotFitting | FoundNode):
+                    idle |= not await self._remedied(member)
+            if idle and self._known.workload_claims and not self._known.scheduled_of(group.key):
+                freed = await self._free_claims(group, result)
+                if freed is not None:
+                    return freed, False
+        except ApiError as error:
+            return f'error in "DynamicResources" PodGroupPostFilter plugins: {error}', True
+        if group.spec.preemption_policy == "Never" or any(pod.spec.preemption_policy == "Never" for pod in pods):
+            return f"{DONE}, {NEVER_PREEMPTS}", False
+        return NO_VICTIMS, False
+
+    async def _remedied(self, member: MemberResult) -> bool:
+        """As PostFilter of a single pod (C-5.6)."""
+        for remedy in remedies(member.found)[:1] if isinstance(member.found, NotFitting | FoundNode) else ():
+            if remedy.deallocate is not None:
+                self._known.claims.assume(await deallocate_claim(self._context.cluster, remedy.deallocate))
+                return True
+        return False
+
+    async def _free_claims(self, group: PodGroup, result: GroupResult) -> str | None:
+        """A claim of the group that some node can't use is deallocated, or else a reservation for the group is taken back."""
+        for member in result.members:
+            parts = member.found.parts if isinstance(member.found, NotFitting) else ()
+            devices = device_part([part.attempt for part in parts])
+            claim = devices.devices.deallocatable(group.metadata.uid) if devices is not None else None
+            if claim is not None:
+                self._known.claims.assume(await deallocate_claim(self._context.cluster, claim))
+                return NO_VICTIMS
+        for claim in self._claims_of(group):
+            if claim.status.allocation is not None and any(each.uid == group.metadata.uid for each in claim.status.reserved_for):
+                released = await release_claim(self._context.cluster, claim, group.metadata.uid)
+                if released is not None:
+                    self._known.claims.assume(released)
+                    return "ResourceClaim unreserved for PodGroup"
+        return None
+
+    def _claims_of(self, group: PodGroup) -> Iterable[ResourceClaim]:
+        for entry in group.spec.resource_claims:
+            resolved = group_claim_name(group, entry)
+            if isinstance(resolved, NotCreatedYet | NotNeeded):
+                continue
+            claim = self._known.claims.get(f"{group.namespace}/{resolved.name}")
+            if claim is not None and not (resolved.must_check_owner and not_for_group(claim, group)):
+                yield claim
+
+    # --- the group's condition ------------------------------------------------------------------------------------
+
+    async def _write_condition(self, group: PodGroup, result: GroupResult, text: str) -> None:
+        """PodGroupInitiallyScheduled; once True it stays."""
+        status, reason = ("True", "Scheduled") if result.success else ("False", SCHEDULER_ERROR if result.error else UNSCHEDULABLE)
+        for _ in range(WRITE_ATTEMPTS):
+            try:
+                current = await self._context.cluster.get(PodGroup, group.name, group.namespace)
+                before = next((each for each in current.status.conditions if each.type == INITIALLY_SCHEDULED), None)
+                if current.metadata.uid != group.metadata.uid or (before is not None and before.status == "True" != status):
+                    return
+                since = before.last_transition_time if before is not None and before.status == status else None
+                new = Condition(
+                    type=INITIALLY_SCHEDULED, status=status, reason=reason, message=text, observed_generation=current.metadata.generation,
+                    last_transition_time=since or format_time(self._context.clock()),
+                )  # fmt: skip
+                if before is not None and before.to_wire() == new.to_wire():
+                    return
+                kept = [new if each.type == INITIALLY_SCHEDULED else each for each in current.status.conditions]
+                conditions = [each.to_wire() for each in (kept if before is not None else [*kept, new])]
+                seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
+                merge = {"metadata": seen, "status": {"conditions": conditions}}
+                await self._context.cluster.patch(PodGroup, group.name, group.namespace, merge=merge, subresource="status")
+            except Conflict:
+                continue
+            except ApiError as error:
+                _log.warning("condition of pod group %s not written: %s", group.key, error)
+            return
+
+
+def _failure(member: MemberResult | None, result: GroupResult, text: str) -> FailedAttempt:
+    """What a pod without node says: its own refusal or error, or the group's."""
+    if result.error:
+        return FailedAttempt(SCHEDULER_ERROR, (member.error if member is not None else "") or result.error)
+    if member is None:
+        return FailedAttempt(UNSCHEDULABLE, result.rejected)
+    if isinstance(member.found, NotFitting):
+        return FailedAttempt(UNSCHEDULABLE, member.found.diagnosis.message)
+    if isinstance(member.found, NoNodes):
+        return FailedAttempt(UNSCHEDULABLE, member.found.message)
+    return FailedAttempt(UNSCHEDULABLE, f"{UNSCHEDULABLE_GROUP}, {text}")
+
+
+def reserve(outcome: FoundNode) -> None:
+    """Every plugin reserves (C-5.9), or none. Raises AttemptError."""
+    for number, part in enumerate(outcome.parts):
+        try:
+            part.attempt.reserve(outcome.node)
+        except AttemptError as error:
+            for earlier in reversed(outcome.parts[:number]):
+                earlier.attempt.unreserve()
+            raise AttemptError(f'running Reserve plugin "{part.plugin.name}": {error}') from error
