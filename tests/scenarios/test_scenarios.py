@@ -1,0 +1,64 @@
+"""Scenarios of the control loops (``cases/*.yaml``): the embedded cluster gives the answers that a real control plane 1.37.1 gave.
+
+``answers/*.jsonl`` are recorded by ``python -m devtools.scenarios tests/scenarios/cases/NAME.yaml --record tests/scenarios/answers/NAME.jsonl``.
+``differences.yaml`` names the scenarios that are known to differ, with the reason; they must still differ.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from virt_dra.api.wire import Json
+from virt_dra.simulator.scenario.comparing import differences
+from virt_dra.simulator.scenario.embedded_target import play_embedded
+from virt_dra.simulator.scenario.reading import read_scenario
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "cases").glob("*.yaml"))
+KNOWN: dict[str, str] = yaml.safe_load((HERE / "differences.yaml").read_text(encoding="utf-8")) or {}
+"""Scenario -> why the embedded cluster's answer is another one."""
+
+
+@cache
+def cases() -> dict[str, Json]:
+    """All scenarios by name."""
+    found: dict[str, Json] = {}
+    for path in CASES:
+        for raw in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            assert raw["name"] not in found, raw["name"]
+            found[raw["name"]] = raw
+    return found
+
+
+@cache
+def recorded() -> dict[str, Json]:
+    """The real answers by name."""
+    lines = (line for path in sorted((HERE / "answers").glob("*.jsonl")) for line in path.read_text(encoding="utf-8").split("\n"))
+    return {answer["name"]: answer for answer in map(json.loads, filter(None, lines))}
+
+
+@pytest.mark.parametrize("name", cases())
+def test_the_embedded_cluster_answers_as_a_real_one(name: str) -> None:
+    found = list(differences(recorded()[name], play_embedded(read_scenario(cases()[name]))))
+    if name in KNOWN:
+        assert found, f"{name} no longer differs: take it off the list"
+    else:
+        assert found == []
+
+
+def test_every_scenario_is_recorded_and_every_known_difference_is_about_one() -> None:
+    assert cases().keys() == recorded().keys()
+    assert KNOWN.keys() <= cases().keys()
+    assert all(isinstance(reason, str) and len(reason) > 20 for reason in KNOWN.values())
+
+
+def test_a_scenario_has_one_answer() -> None:
+    """Embedded, a play is deterministic."""
+    for raw in list(cases().values())[::10]:
+        scenario = read_scenario(raw)
+        assert json.dumps(play_embedded(scenario)) == json.dumps(play_embedded(scenario))

@@ -1,0 +1,1 @@
+"""``virt-dra scenario``: wires the player of scenarios and prints its answers. Decides nothing."""

@@ -1,0 +1,263 @@
+"""``virt-dra scenario``: plays scenarios of the control loops on the embedded cluster or on a real one, and compares answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import click
+
+from virt_dra.api.counting import counted
+from virt_dra.api.feature_gates import FeatureGates
+from virt_dra.api.reading.document_error import DocumentError
+from virt_dra.api.reading.documents import read_documents
+from virt_dra.api.wire import Json
+from virt_dra.cli.jsonl.lines import parse_request
+from virt_dra.cli.jsonl.members import BadLine
+from virt_dra.cli.shared.console import progress, say
+from virt_dra.cli.shared.options import OutputFormat, output_option
+from virt_dra.cli.shared.output import json_text, print_document, refuse
+from virt_dra.cluster.port import ApiError
+from virt_dra.simulator.scenario.comparing import differences
+from virt_dra.simulator.scenario.embedded_target import play_embedded
+from virt_dra.simulator.scenario.player import Play
+from virt_dra.simulator.scenario.reading import ScenarioError, read_scenario
+from virt_dra.simulator.scenario.scenario import Scenario
+from virt_dra.simulator.scenario.symbols import NoSuchSymbol
+
+EMBEDDED: Final = "embedded"
+
+HELP = """Play scenarios of the control loops and print the states that they lead to.
+
+A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, wait, settle, observe); the answer has the
+requests that the cluster refused and its states in a normal form, in which generated names are symbols. The format is in
+docs/spec/scenarios.md; docs/guides/scenarios.md shows how to write one. FILEs hold one or many, as YAML documents or JSON (- is standard
+input).
+
+On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --on KUBECONFIG plays on a real cluster,
+which must be empty, with the feature gates that a scenario names; what it made there is taken away afterwards.
+
+With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the cluster did not
+come to rest; a scenario that can't be played is answered with name and error.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra scenario examples/scenarios/shared-claim.yaml
+  virt-dra scenario examples/scenarios/*.yaml -o json
+  virt-dra scenario mine.yaml --expect mine.answers.jsonl       exit code 1, and the differences, if an answer is another one
+  virt-dra scenario mine.yaml --on out/kubeconfig               on a real control plane (make cluster KUBEVIRT=none)
+  virt-dra scenario --jsonl < scenarios.jsonl > answers.jsonl
+\b
+Exit codes: 0 all were played (and are as expected), 1 an answer differs or a scenario could not be played to its end, 2 bad usage or input.
+  --jsonl: 0, or 2 for unreadable input.
+"""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A scenario with its answer, or why it has none. ``differences`` from the expected answer; None if none was expected."""
+
+    scenario: Scenario
+    answer: Json | None
+    problem: str = ""
+    differences: tuple[str, ...] | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.answer is not None and not self.differences
+
+    def to_json(self) -> Json:
+        shown: Json = self.answer if self.answer is not None else {"name": self.scenario.name, "error": self.problem}
+        return shown | ({"differences": list(self.differences)} if self.differences else {})
+
+
+@click.command(name="scenario", help=HELP, epilog=EPILOG)
+@click.argument("paths", metavar="[FILE]...", nargs=-1)
+@click.option("--on", "where", metavar="embedded|KUBECONFIG", default=EMBEDDED, show_default=True, help="The cluster to play on.")
+@click.option("--expect", metavar="FILE", help="Answers as JSON lines, found by name; differences are shown.")
+@click.option(
+    "--jsonl", is_flag=True, help="Read one JSON scenario per line (from FILE or standard input), write one JSON answer per line."
+)
+@output_option("text", "json", "yaml")
+def command(paths: tuple[str, ...], where: str, expect: str | None, jsonl: bool, output: OutputFormat) -> None:
+    if jsonl:
+        if len(paths) > 1 or expect is not None:
+            raise click.UsageError("--jsonl reads one file, or standard input, and compares nothing")
+        _answer_lines(paths[0] if paths else "-", where)
+        return
+    if not paths:
+        raise click.UsageError("name the FILE of a scenario (- is standard input)")
+    scenarios = _read(paths, output)
+    wanted = _expected(expect, output) if expect is not None else None
+    played: list[Played] = []
+    with progress("playing scenarios") as report:
+        for number, scenario in enumerate(scenarios):
+            report(number, len(scenarios))
+            played.append(_compared(_played(scenario, where), wanted))
+    if output == "text":
+        for each in played:
+            _show(each)
+    else:
+        print_document({"scenarios": [each.to_json() for each in played]}, output)
+    sys.exit(0 if all(each.good for each in played) else 1)
+
+
+# --- input --------------------------------------------------------------------------------------------------------
+
+
+def _read(paths: Sequence[str], output: str) -> list[Scenario]:
+    """All scenarios of the files, or the end of the command with every fault of all."""
+    found: list[Scenario] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+            documents = read_documents(text, "standard input" if path == "-" else path)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror or error}")
+            continue
+        except DocumentError as error:
+            problems.append(str(error))
+            continue
+        for document in documents:
+            try:
+                found.append(read_scenario(document.raw))
+            except ScenarioError as error:
+                problems += [f"{document.source}: {place}{': ' if place else ''}{message}" for place, message in error.problems]
+    names = [scenario.name for scenario in found]
+    problems += [f"two scenarios are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if problems:
+        refuse(problems, output)
+    if not found:
+        refuse([f"{', '.join(paths)}: no scenario"], output)
+    return found
+
+
+def _expected(path: str, output: str) -> Mapping[str, Json]:
+    try:
+        lines = Path(path).read_bytes().splitlines()
+        answers = [parse_request(line) for line in lines if line.strip()]
+    except OSError as error:
+        refuse([f"{path}: {error.strerror or error}"], output)
+    except (BadLine, RecursionError) as error:
+        refuse([f"{path}: {error}"], output)
+    return {str(answer.get("name")): answer for answer in answers}
+
+
+# --- playing ------------------------------------------------------------------------------------------------------
+
+
+def _played(scenario: Scenario, where: str) -> Played:
+    """Never raises for what a scenario or a cluster may do."""
+    try:
+        answer = play_embedded(scenario) if where == EMBEDDED else asyncio.run(_on_server(scenario, where))
+    except (NoSuchSymbol, ApiError, RuntimeError) as error:
+        return Played(scenario, None, str(error))
+    except Exception as fault:  # noqa: BLE001 - a fault of ours in one scenario is reported; the others are still played
+        where_from = traceback.extract_tb(fault.__traceback__)[-1]
+        return Played(scenario, None, f"internal error, please report it: {type(fault).__name__} in {where_from.name}: {fault}")
+    return Played(scenario, answer)
+
+
+async def _on_server(scenario: Scenario, kubeconfig: str) -> Json:
+    """Raises RuntimeError for a cluster that can't be used."""
+    from virt_dra.cluster.kube.cluster import ConnectionProblem, connect  # here, since its import takes a third of a second
+    from virt_dra.cluster.kube.limits import ClientLimits
+    from virt_dra.doctor.gather import enabled_features
+    from virt_dra.simulator.scenario.server_target import server_target
+
+    try:
+        async with connect(kubeconfig, limits=ClientLimits(qps=0, attempts=1)) as cluster:
+            _check_gates(scenario, enabled_features(await cluster.metrics_text()))
+            async with server_target(cluster, scenario) as target:
+                return await Play(scenario, target).perform()
+    except ConnectionProblem as error:
+        raise RuntimeError(str(error)) from None
+
+
+def _check_gates(scenario: Scenario, enabled: Mapping[str, bool]) -> None:
+    wanted = [part.partition("=") for part in str(scenario.gates or FeatureGates()).split(",")]
+    other = [f"{gate}={value}" for gate, _, value in wanted if gate in enabled and enabled[gate] != (value == "true")]
+    if other:
+        raise RuntimeError(f"the cluster's feature gates differ from the scenario's, which wants {', '.join(other)}")
+
+
+def _compared(played: Played, wanted: Mapping[str, Json] | None) -> Played:
+    if wanted is None or played.answer is None:
+        return played
+    expected = wanted.get(played.scenario.name)
+    if expected is None:
+        return Played(played.scenario, played.answer, differences=("no answer of this name is expected",))
+    return Played(played.scenario, played.answer, differences=tuple(differences(expected, played.answer)))
+
+
+# --- output -------------------------------------------------------------------------------------------------------
+
+
+def _show(played: Played) -> None:
+    name = played.scenario.name
+    if played.answer is None:
+        say(f"{name}: could not be played: {played.problem}")
+        return
+    if played.differences is not None:
+        say(f"{name}: as expected" if not played.differences else f"{name}: {counted(len(played.differences), 'difference')}")
+        for line in played.differences:
+            say(f"  {line}")
+        return
+    say(f"{name}:" + (" (did not settle)" if played.answer.get("unsettled") else ""))
+    for refusal in played.answer["refusals"]:
+        say(f"  step {refusal['step']} refused: {refusal['code']} {refusal['reason']}: {refusal['message']}")
+    for label, state in played.answer["states"].items():
+        say(f"  {label}:")
+        for line in _lines(state):
+            say(f"    {line}")
+
+
+def _lines(state: Json) -> Iterator[str]:
+    """A line for each object, and for each Event."""
+    for kind, objects in state.items():
+        if kind == "events":
+            for about, type_, reason, message in objects:
+                yield f"event {about}: {type_} {reason}" + (f": {message}" if message else "")
+            continue
+        for symbol, kept in objects.items() if isinstance(objects, dict) else ():
+            yield f"{kind} {symbol}: {json.dumps(kept, ensure_ascii=False)}"
+
+
+def _answer_lines(path: str, where: str) -> None:
+    try:
+        requests = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed by the with below
+    except (OSError, ValueError) as error:
+        refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], "text")
+    with requests:
+        for number, line in enumerate(_readable(requests), 1):
+            if line.strip():
+                click.echo(json_text(_answer(number, line, where)))
+                sys.stdout.flush()
+
+
+def _readable(requests: IO[bytes]) -> Iterator[bytes]:
+    try:
+        yield from requests
+    except OSError as error:
+        refuse([f"cannot read the scenarios: {error.strerror}"], "text")
+
+
+def _answer(number: int, line: bytes, where: str) -> Json:
+    name: object = None
+    try:
+        raw = parse_request(line)
+        name = raw.get("name")
+        played = _played(read_scenario(raw), where)
+    except RecursionError:
+        return {"name": name if isinstance(name, str) else None, "error": f"line {number}: the JSON is nested too deeply"}
+    except (BadLine, ScenarioError) as error:
+        return {"name": name if isinstance(name, str) else None, "error": f"line {number}: {error}"}
+    return played.to_json()
