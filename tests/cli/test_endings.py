@@ -20,6 +20,7 @@ import yaml
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = str(Path(sys.executable).with_name("virt-dra"))
 GPU = "examples/gpu-pci"
+SCENARIO = "examples/requests/scenario.yaml"
 FULL = Path("/dev/full")
 LINES = ("admit", "allocate", "cel", "device-status", "domain-xml", "render")
 """Commands that answer JSON lines."""
@@ -31,6 +32,7 @@ PRINTING = [
     *(("allocate", "-f", GPU), ("allocate", "-f", GPU, "-o", "json"), ("allocate", "-f", GPU, "--explain")),
     *(("install", "--dry-run"), ("doctor", "--kubeconfig", "none", "-o", "json"), ("doctor", "--kubeconfig", "none", "-o", "yaml")),
     *((name, "--jsonl") for name in LINES),
+    *(("scenario", SCENARIO), ("scenario", SCENARIO, "-o", "json")),
 ]
 
 
@@ -107,7 +109,8 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
 
 WAITING = [
     *(("run", "-"), ("lint", "-f", "-"), ("cel", "true", "-f", "-"), ("allocate", "-f", "-")),
-    *((name, "--jsonl") for name in LINES),
+    *((name, "--jsonl") for name in (*LINES, "scenario")),
+    ("scenario", "-"),
     *(("doctor",), ("doctor", "-o", "json"), ("lint", "--live"), ("install",), ("uninstall", "--yes")),
 ]
 

@@ -19,7 +19,9 @@ from virt_dra.cli.main import SUBCOMMANDS, cli
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
-_CLUSTER = re.compile(r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook)\b|virt-dra install (?!.*--dry-run)")
+_CLUSTER = re.compile(
+    r"kubectl|curl|dump\.yaml|--live|--on out|virt-dra (?:doctor|uninstall|operator|webhook)\b|virt-dra install (?!.*--dry-run)"
+)
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""
 _COMMENT = re.compile(r"^(\S.*?\S) {2,}(?:# )?(\S.*)$", re.DOTALL)
 

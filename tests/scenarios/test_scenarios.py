@@ -1,6 +1,6 @@
 """Scenarios of the control loops (``cases/*.yaml``): the embedded cluster gives the answers that a real control plane 1.37.1 gave.
 
-``answers/*.jsonl`` are recorded by ``python -m devtools.scenarios tests/scenarios/cases/NAME.yaml --record tests/scenarios/answers/NAME.jsonl``.
+``answers/*.jsonl`` are recorded by ``python -m devtools.scenarios`` with ``tests/scenarios/cases/NAME.yaml`` and ``--record``.
 ``differences.yaml`` names the scenarios that are known to differ, with the reason; they must still differ.
 """
 

@@ -49,11 +49,11 @@ come to rest; a scenario that can't be played is answered with name and error.
 
 EPILOG = """\b
 Examples:
-  virt-dra scenario examples/scenarios/shared-claim.yaml
-  virt-dra scenario examples/scenarios/*.yaml -o json
-  virt-dra scenario mine.yaml --expect mine.answers.jsonl       exit code 1, and the differences, if an answer is another one
-  virt-dra scenario mine.yaml --on out/kubeconfig               on a real control plane (make cluster KUBEVIRT=none)
-  virt-dra scenario --jsonl < scenarios.jsonl > answers.jsonl
+  virt-dra scenario examples/requests/scenario.yaml
+  virt-dra scenario examples/requests/scenario.yaml -o json
+  virt-dra scenario examples/requests/scenario.yaml --expect examples/requests/scenario.answers.jsonl
+  virt-dra scenario examples/requests/scenario.yaml --on out/kubeconfig    of make cluster KUBEVIRT=none
+  virt-dra scenario --jsonl < examples/requests/scenarios.jsonl
 \b
 Exit codes: 0 all were played (and are as expected), 1 an answer differs or a scenario could not be played to its end, 2 bad usage or input.
   --jsonl: 0, or 2 for unreadable input.
@@ -82,9 +82,7 @@ class Played:
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option("--on", "where", metavar="embedded|KUBECONFIG", default=EMBEDDED, show_default=True, help="The cluster to play on.")
 @click.option("--expect", metavar="FILE", help="Answers as JSON lines, found by name; differences are shown.")
-@click.option(
-    "--jsonl", is_flag=True, help="Read one JSON scenario per line (from FILE or standard input), write one JSON answer per line."
-)
+@click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
 def command(paths: tuple[str, ...], where: str, expect: str | None, jsonl: bool, output: OutputFormat) -> None:
     if jsonl:
