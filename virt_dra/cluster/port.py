@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
+from virt_dra.cluster.requester import Requester
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, everywhere in this module
 
@@ -202,3 +203,11 @@ class Watcher(Protocol):
 
 class Cluster(Reader, Writer, Watcher, Protocol):
     """All three ports."""
+
+
+@runtime_checkable
+class Impersonating(Protocol):
+    """What a cluster may also offer: requests for somebody else, each :class:`Forbidden` unless they may make it."""
+
+    def acting_as(self, requester: Requester) -> Cluster:
+        """The same cluster for this user, who has the groups that authentication adds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from virt_dra.api import core_v1, kubevirt_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
+from virt_dra.api import core_v1, kubevirt_v1, rbac_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.wire import WireError
@@ -20,6 +20,10 @@ KINDS: tuple[type[TypedObject], ...] = (
     resource_v1.DeviceClass,
     resource_v1.DeviceTaintRule,
     resource_v1.ResourcePoolStatusRequest,
+    rbac_v1.Role,
+    rbac_v1.ClusterRole,
+    rbac_v1.RoleBinding,
+    rbac_v1.ClusterRoleBinding,
     scheduling_v1.PodDisruptionBudget,
     scheduling_v1.PriorityClass,
     scheduling_v1.PodGroup,

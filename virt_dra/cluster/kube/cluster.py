@@ -13,10 +13,11 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import aiohttp
 
@@ -33,6 +34,7 @@ from virt_dra.cluster.kube.raw import RawObjects
 from virt_dra.cluster.kube.transport import KubeObserver, KubeRequest, NoKubeObserver, TooMuch, Transport, UntrustedServer, lost
 from virt_dra.cluster.kube.watch import lines, parsed_event
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
+from virt_dra.cluster.requester import Requester
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -64,6 +66,12 @@ class KubeCluster(RawObjects):
     @property
     def transport(self) -> Transport:
         return self._transport
+
+    def acting_as(self, requester: Requester) -> Self:
+        """The same cluster asked for somebody else, whom we must be allowed to impersonate. Valid as long as this one."""
+        view = copy(self)
+        view._transport = replace(self._transport, requester=requester)
+        return view
 
     async def credentials(self) -> Credentials:
         """As they are now, for another client of the same server (kopf's). Raises :class:`~virt_dra.cluster.port.Unauthorized`."""

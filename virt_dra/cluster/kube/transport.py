@@ -14,11 +14,11 @@ import json
 import logging
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from kubernetes.aio.client import ApiClient
@@ -30,6 +30,7 @@ from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.kube.errors import refusal
 from virt_dra.cluster.kube.limits import ClientLimits, TokenBucket
 from virt_dra.cluster.port import ApiError, TooManyRequests, Unauthorized, Unavailable
+from virt_dra.cluster.requester import Requester
 from virt_dra.cluster.watching.backoff import backoff
 
 T = TypeVar("T")
@@ -113,6 +114,8 @@ class Transport:
     may_write: Callable[[], bool] = lambda: True
     clock: ClusterClock = field(default_factory=ClusterClock)
     """Set by the server's time in every answer."""
+    requester: Requester | None = None
+    """Who shall be taken to ask (impersonated), if not we ourselves."""
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
@@ -212,7 +215,8 @@ class Transport:
             await asyncio.sleep(wait)
 
     async def _sent(self, request: KubeRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self.client.default_headers}
+        given = {"Accept": request.accept, "Content-Type": request.content_type, **self.client.default_headers}
+        headers = CIMultiDict([*given.items(), *(impersonation(self.requester) if self.requester else ())])
         try:
             await self.client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, None)
         except (ConfigException, OSError) as error:
@@ -246,6 +250,16 @@ class Transport:
             "proxy_headers": configuration.proxy_headers,
         }
         return {name: value for name, value in given.items() if value}
+
+
+def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
+    """The headers by which a request is somebody else's."""
+    yield "Impersonate-User", requester.name
+    for group in requester.groups:
+        yield "Impersonate-Group", group
+    for key, values in requester.extra.items():
+        for value in values:
+            yield f"Impersonate-Extra-{quote(key, safe='')}", value
 
 
 class _Lost(Unavailable):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal, Self, TypeVar, cast
@@ -20,10 +21,14 @@ from virt_dra.cluster.kinds import NAMESPACE, ApiResource, is_namespaced, resour
 from virt_dra.cluster.memory import garbage, patches, pods, strategies
 from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
+from virt_dra.cluster.memory.authorization import rbac
+from virt_dra.cluster.memory.authorization.attributes import Attributes, Decision, forbidden
+from virt_dra.cluster.memory.authorization.claim_status import granular_faults
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.memory.selectors import parse_selector
 from virt_dra.cluster.memory.store import ObjectStore, Place, StoreKey
 from virt_dra.cluster.port import ApiError, BadRequest, Listed, StatusCause, WatchEvent
+from virt_dra.cluster.requester import ADMIN, Requester
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
@@ -39,20 +44,23 @@ class MemoryCluster:
     ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`), ``uids`` a new uid. With
     sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
     ``history`` is the least number of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an
-    API server does it, for somebody who plays the kubelets; otherwise they go at once.
+    API server does it, for somebody who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6.
 
     Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
     """
 
     def __init__(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
-        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False, history: int = HISTORY,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
+        granular_status: bool = True, history: int = HISTORY,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._suffixes = names
         self._uids = uids
         self._admission: Admission = KindRules() if admission is None else admission
         self._namespaces_must_exist = namespaces_must_exist
+        self._granular_status = granular_status
+        self._requester = ADMIN
         self._graceful_deletion = graceful_deletion
         self._store = ObjectStore(history)
         self._foreign_owners: set[str] = set()
@@ -62,24 +70,34 @@ class MemoryCluster:
     @classmethod
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
-        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False, history: int = HISTORY,
+        admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
+        granular_status: bool = True, history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
         return cls(
             lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
-            admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion, history=history,
+            admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion,
+            granular_status=granular_status, history=history,
         )  # fmt: skip
+
+    def acting_as(self, requester: Requester) -> Self:
+        """The same cluster for somebody else: every request needs their permission (C-13.6), else it is :class:`Forbidden`."""
+        view = copy(self)
+        view._requester = requester.authenticated()
+        return view
 
     # --- Reader ---------------------------------------------------------------------------------------------------
 
     async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
         """Raises :class:`NotFound`."""
+        self._authorize("get", resource_of(kind), namespace, name)
         return cast("O", self._found(resource_of(kind), name, namespace))
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
         """By namespace and name. Raises :class:`BadRequest` for a selector that can't be read or is not supported."""
         resource = resource_of(kind)
+        self._authorize("list", resource, namespace, fields=fields, everywhere=True)
         selected = self._store.selected(resource, parse_selector(resource, namespace, labels, fields))
         return Listed(tuple(cast("list[O]", selected)), self.resource_version)
 
@@ -91,6 +109,7 @@ class MemoryCluster:
         Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden` (namespace).
         """
         resource = resource_of(obj)
+        self._authorize("create", resource, obj.metadata.namespace)
         refusals.check_size(obj)
         namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
@@ -116,13 +135,14 @@ class MemoryCluster:
 
         Raises :class:`NotFound`, :class:`Conflict`, :class:`Invalid`, :class:`TooLarge`.
         """
+        self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name)
         return self._update(obj)
 
     async def update_status(self, obj: O) -> O:
         """Replace only status. Raises as :meth:`update`, and :class:`NotFound` for kinds without the subresource."""
         if not resource_of(obj).has_status:
             raise refusals.no_such_subresource()
-        return self._update_status(obj)
+        return self._update_status(obj, self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name, "status"))
 
     async def patch(
         self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
@@ -137,6 +157,7 @@ class MemoryCluster:
             raise BadRequest("a patch needs either merge or operations")
         if subresource == "status" and not resource.has_status:
             raise refusals.no_such_subresource()
+        request = self._authorize("patch", resource, namespace, name, subresource)
         stored = self._found(resource, name, namespace)
         document = strategies.as_served(resource, stored)
         try:
@@ -161,10 +182,11 @@ class MemoryCluster:
             if resource.native or subresource != "status":
                 raise refusals.immutable(resource, name, "metadata.uid", obj.metadata.uid)
             obj = kept
-        return self._update_status(obj) if subresource == "status" else self._update(obj)
+        return self._update_status(obj, request) if subresource == "status" else self._update(obj)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """See :meth:`virt_dra.cluster.port.Writer.bind`. Raises :class:`ApiError` for what is no node's name."""
+        self._authorize("create", POD, pod.namespace, pod.name, "binding")
         stored = cast("Pod", self._found(POD, pod.name, pod.namespace))
         pods.check_target(node)
         if pod.metadata.uid not in ("", stored.metadata.uid):
@@ -183,6 +205,7 @@ class MemoryCluster:
         A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions), :class:`Forbidden`.
         """
         resource = resource_of(kind)
+        self._authorize("delete", resource, namespace, name)
         meta = self._found(resource, name, namespace).metadata
         if uid and uid != meta.uid:
             raise refusals.deletion_precondition(resource, name, "UID", uid, meta.uid, "deleted and then recreated")
@@ -204,6 +227,7 @@ class MemoryCluster:
         that the history it still has to read is dropped.
         """
         resource = resource_of(kind)
+        self._authorize("watch", resource, namespace, fields=fields, everywhere=True)
         selector = parse_selector(resource, namespace, labels, fields)
         history = self._store.table(resource).history
         if resource_version in ("", "0"):
@@ -252,6 +276,24 @@ class MemoryCluster:
         """The version of the newest change."""
         return str(self._store.version)
 
+    # --- authorization --------------------------------------------------------------------------------------------
+
+    def _authorize(
+        self, verb: str, resource: ApiResource, namespace: str, name: str = "", subresource: str = "", *,
+        fields: str = "", everywhere: bool = False,
+    ) -> Attributes:  # fmt: skip
+        """The request, if it is allowed. ``everywhere``: no namespace means all. Raises :class:`Forbidden`."""
+        within = namespace if namespace or everywhere else DEFAULT_NAMESPACE
+        request = Attributes.of(self._requester, verb, resource, within, name, subresource, fields)
+        if self._requester is not ADMIN:
+            decision = self._decide(request)
+            if not decision.allowed:
+                raise forbidden(request, decision.reason)
+        return request
+
+    def _decide(self, request: Attributes) -> Decision:
+        return rbac.authorize(request, self._store)
+
     # --- writing --------------------------------------------------------------------------------------------------
 
     def _update(self, obj: O) -> O:
@@ -259,11 +301,12 @@ class MemoryCluster:
         new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now(), self._admission.permitted)
         return self._replace(resource, stored, new, self._admission.on_update(new, stored))
 
-    def _update_status(self, obj: O) -> O:
+    def _update_status(self, obj: O, request: Attributes) -> O:
         resource, stored = self._based_on(obj)
         new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
         namespace = self._namespace(stored.metadata.namespace)
-        causes = (*admin_access_on_status(new, stored, namespace), *self._admission.on_status_update(new, stored))
+        granular = granular_faults(request, new, stored, self._decide) if self._granular_status else ()
+        causes = (*admin_access_on_status(new, stored, namespace), *granular, *self._admission.on_status_update(new, stored))
         return self._replace(resource, stored, new, causes)
 
     def _based_on(self, obj: O) -> tuple[ApiResource, O]:
