@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tests.cluster.contract.running import RUN_LABEL, claim, contract, eventually, pod, refusal
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from virt_dra.api.policies.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.port import ApiError, Cluster, Forbidden, Impersonating, Invalid, NotFound
 from virt_dra.cluster.requester import NODE_NAME, Requester

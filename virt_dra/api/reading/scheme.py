@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from virt_dra.api import core_v1, kubevirt_v1, rbac_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
+from virt_dra.api import core_v1, kubevirt_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
+from virt_dra.api.policies import rbac_v1
 from virt_dra.api.wire import WireError
 
 KINDS: tuple[type[TypedObject], ...] = (

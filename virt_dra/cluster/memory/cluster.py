@@ -22,7 +22,7 @@ from virt_dra.cluster.memory import garbage, patches, pods, strategies
 from virt_dra.cluster.memory import names as generated_names
 from virt_dra.cluster.memory.admission import Admission, admin_access_on_create, admin_access_on_status
 from virt_dra.cluster.memory.authorization import rbac
-from virt_dra.cluster.memory.authorization.attributes import Attributes, Decision, forbidden
+from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision, forbidden
 from virt_dra.cluster.memory.authorization.claim_status import granular_faults
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.memory.selectors import parse_selector
@@ -281,17 +281,17 @@ class MemoryCluster:
     def _authorize(
         self, verb: str, resource: ApiResource, namespace: str, name: str = "", subresource: str = "", *,
         fields: str = "", everywhere: bool = False,
-    ) -> Attributes:  # fmt: skip
+    ) -> AccessRequest:  # fmt: skip
         """The request, if it is allowed. ``everywhere``: no namespace means all. Raises :class:`Forbidden`."""
         within = namespace if namespace or everywhere else DEFAULT_NAMESPACE
-        request = Attributes.of(self._requester, verb, resource, within, name, subresource, fields)
+        request = AccessRequest.of(self._requester, verb, resource, within, name, subresource, fields)
         if self._requester is not ADMIN:
             decision = self._decide(request)
             if not decision.allowed:
                 raise forbidden(request, decision.reason)
         return request
 
-    def _decide(self, request: Attributes) -> Decision:
+    def _decide(self, request: AccessRequest) -> Decision:
         return rbac.authorize(request, self._store)
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class MemoryCluster:
         new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now(), self._admission.permitted)
         return self._replace(resource, stored, new, self._admission.on_update(new, stored))
 
-    def _update_status(self, obj: O, request: Attributes) -> O:
+    def _update_status(self, obj: O, request: AccessRequest) -> O:
         resource, stored = self._based_on(obj)
         new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
         namespace = self._namespace(stored.metadata.namespace)

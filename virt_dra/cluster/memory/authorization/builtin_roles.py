@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
+from virt_dra.api.policies.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject
 from virt_dra.cluster.requester import MASTERS
 
 _READ = "get list watch"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from virt_dra.api import names
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim, ResourceClaimStatus
-from virt_dra.cluster.memory.authorization.attributes import Attributes, Decision, forbidden
+from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision, forbidden
 from virt_dra.cluster.port import StatusCause
 from virt_dra.cluster.requester import NODE_NAME, Requester
 
 
 def granular_faults(
-    request: Attributes, new: TypedObject, old: TypedObject, decide: Callable[[Attributes], Decision]
+    request: AccessRequest, new: TypedObject, old: TypedObject, decide: Callable[[AccessRequest], Decision]
 ) -> Iterator[StatusCause]:
     """C-13.6: what the requester may not change in a claim's status, though it may write the status as such."""
     if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim):
@@ -35,7 +35,7 @@ def granular_faults(
             yield _fault("status.devices", f"changing status.devices requires {needed} permission: {refusals[0]}")
 
 
-def _refusal(question: Attributes, decide: Callable[[Attributes], Decision]) -> str:
+def _refusal(question: AccessRequest, decide: Callable[[AccessRequest], Decision]) -> str:
     """Empty if it is allowed."""
     decision = decide(question)
     return "" if decision.allowed else str(forbidden(question, decision.reason))
@@ -66,5 +66,5 @@ def _only_node(status: ResourceClaimStatus) -> str:
 
 def _runs_on(requester: Requester, node: str) -> bool:
     """Whether it is a service account whose token says that its pod runs on this node."""
-    told = requester.extra.get(NODE_NAME, ())
-    return bool(node) and requester.service_account is not None and told == (node,) and not names.dns1123_subdomain(node)
+    nodes = requester.extra.get(NODE_NAME, ())
+    return bool(node) and requester.service_account is not None and nodes == (node,) and not names.dns1123_subdomain(node)

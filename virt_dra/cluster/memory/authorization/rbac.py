@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.rbac_v1 import API_GROUP, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
-from virt_dra.cluster.memory.authorization.attributes import Attributes, Decision
+from virt_dra.api.policies.rbac_v1 import API_GROUP, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision
 from virt_dra.cluster.memory.authorization.builtin_roles import BINDINGS, ROLES
 from virt_dra.cluster.requester import MASTERS, SERVICE_ACCOUNT, Requester
 
@@ -23,7 +23,7 @@ class Stored(Protocol):
     def every(self, kind: type[O], namespace: str = "") -> Iterable[O]: ...
 
 
-def authorize(request: Attributes, stored: Stored) -> Decision:
+def authorize(request: AccessRequest, stored: Stored) -> Decision:
     """Allowed by some rule of some role that is bound to the user; built-in roles count if no other has their name."""
     if MASTERS in request.requester.groups:
         return Decision(allowed=True)
@@ -76,7 +76,7 @@ def _is_meant(subject: Subject, user: Requester, namespace: str) -> bool:
     return False
 
 
-def _allows(rule: PolicyRule, request: Attributes) -> bool:
+def _allows(rule: PolicyRule, request: AccessRequest) -> bool:
     return (
         _has(rule.verbs, request.verb)
         and _has(rule.api_groups, request.resource.group)

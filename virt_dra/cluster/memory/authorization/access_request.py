@@ -11,7 +11,7 @@ from virt_dra.cluster.requester import Requester
 
 
 @dataclass(frozen=True)
-class Attributes:
+class AccessRequest:
     """One request. ``name`` is empty for a collection, ``namespace`` for the whole cluster; ``fields``: a field selector."""
 
     requester: Requester
@@ -25,12 +25,12 @@ class Attributes:
     @classmethod
     def of(
         cls, requester: Requester, verb: str, resource: ApiResource, namespace: str, name: str, subresource: str = "", fields: str = ""
-    ) -> Attributes:
+    ) -> AccessRequest:
         """As an API server reads them from a path, in which a namespace is its own namespace."""
         within = name if resource == NAMESPACE else namespace if resource.namespaced else ""
         return cls(requester, verb, resource, within, name, subresource, fields)
 
-    def about(self, verb: str, namespace: str, name: str, subresource: str) -> Attributes:
+    def about(self, verb: str, namespace: str, name: str, subresource: str) -> AccessRequest:
         """Another question about the same request."""
         return replace(self, verb=verb, namespace=namespace, name=name, subresource=subresource, fields="")
 
@@ -48,7 +48,7 @@ class Decision:
     reason: str = ""
 
 
-def forbidden(request: Attributes, reason: str) -> Forbidden:
+def forbidden(request: AccessRequest, reason: str) -> Forbidden:
     """The API server's words, in which no text of a user looks like HTML."""
     user, group = quoted(request.requester.name), quoted(request.resource.group)
     where = f"in the namespace {quoted(request.namespace)}" if request.namespace else "at the cluster scope"

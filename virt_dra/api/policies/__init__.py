@@ -1,0 +1,1 @@
+"""What a cluster's administrators set: roles and their bindings, quotas and what counts towards them, pod defaults and priorities. Pure."""
