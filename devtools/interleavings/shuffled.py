@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,10 +13,26 @@ from virt_dra.simulator.virtual_time import VirtualLoop
 T = TypeVar("T")
 
 
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is a number, so that sets of tasks, which asyncio has inside, are in the same order in every run."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class ShuffledLoop(VirtualLoop):
     def __init__(self, chance: Random) -> None:
         self._chance = chance
         super().__init__()
+        numbers = count(1)
+        self.set_task_factory(lambda loop, coro, **options: NumberedTask(coro, number=next(numbers), loop=loop, **options))
 
     def _run_once(self) -> None:
         ready = self._ready  # type: ignore[attr-defined]  # asyncio has no other way to change the order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, TypeVar
@@ -67,15 +67,19 @@ class TurbulentCluster:
         self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[O]]:
         events = self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
-        async for event in events:
-            await self._delay()
-            if self._happens(self._weather.rates.watch_ends):
-                if self._chance.random() < self._weather.rates.too_old:
-                    raise Gone("too old resource version")
-                return
-            yield event
-            if self._happens(self._weather.rates.repeated):
+        try:
+            async for event in events:
+                await self._delay()
+                if self._happens(self._weather.rates.watch_ends):
+                    if self._chance.random() < self._weather.rates.too_old:
+                        raise Gone("too old resource version")
+                    return
                 yield event
+                if self._happens(self._weather.rates.repeated):
+                    yield event
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
 
     # --- writing --------------------------------------------------------------------------------------------------
 

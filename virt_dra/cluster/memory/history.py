@@ -42,7 +42,7 @@ class ChangeHistory:
         self._dropped = 0
         self._floor = floor
         """Versions up to this one are indistinguishable."""
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     @property
     def end(self) -> int:
@@ -80,11 +80,11 @@ class ChangeHistory:
         """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell too far behind."""
         while position >= self.end:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.add(future)
+            self._waiting[future] = None
             try:
                 await future
             finally:
-                self._waiting.discard(future)
+                self._waiting.pop(future, None)
         if position < self._dropped:
             raise refusals.too_old(self._floor - 1, self._floor)
         return self._changes[position - self._dropped]
