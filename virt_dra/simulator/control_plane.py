@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.classic.control_plane import ClassicControlPlane
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
@@ -42,6 +43,9 @@ LOOPS: tuple[LoopKind, ...] = (
     LoopKind("pool status", PoolStatusRequests, lambda gates: gates.resource_pool_status),
 )
 """All loops, in the order in which they are made."""
+
+CLASSIC_LOOPS = (LoopKind("classic DRA", ClassicControlPlane),)
+"""Those of a control plane of Kubernetes 1.26 to 1.31 instead; drivers' controllers come beside it (C-18)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""What the claim controller of 1.26 to 1.31 does about a pod or a claim: pure decisions (C-18.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
+from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
+from virt_dra.classic.driver_plans import deallocated, without_finalizer
+from virt_dra.classic.objects import (
+    BUILTIN_FINALIZER,
+    ClassicClaim,
+    ClassicClaimTemplate,
+    PodSchedulingContext,
+    SchedulingContextSpec,
+)
+from virt_dra.classic.pod_claims import ClaimLookup, fixed_name, is_done, is_owned_by, is_reservable, is_reserved, name_of, with_consumers
+from virt_dra.scheduling.claim_references import PODS, Resolved, UnsupportedClaimSource
+
+LONGEST_BASE: Final = 57
+"""Bytes of a generated name before the API server's five random ones (C-10.5.5)."""
+
+
+@dataclass(frozen=True)
+class NewClaim:
+    """Create the claim of a pod's entry from its template."""
+
+    entry: str
+    claim: ClassicClaim
+
+
+@dataclass(frozen=True)
+class NoClaim:
+    """The claim of an entry can't be made; reported on the pod."""
+
+    entry: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ClaimsKnown:
+    """All claims of the pod exist. ``statuses``: what to record in its status, None if it is recorded or needn't be."""
+
+    statuses: tuple[PodResourceClaimStatus, ...] | None
+
+
+@dataclass(frozen=True)
+class PodView:
+    """``owned``: the claims that a pod owns, by its UID."""
+
+    claim: ClaimLookup
+    owned: Callable[[str], Sequence[ClassicClaim]]
+    template: Callable[[str, str], ClassicClaimTemplate | None]
+    context: Callable[[str, str], PodSchedulingContext | None]
+    fixed: bool
+
+
+def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
+    """The first claim that is missing, or what to record of all. A claim made before a crash is found by owner and annotation."""
+    names: dict[str, str] = {}
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name is not None or entry.resource_claim_template_name is None:
+            continue
+        found = _existing(pod, entry, view)
+        if isinstance(found, NoClaim):
+            return found
+        if found is None:
+            return _new_claim(pod, entry, view)
+        names[entry.name] = found.name
+    if view.fixed or not names:
+        return ClaimsKnown(None)
+    kept = {each.name: each for each in pod.status.resource_claim_statuses}
+    wanted = {**kept, **{name: PodResourceClaimStatus(name=name, resource_claim_name=claim) for name, claim in names.items()}}
+    return ClaimsKnown(None if wanted == kept else tuple(wanted[name] for name in sorted(wanted)))
+
+
+def _existing(pod: Pod, entry: PodResourceClaim, view: PodView) -> ClassicClaim | NoClaim | None:
+    if view.fixed:
+        found = view.claim(pod.namespace, fixed_name(pod, entry))
+        if found is not None and not is_owned_by(found, pod):
+            return NoClaim(entry.name, f"ResourceClaim {found.key} was not created for Pod {pod.key} (Pod is not owner)")
+        return found
+    recorded = next((each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry.name), None)
+    found = view.claim(pod.namespace, recorded) if recorded else None
+    if found is not None and is_owned_by(found, pod):
+        return found
+    mine = (each for each in view.owned(pod.metadata.uid) if is_owned_by(each, pod))
+    return next((each for each in mine if each.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) == entry.name), None)
+
+
+def _new_claim(pod: Pod, entry: PodResourceClaim, view: PodView) -> NewClaim | NoClaim:
+    name = entry.resource_claim_template_name or ""
+    template = view.template(pod.namespace, name)
+    if template is None:
+        return NoClaim(entry.name, f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found')
+    of_template = template.spec.metadata
+    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
+    annotations = {**of_template.annotations, POD_CLAIM_NAME_ANNOTATION: entry.name}
+    metadata = ObjectMeta(namespace=pod.namespace, owner_references=(owner,), annotations=annotations)
+    metadata = metadata.with_(name=fixed_name(pod, entry)) if view.fixed else metadata.with_(generate_name=_base(pod.name, entry.name))
+    if of_template.labels:
+        metadata = metadata.with_(labels=of_template.labels)
+    return NewClaim(entry.name, ClassicClaim(metadata=metadata, spec=template.spec.spec))
+
+
+def _base(pod: str, entry: str) -> str:
+    base = f"{pod}-{entry}-"
+    if len(base) <= LONGEST_BASE:
+        return base
+    return f"{pod[: len(pod) * LONGEST_BASE // len(base)]}-{entry[: len(entry) * LONGEST_BASE // len(base)]}"
+
+
+@dataclass(frozen=True)
+class ReserveFor:
+    """Add the pod, which has a node, to the claim's consumers."""
+
+    claim: ClassicClaim
+
+
+@dataclass(frozen=True)
+class AskDrivers:
+    """Create or change the pod's scheduling context, so that drivers allocate for the node that the pod has."""
+
+    context: PodSchedulingContext
+    new: bool
+
+
+def for_scheduled_pod(pod: Pod, view: PodView) -> tuple[ReserveFor | AskDrivers, ...]:
+    """What a pod needs that got its node without the scheduler (C-18.7)."""
+    actions: list[ReserveFor | AskDrivers] = []
+    pending = False
+    for entry in pod.spec.resource_claims if pod.spec.node_name else ():
+        try:
+            name = name_of(pod, entry, fixed=view.fixed)
+        except UnsupportedClaimSource:
+            continue
+        claim = view.claim(pod.namespace, name.name) if isinstance(name, Resolved) else None
+        if claim is None or not isinstance(name, Resolved) or (name.must_check_owner and not is_owned_by(claim, pod)):
+            continue
+        if claim.status.allocation is None:
+            pending = pending or claim.delayed
+        elif not is_reserved(claim, pod) and is_reservable(claim) and not claim.deallocating:
+            actions.append(ReserveFor(claim))
+    if pending:
+        context = view.context(pod.namespace, pod.name)
+        if context is None:
+            actions.append(AskDrivers(new_context(pod, SchedulingContextSpec(selected_node=pod.spec.node_name or "")), new=True))
+        elif context.spec.selected_node != pod.spec.node_name and any(o.uid == pod.metadata.uid for o in context.metadata.owner_references):
+            actions.append(AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False))
+    return tuple(actions)
+
+
+def new_context(pod: Pod, spec: SchedulingContextSpec) -> PodSchedulingContext:
+    """A scheduling context of a pod, which owns it as controller."""
+    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
+    return PodSchedulingContext(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, owner_references=(owner,)), spec=spec)
+
+
+# --- claims ---
+
+
+@dataclass(frozen=True)
+class ClaimCleanup:
+    """The writes for a claim, in order: its status, its finalizers, its deletion. None or False: not needed."""
+
+    status: ClassicClaim | None = None
+    unprotect: bool = False
+    delete: bool = False
+
+
+def for_claim(claim: ClassicClaim, alive: Callable[[ResourceClaimConsumerReference], bool], owner: Pod | None) -> ClaimCleanup:
+    """Drop consumers that are gone; when the last one goes, a delayed claim is deallocated in the same write (C-18.7).
+
+    ``alive``: whether a consumer that is a pod still needs the claim. ``owner``: the pod of the claim's owner reference, if it is known.
+    """
+    reserved = claim.status.reserved_for
+    kept = tuple(each for each in reserved if each.api_group or each.resource != PODS or alive(each))
+    builtin = BUILTIN_FINALIZER in claim.metadata.finalizers
+    new = claim if kept == reserved else with_consumers(claim, kept)
+    deleting = claim.metadata.deletion_timestamp is not None
+    released = bool(reserved) and not kept
+    if builtin and not kept and (deleting or (released and claim.delayed)):
+        new = deallocated(new)
+    elif released and claim.delayed and claim.status.allocation is not None and not claim.deallocating:
+        new = new.with_(status=new.status.with_(deallocation_requested=True))
+    unprotect = builtin and not kept and new.status.allocation is None and (deleting or released)
+    return ClaimCleanup(new if new != claim else None, unprotect, delete=not kept and not deleting and _is_unused(claim, owner))
+
+
+def _is_unused(claim: ClassicClaim, owner: Pod | None) -> bool:
+    """Whether a generated claim's pod is known, and done or another one. An unknown one is left to garbage collection."""
+    reference = claim.metadata.controller_owner
+    if reference is None or reference.kind != "Pod" or owner is None:
+        return False
+    return owner.metadata.uid != reference.uid or is_done(owner)
+
+
+def unprotected(claim: ClassicClaim) -> ClassicClaim:
+    return without_finalizer(claim, BUILTIN_FINALIZER)

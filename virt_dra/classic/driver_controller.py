@@ -1,0 +1,263 @@
+"""The controller that a classic driver runs on: it calls the author's three functions and writes what they say (C-18.5).
+
+A loop over keys: claims and scheduling contexts, each retried with back-off. Before it acts it reads the object anew, so that a stale
+informer leads to no action; upstream's library remembers what it wrote for 60 s instead. All writes carry the resourceVersion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSettings, ParametersReader, PendingClaim
+from virt_dra.classic.driver_plans import (
+    AllocateNow,
+    AnyClass,
+    Deallocate,
+    Nothing,
+    claims_to_allocate,
+    class_names,
+    deallocated,
+    is_of_pod,
+    nodes_to_ask_about,
+    plan_claim,
+    truncated,
+    wants_answers,
+    with_answers,
+    with_finalizer,
+    without_finalizer,
+)
+from virt_dra.classic.objects import (
+    ClassicAllocation,
+    ClassicClaim,
+    ClassicDeviceClass,
+    ParametersReference,
+    PodSchedulingContext,
+    ResourceClass,
+    driver_finalizer,
+)
+from virt_dra.classic.pod_claims import PodClaim, is_reserved, with_consumer
+from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.cluster.port import NotFound
+from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.controllers.events import shortened
+from virt_dra.controllers.loops.context import LoopContext
+
+FAILED = "Failed"
+"""The reason of all Events of the framework."""
+
+CONFIG_MAP = unknown_kind("v1", "ConfigMap")
+
+
+class DriverKey(NamedTuple):
+    """An object that the controller looks after."""
+
+    what: Literal["claim", "schedulingCtx"]
+    namespace: str
+    name: str
+
+
+class DriverFault(Exception):
+    """An attempt failed; an Event said so. The key is tried again with back-off."""
+
+
+class DriverController:
+    """Implements :class:`ControlLoop` for one driver."""
+
+    def __init__(self, context: LoopContext, driver: ClassicDriver, settings: DriverSettings | None = None) -> None:
+        self._cluster = context.cluster
+        self._driver = driver
+        self._settings = settings or DriverSettings()
+        self._finalizer = driver_finalizer(driver.name)
+        self._fixed = self._settings.release.fixed_claim_names
+        self._events = context.recorder(driver.name)
+        self._queue: WorkQueue[DriverKey] = WorkQueue(chance=context.chance)
+        self._claims = context.informers.of(ClassicClaim)
+        self._contexts = context.informers.of(PodSchedulingContext)
+        self._classes = context.informers.of(ResourceClass)
+        self._device_classes = context.informers.of(ClassicDeviceClass)
+        self._by_class = f"claims by class, of {driver.name}"
+        self._claims.store.add_index(self._by_class, class_names)
+        self._claims.on_change(lambda old, new: self._enqueue("claim", new))
+        self._contexts.on_change(lambda old, new: self._enqueue("schedulingCtx", new))
+        self._classes.on_change(self._class_changed)
+        self._kinds = {(_group(kind.API_VERSION), kind.KIND): kind for kind in (CONFIG_MAP, *self._settings.parameter_kinds)}
+
+    async def run(self) -> None:
+        """See :class:`ControlLoop`."""
+        await self._queue.run(self._work, workers=self._settings.workers)
+
+    def _enqueue(self, what: Literal["claim", "schedulingCtx"], obj: TypedObject | None) -> None:
+        if obj is not None:
+            self._queue.add(DriverKey(what, obj.namespace, obj.name))
+
+    def _class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
+        """A class that appears or changes its driver may make claims this driver's."""
+        for claim in self._claims.store.by_index(self._by_class, new.name) if new is not None else ():
+            self._enqueue("claim", claim)
+
+    async def _work(self, key: DriverKey) -> float | None:
+        if key.what == "claim":
+            return await self._sync_claim(key)
+        return await self._sync_context(key)
+
+    def _class_of(self, claim: ClassicClaim) -> AnyClass | None:
+        names = class_names(claim)
+        if claim.spec.controller is not None:
+            return self._device_classes.store.get(names[0]) if names else None
+        return self._classes.store.get(names[0])
+
+    # --- claims ---
+
+    async def _sync_claim(self, key: DriverKey) -> float | None:
+        stored = self._claims.store.get(key.name, key.namespace)
+        if stored is None:
+            return None
+        plan = plan_claim(stored, self._class_of, self._driver.name)
+        if not isinstance(plan, Nothing):
+            try:
+                claim = await self._cluster.get(ClassicClaim, key.name, key.namespace)
+            except NotFound:
+                return None
+            plan = plan_claim(claim, self._class_of, self._driver.name)
+        match plan:
+            case Deallocate():
+                await self._deallocate(claim)
+            case AllocateNow(resource_class=found):
+                pending = await self._resolved((PodClaim("", claim),), found)
+                await self._allocate(pending, "", None)
+            case Nothing(retry=reason) if reason:
+                return self._settings.recheck
+        return None
+
+    async def _deallocate(self, claim: ClassicClaim) -> None:
+        try:
+            await self._driver.deallocate(claim)
+        except Exception as error:
+            self._report(claim, f"deallocate: {error}")
+            raise DriverFault(str(error)) from error
+        if deallocated(claim) != claim:
+            claim = await self._cluster.update_status(deallocated(claim))
+        await self._cluster.update(without_finalizer(claim, self._finalizer))
+
+    async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> None:
+        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises DriverFault."""
+        protected = [each if self._finalizer in each.claim.metadata.finalizers else await self._protect(each) for each in pending]
+        try:
+            answers = await self._driver.allocate(protected, node)
+            if len(answers) != len(protected):
+                raise AllocationRefused(f"the driver answered for {len(answers)} claims of {len(protected)}")
+        except Exception as error:
+            for each in protected:
+                self._report(each.claim, f"allocate: {error}")
+            raise DriverFault(str(error)) from error
+        failures: list[Exception] = []
+        for each, answer in zip(protected, answers, strict=True):
+            try:
+                if isinstance(answer, AllocationRefused):
+                    raise answer
+                await self._cluster.update_status(self._allocated(each.claim, answer, pod))
+            except Exception as error:  # noqa: BLE001 - one claim's failure must not keep the others from being recorded; all are raised
+                self._report(each.claim, f"allocate: {error}")
+                failures.append(error)
+        if failures:
+            raise DriverFault("; ".join(map(str, failures))) from failures[0]
+
+    async def _protect(self, pending: PendingClaim) -> PendingClaim:
+        claim = await self._cluster.update(with_finalizer(pending.claim, self._finalizer))
+        return PendingClaim(claim, pending.resource_class, pending.entry, pending.class_parameters, pending.claim_parameters)
+
+    def _allocated(self, claim: ClassicClaim, allocation: ClassicAllocation, pod: Pod | None) -> ClassicClaim:
+        status = claim.status.with_(driver_name=self._driver.name, allocation=allocation)
+        done = claim.with_(status=status)
+        return with_consumer(done, pod) if pod is not None and self._settings.reserves and not is_reserved(done, pod) else done
+
+    # --- scheduling contexts ---
+
+    async def _sync_context(self, key: DriverKey) -> float | None:
+        """Answer about nodes, and allocate for the selected one (C-18.5.3). Returns when to look again."""
+        stored = self._contexts.store.get(key.name, key.namespace)
+        if stored is None or not wants_answers(stored):
+            return None
+        try:
+            context = await self._cluster.get(PodSchedulingContext, key.name, key.namespace)
+            pod = await self._cluster.get(Pod, key.name, key.namespace)
+        except NotFound:
+            return None
+        if not wants_answers(context) or not is_of_pod(context, pod):
+            return None
+        claims = claims_to_allocate(pod, self._stored_claim, self._class_of, self._driver.name, fixed=self._fixed)
+        if not claims:
+            return self._settings.recheck
+        fresh = [PodClaim(each.entry, await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace)) for each in claims]
+        claims = tuple(each for each in fresh if each.claim.status.allocation is None and each.claim.metadata.deletion_timestamp is None)
+        pending = await self._resolved(claims)
+        unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
+        selected = context.spec.selected_node
+        if pending and selected and not any(selected in nodes for nodes in unsuitable.values()):
+            await self._allocate(pending, selected, pod)
+        if nodes_to_ask_about(context):
+            answered = with_answers(context, {entry: truncated(nodes, selected) for entry, nodes in unsuitable.items()})
+            if answered is not context:
+                await self._cluster.update_status(answered)
+        return self._settings.recheck
+
+    def _stored_claim(self, namespace: str, name: str) -> ClassicClaim | None:
+        return self._claims.store.get(name, namespace)
+
+    async def _unsuitable(self, pod: Pod, pending: Sequence[PendingClaim], nodes: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """Entry -> the nodes that its driver excludes, of those asked about."""
+        if not nodes or not pending:
+            return {}
+        try:
+            answers = await self._driver.unsuitable_nodes(pod, pending, nodes)
+            if len(answers) != len(pending):
+                raise DriverFault(f"the driver answered for {len(answers)} claims of {len(pending)}")
+        except Exception as error:
+            for each in pending:
+                self._report(each.claim, f"unsuitable nodes: {error}")
+            raise DriverFault(str(error)) from error
+        asked = frozenset(nodes)
+        return {each.entry: asked.intersection(answer) for each, answer in zip(pending, answers, strict=True)}
+
+    # --- parameters ---
+
+    async def _resolved(self, claims: Sequence[PodClaim], known: AnyClass | None = None) -> list[PendingClaim]:
+        """The claims with class and parameters. Raises :class:`DriverFault` for parameters that can't be read (Event on the claim)."""
+        resolved = []
+        for each in claims:
+            found = known or self._class_of(each.claim)
+            try:
+                of_class, of_claim = await self._parameters(each.claim, found)
+            except Exception as error:
+                self._report(each.claim, f"parameters: {error}")
+                raise DriverFault(str(error)) from error
+            resolved.append(PendingClaim(each.claim, found, each.entry, of_class, of_claim))
+        return resolved
+
+    async def _parameters(self, claim: ClassicClaim, found: AnyClass | None) -> tuple[object, object]:
+        if isinstance(self._driver, ParametersReader):
+            of_class = await self._driver.class_parameters(found)
+            return of_class, await self._driver.claim_parameters(claim, found, of_class)
+        reference = found.parameters_ref if isinstance(found, ResourceClass) else None
+        of_class = None if reference is None else await self._object(reference, reference.namespace)
+        mine = claim.spec.parameters_ref
+        return of_class, None if mine is None else await self._object(mine, claim.namespace)
+
+    async def _object(self, reference: ParametersReference, namespace: str) -> TypedObject:
+        kind = self._kinds.get((reference.api_group, reference.kind))
+        if kind is None:
+            named = f"{reference.kind}.{reference.api_group}" if reference.api_group else reference.kind
+            raise DriverFault(f"parameters of kind {named} are not known to this driver")
+        return await self._cluster.get(kind, reference.name, namespace)
+
+    def _report(self, claim: ClassicClaim, message: str) -> None:
+        meta = claim.metadata
+        about = ObjectReference(api_version=claim.API_VERSION, kind=claim.KIND, name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        self._events.record(about, "Warning", FAILED, shortened(message))
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

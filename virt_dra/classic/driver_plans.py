@@ -1,0 +1,168 @@
+"""What a driver's controller does about a claim or a scheduling context: pure decisions over what was read (C-18.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import OwnerReference, TypedObject
+from virt_dra.classic.objects import (
+    NODES_MAX,
+    ClaimSchedulingStatus,
+    ClassicClaim,
+    ClassicClaimStatus,
+    ClassicDeviceClass,
+    PodSchedulingContext,
+    ResourceClass,
+    driver_finalizer,
+)
+from virt_dra.classic.pod_claims import ClaimLookup, PodClaim, is_owned_by, name_of
+from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource
+
+AnyClass = ResourceClass | ClassicDeviceClass
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The claim needs nothing of this driver. ``retry``: a reason to look again, as a class may appear or change its driver."""
+
+    retry: str = ""
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    """Free the claim, clear its status, then remove the finalizer."""
+
+
+@dataclass(frozen=True)
+class AllocateNow:
+    """Allocate for any node. ``resource_class``: the claim's; None for one with a controller that names no class."""
+
+    resource_class: AnyClass | None
+
+
+DriverClaimPlan = Nothing | Deallocate | AllocateNow
+ClassLookup = Callable[[ClassicClaim], AnyClass | None]
+
+
+def class_names(claim: ClassicClaim) -> tuple[str, ...]:
+    """The classes that a claim names: its own, or those of its requests (v1alpha3)."""
+    if claim.spec.controller is None:
+        return (claim.spec.resource_class_name,)
+    requests = (claim.spec.devices or {}).get("requests", ())
+    named = [each.get("deviceClassName") for each in requests if isinstance(each, dict)] if isinstance(requests, list | tuple) else []
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name))
+
+
+def driver_of(claim: ClassicClaim, found: AnyClass | None) -> str | None:
+    """The driver that is to allocate a claim: its controller, else its class's; None without a class."""
+    if claim.spec.controller is not None:
+        return claim.spec.controller
+    return found.driver_name if isinstance(found, ResourceClass) else None
+
+
+def is_structured(found: AnyClass | None) -> bool:
+    """Whether the scheduler allocates claims of the class, not a driver's controller."""
+    return isinstance(found, ResourceClass) and bool(found.structured_parameters)
+
+
+def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str) -> DriverClaimPlan:
+    """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated."""
+    if claim.status.reserved_for:
+        return Nothing()
+    if claim.metadata.deletion_timestamp is not None or claim.deallocating:
+        return Deallocate() if driver_finalizer(driver) in claim.metadata.finalizers else Nothing()
+    if claim.status.allocation is not None or claim.delayed:
+        return Nothing()
+    found = classes(claim)
+    responsible = driver_of(claim, found)
+    if responsible is None:
+        return Nothing(retry=f"resource class {claim.spec.resource_class_name} does not exist")
+    if is_structured(found):
+        return Nothing()
+    if responsible != driver:
+        return Nothing(retry=f"the class belongs to the driver {responsible}, which may change")
+    return AllocateNow(found)
+
+
+def with_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
+    return claim.with_(metadata=claim.metadata.with_(finalizers=(*claim.metadata.finalizers, finalizer)))
+
+
+def without_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
+    left = tuple(each for each in claim.metadata.finalizers if each != finalizer)
+    return claim.with_(metadata=claim.metadata.with_(finalizers=left))
+
+
+def deallocated(claim: ClassicClaim) -> ClassicClaim:
+    """The claim as it was before its allocation."""
+    status: ClassicClaimStatus = claim.status.without("allocation", "driver_name", "deallocation_requested")
+    return claim.with_(status=status)
+
+
+# --- scheduling contexts ---
+
+
+def wants_answers(context: PodSchedulingContext) -> bool:
+    """Whether the scheduler asks for anything."""
+    alive = context.metadata.deletion_timestamp is None
+    return alive and bool(context.spec.selected_node or context.spec.potential_nodes)
+
+
+def is_of_pod(context: PodSchedulingContext, pod: Pod) -> bool:
+    """Whether the context was made for this pod, which isn't going away."""
+    owner: OwnerReference | None = context.metadata.controller_owner
+    return owner is not None and owner.uid == pod.metadata.uid and pod.metadata.deletion_timestamp is None
+
+
+def claims_to_allocate(pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driver: str, *, fixed: bool) -> tuple[PodClaim, ...]:
+    """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones are left out."""
+    found: list[PodClaim] = []
+    for entry in pod.spec.resource_claims:
+        try:
+            name = name_of(pod, entry, fixed=fixed)
+        except UnsupportedClaimSource:
+            continue
+        claim = lookup(pod.namespace, name.name) if isinstance(name, Resolved) else None
+        if claim is None or not isinstance(name, Resolved) or (name.must_check_owner and not is_owned_by(claim, pod)):
+            continue
+        if claim.status.allocation is not None or not claim.delayed or claim.metadata.deletion_timestamp is not None:
+            continue
+        cls = classes(claim)
+        if driver_of(claim, cls) == driver and not is_structured(cls):
+            found.append(PodClaim(entry.name, claim))
+    return tuple(found)
+
+
+def nodes_to_ask_about(context: PodSchedulingContext) -> tuple[str, ...]:
+    """The potential nodes and the selected one. None for a pod that was scheduled already: no node can be refused for it."""
+    potential, selected = context.spec.potential_nodes, context.spec.selected_node
+    if not potential or not selected or selected in potential:
+        return potential
+    return (*potential, selected)
+
+
+def truncated(unsuitable: Collection[str], selected: str) -> tuple[str, ...]:
+    """At most 128 nodes, sorted; the selected node is among them if it is unsuitable (C-18.5.3)."""
+    nodes = sorted(set(unsuitable))
+    if len(nodes) <= NODES_MAX:
+        return tuple(nodes)
+    kept = nodes[:NODES_MAX]
+    return tuple(sorted([*kept[:-1], selected])) if selected in nodes and selected not in kept else tuple(kept)
+
+
+def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[str]]) -> PodSchedulingContext:
+    """The context with this driver's entries replaced, in place; those of other drivers stay. The same object if nothing changes."""
+    left = dict(answers)
+    entries = [
+        each.with_(unsuitable_nodes=tuple(left.pop(each.name))) if each.name in left else each for each in context.status.resource_claims
+    ]
+    entries += [ClaimSchedulingStatus(name=name, unsuitable_nodes=tuple(nodes)) for name, nodes in left.items()]
+    if tuple(entries) == context.status.resource_claims:
+        return context
+    return context.with_(status=context.status.with_(resource_claims=tuple(entries)))
+
+
+def pod_key(obj: TypedObject) -> tuple[str, str]:
+    return obj.namespace, obj.name

@@ -1,0 +1,282 @@
+"""The scheduler's part in classic DRA: what it decides at each extension point, as pure functions (C-18.6).
+
+    pre_enqueue → pre_filter → filter_node for each node → post_filter, if none fits
+                                                        → negotiate (PreScore, Reserve and the first half of PreBind), if some do
+
+Upstream chooses at random among equal nodes, potential nodes and claims to deallocate. Here everything is in order, and nodes that were
+tried for the pod already come last, which serves the same end: two drivers that exclude each other's nodes don't go round in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from virt_dra.allocator.node_selection import NodeMatcher
+from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.classic.driver_plans import AnyClass, class_names, is_structured
+from virt_dra.classic.objects import (
+    NODES_MAX,
+    ClassicAllocation,
+    ClassicClaim,
+    ClassicDeviceClass,
+    PodSchedulingContext,
+    ResourceClass,
+    SchedulingContextSpec,
+)
+from virt_dra.classic.pod_claims import ClaimLookup, MissingClaim, is_reservable, is_reserved, resolve_claims
+from virt_dra.classic.release import ClassicRelease
+from virt_dra.classic.structured import Inventory, NoStructuredFit, ParametersNotFound, StructuredParameters, allocate_on
+
+DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+NEED_INFORMATION: Final = "waiting for resource driver to provide information"
+NEED_ALLOCATION: Final = "waiting for resource driver"
+NEED_ALLOCATION_BEFORE_29: Final = "waiting for resource driver to allocate resource"
+UNSUITABLE: Final = "resourceclaim cannot be allocated for the node (unsuitable)"
+NOT_HERE: Final = "resourceclaim not available on the node"
+EXCLUDED: Final = "excluded by resource class node filter"
+
+
+@dataclass(frozen=True)
+class NotNow:
+    """The pod can't be scheduled in this attempt. ``pending``: an answer of a driver is awaited, and wakes it without back-off.
+    ``error``: tried again after a back-off without waiting for an event."""
+
+    message: str
+    pending: bool = False
+    error: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimState:
+    """A claim of the pod and what limits its nodes. ``unsuitable``: None as long as its driver hasn't answered."""
+
+    entry: str
+    claim: ClassicClaim
+    class_nodes: tuple[NodeMatcher, ...] = ()
+    available: NodeMatcher | None = None
+    unsuitable: frozenset[str] | None = None
+    structured: StructuredParameters | None = None
+
+    @property
+    def allocated(self) -> bool:
+        return self.claim.status.allocation is not None
+
+    @property
+    def awaits_driver(self) -> bool:
+        return not self.allocated and self.structured is None
+
+
+@dataclass(frozen=True)
+class SchedulingState:
+    """The claims of the pod, in its order, and what was negotiated so far."""
+
+    pod: Pod
+    claims: tuple[ClaimState, ...]
+    context: PodSchedulingContext | None
+    inventory: Inventory = field(default_factory=dict)
+
+    @property
+    def awaiting(self) -> tuple[ClaimState, ...]:
+        """The claims that drivers have to allocate."""
+        return tuple(each for each in self.claims if each.awaits_driver)
+
+    @property
+    def selected(self) -> str:
+        return self.context.spec.selected_node if self.context is not None else ""
+
+
+@dataclass(frozen=True)
+class ClassicView:
+    """What the scheduler knows. ``parameters`` raises ParametersNotFound; ``inventory`` is asked for structured claims only."""
+
+    claim: ClaimLookup
+    context: Callable[[str, str], PodSchedulingContext | None]
+    resource_class: Callable[[str], ResourceClass | None]
+    device_class: Callable[[str], ClassicDeviceClass | None]
+    parameters: Callable[[ClassicClaim, ResourceClass], StructuredParameters]
+    inventory: Callable[[], Inventory]
+    release: ClassicRelease
+
+
+def pre_enqueue(pod: Pod, view: ClassicView) -> NotNow | None:
+    """None if all claims of the pod are there (C-5.1)."""
+    found = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    return NotNow(found.message) if isinstance(found, MissingClaim) else None
+
+
+def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
+    """Checks that hold for all nodes, and what restricts nodes."""
+    found = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    if isinstance(found, MissingClaim):
+        return NotNow(found.message)
+    context = view.context(pod.namespace, pod.name) if found else None
+    if context is not None and not any(owner.uid == pod.metadata.uid for owner in context.metadata.owner_references):
+        return NotNow(f"PodSchedulingContext {context.key} belongs to another pod", error=True)
+    states: list[ClaimState] = []
+    for each in found:
+        state = _claim_state(pod, each.entry, each.claim, context, view)
+        if isinstance(state, NotNow):
+            return state
+        states.append(state)
+    structured = any(each.structured is not None and not each.allocated for each in states)
+    return SchedulingState(pod, tuple(states), context, view.inventory() if structured else {})
+
+
+def _claim_state(pod: Pod, entry: str, claim: ClassicClaim, context: PodSchedulingContext | None, view: ClassicView) -> ClaimState | NotNow:
+    allocation = claim.status.allocation
+    if claim.deallocating:
+        return NotNow("resourceclaim must be reallocated")
+    if allocation is not None:
+        if not is_reserved(claim, pod) and not is_reservable(claim):
+            return NotNow("resourceclaim in use")
+        return ClaimState(entry, claim, available=_matcher(allocation.available_on_nodes))
+    if not claim.delayed:
+        return NotNow("unallocated immediate resourceclaim")
+    classes: list[AnyClass] = []
+    for name in class_names(claim):
+        cls = view.device_class(name) if claim.spec.controller is not None else view.resource_class(name)
+        if cls is None:
+            kind = "device" if claim.spec.controller is not None else "resource"
+            return NotNow(f"{kind} class {name} does not exist")
+        classes.append(cls)
+    selectors = [each.suitable_nodes if isinstance(each, ResourceClass) else each.spec.suitable_nodes for each in classes]
+    nodes = tuple(matcher for selector in selectors if (matcher := _matcher(selector)) is not None)
+    structured = None
+    if classes and isinstance(classes[0], ResourceClass) and is_structured(classes[0]):
+        if not view.release.structured_parameters:
+            return NotNow(f"resource class {classes[0].name} has structured parameters, which this release doesn't know")
+        try:
+            structured = view.parameters(claim, classes[0])
+        except ParametersNotFound as error:
+            return NotNow(str(error))
+    return ClaimState(entry, claim, nodes, None, context.unsuitable(entry) if context is not None else None, structured)
+
+
+def _matcher(selector: NodeSelector | None) -> NodeMatcher | None:
+    """Terms that can't be read select nothing: a driver may have written them."""
+    return None if selector is None else NodeMatcher(selector, lenient=True)
+
+
+@dataclass(frozen=True)
+class NodeFits:
+    """``structured``: what the scheduler would allocate on the node, by the index of the claim."""
+
+    structured: Mapping[int, ClassicAllocation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeRefused:
+    """``unavailable``: the indices of allocated, delayed claims that exclude the node; deallocating one may help."""
+
+    message: str
+    unavailable: tuple[int, ...] = ()
+    error: bool = False
+
+
+def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
+    """Whether the claims allow the node."""
+    unavailable: list[int] = []
+    elsewhere = False
+    for index, each in enumerate(state.claims):
+        if each.allocated:
+            if each.available is not None and not each.available.matches(node):
+                elsewhere = True
+                unavailable += [index] if each.claim.delayed else []
+            continue
+        if not all(matcher.matches(node) for matcher in each.class_nodes):
+            return NodeRefused(EXCLUDED)
+        if each.unsuitable is not None and each.awaits_driver and node.name in each.unsuitable:
+            return NodeRefused(UNSUITABLE)
+    if elsewhere:
+        return NodeRefused(NOT_HERE, tuple(unavailable))
+    wanted = [(index, each.structured) for index, each in enumerate(state.claims) if not each.allocated and each.structured is not None]
+    if not wanted:
+        return NodeFits()
+    made = allocate_on([parameters for _, parameters in wanted], node.name, state.inventory)
+    if isinstance(made, NoStructuredFit):
+        return NodeRefused(made.message, error=made.error)
+    return NodeFits({index: allocation for (index, _), allocation in zip(wanted, made, strict=True)})
+
+
+@dataclass(frozen=True)
+class RequestDeallocation:
+    """Clear ``selectedNode`` of the context first, then ask for the claim to be deallocated. A structured claim is deallocated at once."""
+
+    claim: ClassicClaim
+    context: PodSchedulingContext | None
+
+
+def post_filter(state: SchedulingState, refused: Sequence[NodeRefused]) -> RequestDeallocation | None:
+    """No node fits: the first claim that excluded one and that nobody else uses."""
+    unavailable = {index for each in refused for index in each.unavailable}
+    for index, each in enumerate(state.claims):
+        if index in unavailable and all(consumer.uid == state.pod.metadata.uid for consumer in each.claim.status.reserved_for):
+            return RequestDeallocation(each.claim, state.context if state.selected else None)
+    return None
+
+
+def potential_nodes(state: SchedulingState, feasible: Sequence[str], asked: Mapping[str, int]) -> tuple[str, ...] | None:
+    """The nodes to ask drivers about, sorted, at most 128, or None if they were asked about all feasible ones (PreScore).
+
+    ``asked``: how often drivers were asked about a node for this pod; those that they weren't asked about come first.
+    """
+    current = state.context.spec.potential_nodes if state.context is not None else ()
+    if not state.awaiting or set(feasible) <= set(current):
+        return None
+    return tuple(sorted(sorted(feasible, key=lambda node: (asked.get(node, 0), node))[:NODES_MAX]))
+
+
+def chosen_node(state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int]) -> str:
+    """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least, first by name."""
+    current = frozenset(state.context.spec.potential_nodes if state.context is not None else ())
+    return min(feasible, key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), node))
+
+
+@dataclass(frozen=True)
+class Negotiation:
+    """What to publish (None: nothing new) and why the pod waits (None: it can be bound)."""
+
+    spec: SchedulingContextSpec | None
+    waits: NotNow | None
+
+
+def negotiate(state: SchedulingState, node: str, feasible: Sequence[str], asked: Mapping[str, int], release: ClassicRelease) -> Negotiation:
+    """Reserve and the negotiation in PreBind: select the node if there is one pending claim only or all drivers have answered."""
+    if not state.awaiting:
+        return Negotiation(None, None)
+    spec = state.context.spec if state.context is not None else SchedulingContextSpec()
+    potential = potential_nodes(state, feasible, asked) if len(feasible) > 1 else None
+    if len(feasible) == 1 and not set(feasible) <= set(spec.potential_nodes):
+        potential = (node,)
+    wanted = spec if potential is None else spec.with_(potential_nodes=potential)
+    informed = len(state.awaiting) == 1 or all(each.unsuitable is not None for each in state.awaiting)
+    if informed:
+        wanted = wanted.with_(selected_node=node)
+        text = NEED_ALLOCATION_BEFORE_29 if release.writes_in_reserve else NEED_ALLOCATION
+    else:
+        text = NEED_INFORMATION
+    return Negotiation(None if wanted == spec and state.context is not None else wanted, NotNow(text, pending=True))
+
+
+def wakes(old: PodSchedulingContext | None, new: PodSchedulingContext | None, awaited: Sequence[str]) -> bool:
+    """The queueing hint for a pod that waits for drivers: whether a change of its context may make it schedulable.
+
+    ``awaited``: the entries of the claims that drivers have to allocate.
+    """
+    if new is None:
+        return False
+    complete = {entry for entry in awaited if new.unsuitable(entry) is not None} == set(awaited)
+    before = old is not None and {entry for entry in awaited if old.unsuitable(entry) is not None} == set(awaited)
+    if complete and not before:
+        return True
+    selected = new.spec.selected_node
+
+    def refused(context: PodSchedulingContext | None) -> bool:
+        return context is not None and any(selected in (context.unsuitable(entry) or ()) for entry in awaited)
+
+    if selected and refused(new) and not refused(old):
+        return True
+    # Answers that change after all were given may open other nodes.
+    return complete and not selected and old is not None and old.status != new.status

@@ -1,0 +1,107 @@
+"""Which claims a pod uses, and whether it may: names, owners and reservations by the rules of 1.26 to 1.31 (C-3.1, C-18.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from virt_dra.api.core_v1 import Pod, PodResourceClaim
+from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
+from virt_dra.classic.objects import ClassicClaim
+from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, Resolved, UnsupportedClaimSource, claim_name, consumer_reference
+
+
+@dataclass(frozen=True)
+class PodClaim:
+    """A claim of a pod under the name of the pod's entry."""
+
+    entry: str
+    claim: ClassicClaim
+
+
+@dataclass(frozen=True)
+class MissingClaim:
+    """Why a pod can't be scheduled for lack of a claim."""
+
+    message: str
+
+
+ClaimLookup = Callable[[str, str], ClassicClaim | None]
+"""Namespace and name -> the claim, if it exists."""
+
+
+def fixed_name(pod: Pod, entry: PodResourceClaim) -> str:
+    """The name of a generated claim before 1.28: it isn't recorded in the pod's status."""
+    return f"{pod.name}-{entry.name}"
+
+
+def name_of(pod: Pod, entry: PodResourceClaim, *, fixed: bool) -> Resolved | NotCreatedYet | NotNeeded:
+    """As :func:`claim_name`; with ``fixed`` names a template's claim is known before it exists. Raises UnsupportedClaimSource."""
+    if fixed and entry.resource_claim_name is None and entry.resource_claim_template_name is not None:
+        return Resolved(fixed_name(pod, entry), must_check_owner=True)
+    return claim_name(pod, entry)
+
+
+def is_owned_by(claim: ClassicClaim, pod: Pod) -> bool:
+    """Whether the claim was generated for this pod, by UID (C-3.2)."""
+    owner = claim.metadata.controller_owner
+    return owner is not None and owner.uid == pod.metadata.uid and claim.namespace == pod.namespace
+
+
+def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodClaim, ...] | MissingClaim:
+    """The claims of a pod in its order, or what is missing first (C-5.1)."""
+    found: list[PodClaim] = []
+    for entry in pod.spec.resource_claims:
+        try:
+            name = name_of(pod, entry, fixed=fixed)
+        except UnsupportedClaimSource as error:
+            return MissingClaim(str(error))
+        if isinstance(name, NotNeeded):
+            continue
+        if isinstance(name, NotCreatedYet):
+            return MissingClaim(name.message)
+        claim = lookup(pod.namespace, name.name)
+        if claim is None:
+            return MissingClaim(f'could not find ResourceClaim "{pod.namespace}/{name.name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            return MissingClaim(f'resourceclaim "{claim.name}" is being deleted')
+        if name.must_check_owner and not is_owned_by(claim, pod):
+            return MissingClaim(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+        found.append(PodClaim(entry.name, claim))
+    return tuple(found)
+
+
+def is_reserved(claim: ClassicClaim, pod: Pod) -> bool:
+    """Whether the pod is among the claim's consumers, by UID (C-3.3)."""
+    return any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for)
+
+
+def is_reservable(claim: ClassicClaim) -> bool:
+    """Whether one more consumer may be added: the allocation is shareable, or there is none yet (C-18.7)."""
+    allocation = claim.status.allocation
+    return allocation is not None and (bool(allocation.shareable) or not claim.status.reserved_for)
+
+
+def with_consumer(claim: ClassicClaim, pod: Pod) -> ClassicClaim:
+    """The claim, reserved for the pod too."""
+    return claim.with_(status=claim.status.with_(reserved_for=(*claim.status.reserved_for, consumer_reference(pod))))
+
+
+def with_consumers(claim: ClassicClaim, consumers: tuple[ResourceClaimConsumerReference, ...]) -> ClassicClaim:
+    """The claim with exactly these consumers."""
+    status = claim.status.with_(reserved_for=consumers) if consumers else claim.status.without("reserved_for")
+    return claim.with_(status=status)
+
+
+def is_done(pod: Pod) -> bool:
+    """Whether a pod needs its claims no longer (C-10.2)."""
+    return pod.status.phase in ("Succeeded", "Failed") or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+
+
+def claims_named_by(pod: Pod, *, fixed: bool) -> Iterator[tuple[str, str]]:
+    """Namespace and name of the claims that a pod refers to, as far as they are known."""
+    recorded = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or (fixed_name(pod, entry) if fixed else recorded.get(entry.name))
+        if name:
+            yield pod.namespace, name

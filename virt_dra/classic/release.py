@@ -1,0 +1,40 @@
+"""How classic DRA differs between Kubernetes releases (C-18.1, C-18.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ClassicRelease:
+    """A minor release of Kubernetes 1, from 26 to 31."""
+
+    minor: int = 30
+
+    def __post_init__(self) -> None:
+        if not 26 <= self.minor <= 31:
+            raise ValueError(f"classic DRA is in Kubernetes 1.26 to 1.31, not in 1.{self.minor}")
+
+    @property
+    def fixed_claim_names(self) -> bool:
+        """Generated claims are named after pod and entry, which no status records."""
+        return self.minor < 28
+
+    @property
+    def writes_in_reserve(self) -> bool:
+        """The scheduler writes scheduling contexts and reservations in Reserve, not in PreBind."""
+        return self.minor < 29
+
+    @property
+    def structured_parameters(self) -> bool:
+        """Named resources, allocated by the scheduler. 1.31 has the devices of today instead."""
+        return self.minor == 30
+
+    @property
+    def batches_prepare(self) -> bool:
+        """The kubelet asks a driver about all claims of a pod in one call, which 1.26 does claim by claim."""
+        return self.minor > 26
+
+
+NEWEST_STRUCTURED = ClassicRelease(30)
+"""The release that loops imitate by default: classic DRA at its most complete."""

@@ -1,0 +1,52 @@
+"""The rules of an embedded cluster that also serves classic DRA: :class:`ClassicRules` stands in front of the usual ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.validation.field_errors import FieldError
+from virt_dra.classic.validation import classic_faults, classic_status_faults, classic_update_faults, with_defaults
+from virt_dra.cluster.memory.admission import Admission
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.cluster.port import StatusCause
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+
+
+class ClassicRules:
+    """Implements :class:`virt_dra.cluster.memory.admission.Admission`: the rules of :mod:`.validation`, and for all kinds those of
+    ``others``, which know metadata."""
+
+    def __init__(self, others: Admission | None = None) -> None:
+        self._others: Admission = KindRules() if others is None else others
+
+    def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
+        return with_defaults(self._others.defaulted(obj, now))
+
+    def permitted(self, new: O, old: O | None) -> O:
+        return self._others.permitted(new, old)
+
+    def permitted_status(self, new: O, old: O) -> O:
+        return self._others.permitted_status(new, old)
+
+    def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
+        return (*self._others.on_create(obj), *_causes(classic_faults(obj)))
+
+    def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
+        return (*self._others.on_update(new, old), *_causes(classic_update_faults(new, old)))
+
+    def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
+        return (*self._others.on_status_update(new, old), *_causes(classic_status_faults(new, old)))
+
+
+def classic_cluster(clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str]) -> MemoryCluster:
+    """An empty embedded cluster that serves classic DRA. The arguments are those of :class:`MemoryCluster`."""
+    return MemoryCluster(clock, names, uids, admission=ClassicRules())
+
+
+def _causes(errors: Iterable[FieldError]) -> tuple[StatusCause, ...]:
+    return tuple(StatusCause(error.field, error.type.value, error.message) for error in errors)

@@ -1,0 +1,397 @@
+"""A scheduler for pods with classic claims: the extension points of :mod:`.extension_points` in a keyed loop (C-18.6).
+
+One pod at a time, in the order in which they are woken. A pod that no node fits waits for an event and then for its back-off; one that
+waits for a driver is tried again as soon as the driver has answered. Deterministic: see :mod:`.extension_points`.
+
+Beside claims only the node filters of :mod:`virt_dra.scheduling.node_fit` count. A real API server binds pods by another call than the
+embedded cluster; this loop is for the latter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
+from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.classic.assumed_claims import AssumedClaims
+from virt_dra.classic.claim_plans import new_context
+from virt_dra.classic.driver_plans import deallocated, with_finalizer
+from virt_dra.classic.extension_points import (
+    DEALLOCATED,
+    ClaimState,
+    ClassicView,
+    NodeFits,
+    NodeRefused,
+    NotNow,
+    RequestDeallocation,
+    SchedulingState,
+    chosen_node,
+    filter_node,
+    negotiate,
+    post_filter,
+    pre_enqueue,
+    pre_filter,
+    wakes,
+)
+from virt_dra.classic.objects import (
+    BUILTIN_FINALIZER,
+    ClassicClaim,
+    ClassicDeviceClass,
+    NamedResourcesSlice,
+    PodSchedulingContext,
+    ResourceClaimParameters,
+    ResourceClass,
+    ResourceClassParameters,
+    SchedulingContextSpec,
+)
+from virt_dra.classic.pod_claims import claims_named_by, is_reserved, with_consumer, with_consumers
+from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
+from virt_dra.classic.structured import Inventory, StructuredParameters, free_instances, parameters_of
+from virt_dra.cluster.port import ApiError, Conflict, NotFound
+from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.controllers.events import shortened
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.scheduling.node_fit import PodFit
+
+SCHEDULER = "default-scheduler"
+_USES = "classic claims that pods use"
+_STRUCTURED = "classic claims allocated by the scheduler"
+
+
+class PodKey(NamedTuple):
+    namespace: str
+    name: str
+
+
+class _Waiting(NamedTuple):
+    """A pod that couldn't be scheduled. ``entries``: its claims that drivers have to allocate."""
+
+    pod: Pod
+    pending: bool
+    entries: tuple[str, ...]
+
+
+class ClassicScheduler:
+    """Implements :class:`ControlLoop`."""
+
+    def __init__(self, context: LoopContext, release: ClassicRelease = NEWEST_STRUCTURED) -> None:
+        self._cluster, self._clock, self._timers = context.cluster, context.clock, context.timers
+        self._events = context.recorder(SCHEDULER)
+        self._release = release
+        self._queue: WorkQueue[PodKey] = WorkQueue(first_delay=self._timers.pod_initial_backoff, chance=context.chance)
+        self._waiting: dict[PodKey, _Waiting] = {}
+        self._in_attempt: PodKey | None = None
+        self._missed = False
+        """Whether something that wakes the pod in work happened meanwhile."""
+        self._attempts: Counter[str] = Counter()
+        self._backoff_ends: dict[str, float] = {}
+        self._asked: dict[str, Counter[str]] = {}
+        """Pod UID -> how often drivers were asked about a node, or it was selected."""
+        of = context.informers.of
+        self._pods, self._nodes, self._claims = of(Pod), of(Node), of(ClassicClaim)
+        self._contexts, self._classes, self._device_classes = of(PodSchedulingContext), of(ResourceClass), of(ClassicDeviceClass)
+        self._slices, self._of_classes, self._of_claims = of(NamedResourcesSlice), of(ResourceClassParameters), of(ResourceClaimParameters)
+        self._assumed = AssumedClaims(self._claims)
+        self._pods.store.add_index(_USES, lambda pod: claims_named_by(pod, fixed=release.fixed_claim_names))
+        self._claims.store.add_index(_STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else [])
+        self._of_claims.store.add_index("namespace", lambda each: [each.namespace])
+        self._view = ClassicView(
+            claim=self._assumed.get, context=lambda namespace, name: self._contexts.store.get(name, namespace),
+            resource_class=self._classes.store.get, device_class=self._device_classes.store.get,
+            parameters=self._parameters, inventory=self._inventory, release=release,
+        )  # fmt: skip
+        self._subscribe()
+
+    async def run(self) -> None:
+        """See :class:`ControlLoop`."""
+        await self._queue.run(self._work)
+
+    # --- what wakes which pod ---
+
+    def _subscribe(self) -> None:
+        self._pods.on_change(self._pod_changed)
+        self._claims.on_change(self._claim_changed)
+        self._contexts.on_change(self._context_changed)
+        self._nodes.on_change(self._node_changed)
+        for informer in (self._classes, self._device_classes, self._slices, self._of_classes, self._of_claims):
+            informer.on_change(lambda old, new: self._wake_all())
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None or not _is_ours(new):
+            if old is not None:
+                self._forget(old)
+            if old is not None and old.spec.node_name:
+                self._wake_all()
+            return
+        if old is None or old.spec != new.spec or old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+            self._waiting.pop(PodKey(new.namespace, new.name), None)
+            self._queue.add(PodKey(new.namespace, new.name))
+
+    def _claim_changed(self, old: ClassicClaim | None, new: ClassicClaim | None) -> None:
+        claim = new or old
+        if claim is None:
+            return
+        self._assumed.seen(claim, gone=new is None)
+        if old is not None and new is not None and not _matters(old, new):
+            return
+        if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
+            self._wake_all()  # what was freed may serve others
+        for pod in self._pods.store.by_index(_USES, (claim.namespace, claim.name)):
+            self._wake(PodKey(pod.namespace, pod.name))
+
+    def _context_changed(self, old: PodSchedulingContext | None, new: PodSchedulingContext | None) -> None:
+        context = new or old
+        key = PodKey(context.namespace, context.name) if context is not None else PodKey("", "")
+        waiting = self._waiting.get(key)
+        if key == self._in_attempt and new is not None and (old is None or old.status != new.status):
+            self._missed = True
+        if waiting is not None and wakes(old, new, waiting.entries):
+            self._wake(key)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is not None and (old is None or (old.spec, old.metadata.labels) != (new.spec, new.metadata.labels)):
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        self._missed = True
+        for key in tuple(self._waiting):
+            self._wake(key)
+
+    def _wake(self, key: PodKey) -> None:
+        """A pod that waits for a driver at once, another one when its back-off is over."""
+        if key == self._in_attempt:
+            self._missed = True
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return
+        left = 0.0 if waiting.pending else self._backoff_ends.get(waiting.pod.metadata.uid, 0.0) - self._now()
+        self._queue.add_after(key, left)
+
+    def _forget(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._waiting.pop(PodKey(pod.namespace, pod.name), None)
+        self._attempts.pop(uid, None)
+        self._backoff_ends.pop(uid, None)
+        self._asked.pop(uid, None)
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
+
+    # --- one attempt ---
+
+    async def _work(self, key: PodKey) -> float | None:
+        pod = self._pods.store.get(key.name, key.namespace)
+        if pod is None or not _is_ours(pod):
+            return None
+        early = pre_enqueue(pod, self._view)
+        if early is not None:
+            self._wait(pod, early, ())  # no condition and no event: it never was in the queue
+            return None
+        self._attempts[pod.metadata.uid] += 1
+        self._in_attempt, self._missed = key, False
+        try:
+            outcome, awaited = await self._attempt(pod)
+        finally:
+            self._in_attempt = None
+        if outcome is None:
+            self._forget(pod)
+            return None
+        if outcome.error:
+            await self._report(pod, outcome.message, "SchedulerError")
+            return self._backoff(pod)
+        self._wait(pod, outcome, awaited)
+        if self._missed:
+            self._wake(key)
+        await self._report(pod, outcome.message, "Unschedulable")
+        return None
+
+    def _wait(self, pod: Pod, outcome: NotNow, awaited: tuple[str, ...]) -> None:
+        self._backoff_ends[pod.metadata.uid] = self._now() + self._backoff(pod)
+        self._waiting[PodKey(pod.namespace, pod.name)] = _Waiting(pod, outcome.pending, awaited)
+
+    def _backoff(self, pod: Pod) -> float:
+        doublings = min(max(self._attempts[pod.metadata.uid] - 1, 0), 30)
+        return min(self._timers.pod_initial_backoff * 2.0**doublings, self._timers.pod_max_backoff)
+
+    async def _attempt(self, pod: Pod) -> tuple[NotNow | None, tuple[str, ...]]:
+        """None if the pod is bound; else why not, and the entries that drivers have to allocate."""
+        state = pre_filter(pod, self._view)
+        nodes = sorted(self._nodes.store.values(), key=lambda node: node.name)
+        if isinstance(state, NotNow):
+            return NotNow(f"0/{len(nodes)} nodes are available: {state.message}.", error=state.error), ()
+        awaited = tuple(each.entry for each in state.awaiting)
+        if not nodes:
+            return NotNow("no nodes available to schedule pods"), awaited
+        fits, refused, other = _filtered(state, nodes)
+        try:
+            if not fits:
+                return await self._no_node(state, refused, _histogram(len(nodes), [*other, *(each.message for each in refused)])), awaited
+            return await self._negotiate(state, fits), awaited
+        except ApiError as error:
+            return NotNow(str(error), error=True), awaited
+
+    async def _no_node(self, state: SchedulingState, refused: Sequence[NodeRefused], text: str) -> NotNow:
+        failed = next((each.message for each in refused if each.error), None)
+        if failed is not None:
+            return NotNow(failed, error=True)
+        help_ = post_filter(state, refused)
+        if help_ is None:
+            return NotNow(text)
+        await self._deallocate(help_)
+        return NotNow(f"{text} {DEALLOCATED}.")
+
+    async def _deallocate(self, request: RequestDeallocation) -> None:
+        """First stop drivers from allocating, then ask for deallocation; structured claims are the scheduler's own."""
+        if request.context is not None:
+            await self._cluster.update(request.context.with_(spec=request.context.spec.with_(selected_node="")))
+        claim = with_consumers(request.claim, ())
+        if BUILTIN_FINALIZER in claim.metadata.finalizers:
+            self._assumed.wrote(await self._cluster.update_status(deallocated(claim)))
+        else:
+            self._assumed.wrote(await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True))))
+
+    async def _negotiate(self, state: SchedulingState, fits: dict[str, NodeFits]) -> NotNow | None:
+        pod = state.pod
+        asked = self._asked.setdefault(pod.metadata.uid, Counter())
+        feasible = tuple(fits)
+        node = chosen_node(state, feasible, asked)
+        plan = negotiate(state, node, feasible, asked, self._release)
+        if plan.spec is not None:
+            before = state.context.spec if state.context is not None else SchedulingContextSpec()
+            asked.update(set(plan.spec.potential_nodes) - set(before.potential_nodes))
+            await self._publish(state, plan.spec)
+        if plan.waits is not None:
+            await self._unreserve(state.claims, pod)
+            return NotNow(f"0/1 nodes are available: 1 {plan.waits.message}.", pending=True)
+        try:
+            await self._reserve(state, fits[node])
+            await self._bind(pod, node)
+        except ApiError:
+            await self._unreserve(state.claims, pod)
+            raise
+        if state.context is not None:
+            await self._finish(state.context)
+        self._events.record(_about(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+        return None
+
+    async def _publish(self, state: SchedulingState, spec: SchedulingContextSpec) -> None:
+        if state.context is None:
+            await self._cluster.create(new_context(state.pod, spec))
+        else:
+            await self._cluster.update(state.context.with_(spec=spec))
+
+    async def _reserve(self, state: SchedulingState, fits: NodeFits) -> None:
+        """Structured claims: finalizer, then driver, allocation and reservation in one write. Others: the reservation."""
+        for index, each in enumerate(state.claims):
+            claim = self._assumed.get(each.claim.namespace, each.claim.name) or each.claim
+            allocation = fits.structured.get(index)
+            if allocation is not None:
+                if BUILTIN_FINALIZER not in claim.metadata.finalizers:
+                    claim = await self._cluster.update(with_finalizer(claim, BUILTIN_FINALIZER))
+                cls = self._classes.store.get(claim.spec.resource_class_name)
+                driver = cls.driver_name if cls is not None else allocation.resource_handles[0].driver_name
+                claim = claim.with_(status=claim.status.with_(driver_name=driver, allocation=allocation))
+            if allocation is not None or not is_reserved(claim, state.pod):
+                reserved = claim if is_reserved(claim, state.pod) else with_consumer(claim, state.pod)
+                self._assumed.wrote(await self._cluster.update_status(reserved))
+
+    async def _bind(self, pod: Pod, node: str) -> None:
+        seen: dict[str, Any] = {"uid": pod.metadata.uid}
+        current = await self._cluster.get(Pod, pod.name, pod.namespace)
+        if current.spec.node_name:
+            raise Conflict(f"pod {pod.name} is already assigned to node {current.spec.node_name}")
+        seen["resourceVersion"] = current.metadata.resource_version
+        bound = await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": seen, "spec": {"nodeName": node}})
+        await self._condition(bound, PodCondition(type="PodScheduled", status="True"))
+
+    async def _finish(self, context: PodSchedulingContext) -> None:
+        """PostBind."""
+        try:
+            await self._cluster.delete(PodSchedulingContext, context.name, context.namespace, uid=context.metadata.uid)
+        except NotFound:
+            return
+
+    async def _unreserve(self, claims: Sequence[ClaimState], pod: Pod) -> None:
+        """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim controller."""
+        for each in claims:
+            try:
+                claim = await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace)
+                if claim.metadata.uid == each.claim.metadata.uid and claim.status.allocation is not None and is_reserved(claim, pod):
+                    kept = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != pod.metadata.uid)
+                    self._assumed.wrote(await self._cluster.update_status(with_consumers(claim, kept)))
+            except (Conflict, NotFound):
+                continue
+
+    # --- what is said about a pod ---
+
+    async def _report(self, pod: Pod, message: str, reason: str) -> None:
+        self._events.record(_about(pod), "Warning", "FailedScheduling", shortened(message))
+        await self._condition(pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message)))
+
+    async def _condition(self, pod: Pod, wanted: PodCondition) -> None:
+        try:
+            current = await self._cluster.get(Pod, pod.name, pod.namespace)
+            before = next((each for each in current.status.conditions if each.type == wanted.type), None)
+            same = before is not None and before.status == wanted.status and before.last_transition_time is not None
+            new = wanted.with_(last_transition_time=before.last_transition_time if same and before else format_time(self._clock()))
+            other = current.metadata.uid != pod.metadata.uid or (wanted.status == "False" and bool(current.spec.node_name))
+            if other or new == before:
+                return
+            conditions = [each.to_wire() for each in current.status.conditions if each.type != wanted.type] + [new.to_wire()]
+            seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
+            merge = {"metadata": seen, "status": {"conditions": conditions}}
+            await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        except (Conflict, NotFound):
+            return  # whoever changed the pod causes the next attempt, which writes anew
+
+    # --- structured parameters ---
+
+    def _parameters(self, claim: ClassicClaim, cls: ResourceClass) -> StructuredParameters:
+        return parameters_of(claim, cls, self._of_classes.store.values(), self._of_claims.store.by_index("namespace", claim.namespace))
+
+    def _inventory(self) -> Inventory:
+        stored = self._claims.store.by_index(_STRUCTURED, True)
+        known = {claim.key: claim for claim in stored} | {claim.key: claim for claim in self._assumed.newer()}
+        return free_instances(self._slices.store.values(), known.values())
+
+
+def _filtered(state: SchedulingState, nodes: Sequence[Node]) -> tuple[dict[str, NodeFits], list[NodeRefused], list[str]]:
+    """The nodes that fit, the refusals of claims, and those of other filters."""
+    fit = PodFit(state.pod)
+    fits: dict[str, NodeFits] = {}
+    refused: list[NodeRefused] = []
+    other: list[str] = []
+    for node in nodes:
+        refusal = fit.refuse(node)
+        if refusal is not None:
+            other.append(refusal.message)
+            continue
+        verdict = filter_node(state, node)
+        if isinstance(verdict, NodeFits):
+            fits[node.name] = verdict
+        else:
+            refused.append(verdict)
+    return fits, refused, other
+
+
+def _histogram(total: int, messages: Sequence[str]) -> str:
+    counts = sorted(f"{count} {message}" for message, count in Counter(messages).items())
+    return f"0/{total} nodes are available: {', '.join(counts)}."
+
+
+def _matters(old: ClassicClaim, new: ClassicClaim) -> bool:
+    """Whether a claim was allocated, deallocated or released by a consumer: the queueing hint for the pods that use it."""
+    allocation = (old.status.allocation is None) != (new.status.allocation is None)
+    return allocation or old.deallocating != new.deallocating or len(new.status.reserved_for) < len(old.status.reserved_for)
+
+
+def _is_ours(pod: Pod) -> bool:
+    """Whether the pod is to be scheduled here: no node, not going away, no gates."""
+    waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+    return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
+
+
+def _about(obj: TypedObject) -> ObjectReference:
+    return ObjectReference(api_version="v1", kind="Pod", name=obj.name, namespace=obj.namespace, uid=obj.metadata.uid)
