@@ -9,16 +9,14 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from virt_dra.api.integration.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, NotFound
 from virt_dra.simulator.agents.claim_manager import Prepared, PreparedClaim, PreparedDevice, PrepareError
+from virt_dra.simulator.agents.device_health import HealthState, ReportedHealth
 from virt_dra.simulator.agents.hardware import Gadget, HardwarePool
-
-Health = Literal["Healthy", "Unhealthy", "Unknown"]
 
 
 class Driver:
@@ -46,7 +44,7 @@ class Driver:
         self.registered = True
         self.prepared: dict[str, Prepared] = {}
         """By the claim's uid."""
-        self._health: dict[tuple[str, str], tuple[Health, str]] = {}
+        self._health: dict[tuple[str, str], tuple[HealthState, str]] = {}
         self._listeners: list[asyncio.Event] = []
 
     # --- publishing -------------------------------------------------------------------------------------------------
@@ -183,14 +181,15 @@ class Driver:
 
     # --- health -----------------------------------------------------------------------------------------------------
 
-    def set_health(self, pool: str, device: str, health: Health, message: str = "") -> None:
+    def set_health(self, pool: str, device: str, health: HealthState, message: str = "") -> None:
         """Report a device's health from now on; kubelets hear of it."""
         self._health[pool, device] = (health, message)
         self._notify()
 
-    def health(self, pool: str, device: str) -> tuple[Health, str] | None:
-        """None where the driver has never said anything."""
-        return self._health.get((pool, device))
+    @property
+    def health_report(self) -> tuple[ReportedHealth, ...]:
+        """What the driver says of all devices whose health it knows."""
+        return tuple(ReportedHealth(pool, device, health, message) for (pool, device), (health, message) in self._health.items())
 
     @property
     def reports_health(self) -> bool:

@@ -34,6 +34,7 @@ from virt_dra.simulator.agents import pod_status
 from virt_dra.simulator.agents.background import background
 from virt_dra.simulator.agents.claim_manager import FAILED_PREPARE, ClaimManager, DraCheckpoint, Prepared, PrepareError
 from virt_dra.simulator.agents.containers import ContainerProgram, MountClash, RunningContainer, write_mounted_file, write_volume
+from virt_dra.simulator.agents.device_health import HealthReports, allocated_resources_status
 from virt_dra.simulator.agents.downward import UnsupportedField, environment, volume_files
 from virt_dra.simulator.agents.driver import Driver
 
@@ -120,6 +121,7 @@ class Kubelet:
         self._cluster = cluster
         self.nodes = tuple(nodes)
         self._drivers = {driver.name: driver for driver in drivers}
+        self._device_health = HealthReports()
         self._checkpoints: dict[str, DraCheckpoint] = {}
         self._managers: dict[str, ClaimManager] = {}
         self._folder = folder
@@ -460,23 +462,20 @@ class Kubelet:
 
     def _health(self, ours: _Ours) -> dict[str, list[dict[str, Any]]]:
         """``allocatedResourcesStatus`` by container: only those of drivers that report health."""
+        now = self._clock()
+        for driver in self._drivers.values():
+            if driver.registered:
+                self._device_health.report(driver.name, driver.health_report, now)
+            else:
+                self._device_health.stream_ended(driver.name)
+        devices = {
+            entry: [device for device in prepared.devices if self._drivers[device.driver].reports_health]
+            for entry, prepared in (ours.prepared or {}).items()
+        }
         found: dict[str, list[dict[str, Any]]] = {}
-        for name in ours.containers:
-            spec = next((spec for spec in ours.pod.spec.containers if spec.name == name), None)
-            for reference in spec.resources.claims if spec else ():
-                devices = (ours.prepared or {}).get(reference.name, Prepared()).devices
-                wanted = (reference.request or "").partition("/")[0]
-                resources = []
-                for device in devices:
-                    driver = self._drivers[device.driver]
-                    if driver.reports_health and (not wanted or device.base_request == wanted):
-                        health, message = driver.health(device.pool, device.device) or ("Unknown", "")
-                        named = device.cdi_ids[0] if device.cdi_ids else f"{device.driver}/{device.pool}/{device.device}"
-                        entry = {"resourceID": named, "health": health}
-                        resources.append({**entry, "message": message} if message else entry)
-                if resources:
-                    resource = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"
-                    found.setdefault(name, []).append({"name": resource, "resources": resources})
+        for spec in ours.pod.spec.containers:
+            if spec.name in ours.containers:
+                found[spec.name] = [each.to_wire() for each in allocated_resources_status(spec, devices, self._device_health, now)]
         return found
 
 
