@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.controllers.loops.loop_world import LoopWorld, play
+from tests.controllers.loops.loop_world import LoopWorld, RecordedMetrics, play, virtual_cluster
 from tests.controllers.loops.taint_eviction.objects import claim, gpus, pod, result, rule, taint, toleration
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.scheduling_v1 import PodDisruptionBudget
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.port import ApiError, NotFound, Unavailable
+from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
+from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
 LOOP = "device taint eviction"
 MARKED = ("Pod/vm", "Normal", "DeviceTaintManagerEviction", "Marking for deletion")
@@ -299,5 +303,63 @@ def test_a_slice_whose_device_moves_to_another_pool_is_followed() -> None:
         await world.cluster.delete(ResourceSlice, "new")
         await world.calm()
         assert await is_deleted(world)
+
+    play(story, LOOP)
+
+
+def test_a_disruption_budget_protects_nobody_from_a_taint() -> None:
+    """C-11.7, C-20.14."""
+
+    async def story(world: LoopWorld) -> None:
+        budget = {"metadata": {"name": "all", "namespace": "lab"}, "spec": {"maxUnavailable": 0, "selector": {}}}
+        await world.create(PodDisruptionBudget.from_wire(budget))
+        await running_vm(world)
+        await world.create(gpus({"gpu-0": [taint()]}))
+        await world.calm()
+        assert await is_deleted(world)
+
+    play(story, LOOP)
+
+
+def test_after_a_restart_evictions_are_as_before_and_counts_begin_anew() -> None:
+    """C-22.15, C-11.9: what was scheduled is derived from the objects; what was counted is lost, and a pod that still goes counts anew."""
+
+    async def main() -> None:
+        world = LoopWorld(virtual_cluster(), RecordedMetrics())
+        await world.cluster.create(Namespace.from_wire({"metadata": {"name": "lab"}}))
+        for name in ("vm", "gone"):
+            await running_vm(world, name=name)
+        await running_vm(world, toleration(60), name="patient")
+        names = counted_suffixes()
+        loops = tuple(loop for loop in LOOPS if loop.name == LOOP)
+        async with control_plane(world.cluster, AmbientSources(virtual_now, names, lambda: 0.5), loops=loops):
+            await world.create(rule())
+            await world.calm(15)
+            one_left = "1 pod needs to be evicted in 1 namespace."
+            assert await condition(world) == ("True", "PodsPendingEviction", f"{one_left} 2 pods evicted since starting the controller.")
+        await world.cluster.patch(Pod, "gone", "lab", merge={"metadata": {"finalizers": None}})
+        async with control_plane(world.cluster, AmbientSources(virtual_now, names, lambda: 0.5), loops=loops):
+            await world.calm(10)
+            assert await condition(world) == ("True", "PodsPendingEviction", f"{one_left} 1 pod evicted since starting the controller.")
+            assert not await is_deleted(world, "patient")
+            await world.calm(60)
+            assert await is_deleted(world, "patient")
+            assert await condition(world) == ("False", "Completed", "2 pods evicted since starting the controller.")
+
+    run_virtually(main())
+
+
+def test_a_rule_that_is_made_again_isnt_the_one_before() -> None:
+    """C-11.9: counts belong to a rule's UID."""
+
+    async def story(world: LoopWorld) -> None:
+        await running_vm(world)
+        await world.create(rule())
+        await world.calm(12)
+        assert await condition(world) == ("False", "Completed", "1 pod evicted since starting the controller.")
+        await world.cluster.delete(DeviceTaintRule, "rule")
+        await world.create(rule())
+        await world.calm()
+        assert await condition(world) == ("False", "NotStarted", "")
 
     play(story, LOOP)
