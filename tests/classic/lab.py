@@ -65,7 +65,14 @@ class FakeDriver:
 
     async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
         self.calls.append(f"unsuitable nodes of {pod.name} among {', '.join(nodes)}")
-        bad = [node for node in nodes if self.free.get(node, 0) < len(claims)]
+        uids = [each.claim.metadata.uid for each in claims]
+
+        def fits(node: str) -> bool:
+            """What a claim holds already counts for it: an allocation may not have been recorded."""
+            held = [uid for uid in uids if uid in self.held]
+            return all(self.held[uid] == node for uid in held) and self.free.get(node, 0) >= len(uids) - len(held)
+
+        bad = [node for node in nodes if not fits(node)]
         return [bad for _ in claims]
 
 
@@ -115,20 +122,34 @@ def play_classic(
     """Run a story on ``nodes`` nodes n1, n2, … while a control plane and drivers run."""
 
     async def main() -> T:
-        uids = count(1)
-        cluster = classic_cluster(virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}")
-        await cluster.create(Namespace.from_wire({"metadata": {"name": "lab"}}))
-        lab = Lab(cluster)
-        await lab.create(*(node(f"n{number}") for number in range(1, nodes + 1)))
-        chosen = settings or DriverSettings(release=release)
-        loops = (
-            LoopKind("classic", lambda context: ClassicControlPlane(context, release)),
-            *(LoopKind(each.name, lambda context, each=each: DriverController(context, each, chosen)) for each in drivers),  # type: ignore[misc]  # mypy infers no type for the default
-        )
-        async with control_plane(between(cluster), AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), loops=loops):
+        lab = await new_lab(nodes)
+        loops = loops_of(drivers, release, settings)
+        async with control_plane(between(lab.cluster), AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), loops=loops):
             return await story(lab)
 
     return run_virtually(main())
+
+
+async def new_lab(nodes: int = 3) -> Lab:
+    """A new cluster with nodes n1, n2, … and a namespace."""
+    uids = count(1)
+    cluster = classic_cluster(virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}")
+    await cluster.create(Namespace.from_wire({"metadata": {"name": "lab"}}))
+    lab = Lab(cluster)
+    await lab.create(*(node(f"n{number}") for number in range(1, nodes + 1)))
+    return lab
+
+
+def loops_of(
+    drivers: Sequence[ClassicDriver], release: ClassicRelease = NEWEST_STRUCTURED, settings: DriverSettings | None = None
+) -> tuple[LoopKind, ...]:
+    """A control plane of a release, and a controller for each driver."""
+    chosen = settings or DriverSettings(release=release)
+
+    def controller(driver: ClassicDriver) -> LoopKind:
+        return LoopKind(driver.name, lambda context: DriverController(context, driver, chosen))
+
+    return (LoopKind("classic", lambda context: ClassicControlPlane(context, release)), *map(controller, drivers))
 
 
 def node(name: str, **labels: str) -> Json:

@@ -42,7 +42,7 @@ class ClaimWork(NamedTuple):
     name: str
 
 
-class ClaimFault(Exception):
+class ClaimFault(ApiError):
     """A claim could not be made; an Event said so. Tried again with back-off."""
 
 

@@ -6,6 +6,7 @@ informer leads to no action; upstream's library remembers what it wrote for 60 s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -16,10 +17,13 @@ from virt_dra.classic.driver_plans import (
     AllocateNow,
     AnyClass,
     Deallocate,
+    DriverClaimPlan,
     Nothing,
+    Unprotect,
     claims_to_allocate,
     class_names,
     deallocated,
+    is_left_over,
     is_of_pod,
     nodes_to_ask_about,
     plan_claim,
@@ -40,10 +44,12 @@ from virt_dra.classic.objects import (
 )
 from virt_dra.classic.pod_claims import PodClaim, is_reserved, with_consumer
 from virt_dra.cluster.kinds import unknown_kind
-from virt_dra.cluster.port import NotFound
+from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.context import LoopContext
+
+log = logging.getLogger(__name__)
 
 FAILED = "Failed"
 """The reason of all Events of the framework."""
@@ -59,7 +65,7 @@ class DriverKey(NamedTuple):
     name: str
 
 
-class DriverFault(Exception):
+class DriverFault(ApiError):
     """An attempt failed; an Event said so. The key is tried again with back-off."""
 
 
@@ -71,6 +77,8 @@ class DriverController:
         self._driver = driver
         self._settings = settings or DriverSettings()
         self._finalizer = driver_finalizer(driver.name)
+        self._releasing: set[str] = set()
+        """UIDs of claims whose deallocation has begun and whose finalizer isn't removed yet."""
         self._fixed = self._settings.release.fixed_claim_names
         self._events = context.recorder(driver.name)
         self._queue: WorkQueue[DriverKey] = WorkQueue(chance=context.chance)
@@ -87,6 +95,9 @@ class DriverController:
 
     async def run(self) -> None:
         """See :class:`ControlLoop`."""
+        for claim in sorted(self._claims.store.values(), key=lambda claim: claim.key):
+            if is_left_over(claim, self._driver.name):
+                await self._clean_up(claim)
         await self._queue.run(self._work, workers=self._settings.workers)
 
     def _enqueue(self, what: Literal["claim", "schedulingCtx"], obj: TypedObject | None) -> None:
@@ -115,14 +126,18 @@ class DriverController:
         stored = self._claims.store.get(key.name, key.namespace)
         if stored is None:
             return None
-        plan = plan_claim(stored, self._class_of, self._driver.name)
+        if self._finalizer not in stored.metadata.finalizers:
+            self._releasing.discard(stored.metadata.uid)
+        plan = self._plan(stored)
         if not isinstance(plan, Nothing):
             try:
                 claim = await self._cluster.get(ClassicClaim, key.name, key.namespace)
             except NotFound:
                 return None
-            plan = plan_claim(claim, self._class_of, self._driver.name)
+            plan = self._plan(claim)
         match plan:
+            case Unprotect():
+                await self._unprotect(claim)
             case Deallocate():
                 await self._deallocate(claim)
             case AllocateNow(resource_class=found):
@@ -132,7 +147,11 @@ class DriverController:
                 return self._settings.recheck
         return None
 
+    def _plan(self, claim: ClassicClaim) -> DriverClaimPlan:
+        return plan_claim(claim, self._class_of, self._driver.name, releasing=claim.metadata.uid in self._releasing)
+
     async def _deallocate(self, claim: ClassicClaim) -> None:
+        self._releasing.add(claim.metadata.uid)
         try:
             await self._driver.deallocate(claim)
         except Exception as error:
@@ -140,7 +159,18 @@ class DriverController:
             raise DriverFault(str(error)) from error
         if deallocated(claim) != claim:
             claim = await self._cluster.update_status(deallocated(claim))
+        await self._unprotect(claim)
+
+    async def _clean_up(self, claim: ClassicClaim) -> None:
+        """End what a process that crashed had begun with a claim: nothing is in progress yet, so it can't be an allocation of ours."""
+        try:
+            await self._deallocate(claim)
+        except ApiError as error:
+            log.warning("claim %s keeps the finalizer of %s until it is used or deleted: %s", claim.key, self._driver.name, error)
+
+    async def _unprotect(self, claim: ClassicClaim) -> None:
         await self._cluster.update(without_finalizer(claim, self._finalizer))
+        self._releasing.discard(claim.metadata.uid)
 
     async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> None:
         """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises DriverFault."""

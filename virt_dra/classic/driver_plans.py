@@ -36,13 +36,18 @@ class Deallocate:
 
 
 @dataclass(frozen=True)
+class Unprotect:
+    """Remove the finalizer that an interrupted deallocation left."""
+
+
+@dataclass(frozen=True)
 class AllocateNow:
     """Allocate for any node. ``resource_class``: the claim's; None for one with a controller that names no class."""
 
     resource_class: AnyClass | None
 
 
-DriverClaimPlan = Nothing | Deallocate | AllocateNow
+DriverClaimPlan = Nothing | Deallocate | Unprotect | AllocateNow
 ClassLookup = Callable[[ClassicClaim], AnyClass | None]
 
 
@@ -67,12 +72,18 @@ def is_structured(found: AnyClass | None) -> bool:
     return isinstance(found, ResourceClass) and bool(found.structured_parameters)
 
 
-def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str) -> DriverClaimPlan:
-    """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated."""
+def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releasing: bool = False) -> DriverClaimPlan:
+    """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated.
+
+    ``releasing``: this process began to deallocate the claim. Without that, a finalizer on an unallocated claim may as well be that of an
+    allocation in progress, and stays until the claim is allocated or deleted, as upstream.
+    """
     if claim.status.reserved_for:
         return Nothing()
     if claim.metadata.deletion_timestamp is not None or claim.deallocating:
         return Deallocate() if driver_finalizer(driver) in claim.metadata.finalizers else Nothing()
+    if releasing and claim.status.allocation is None and driver_finalizer(driver) in claim.metadata.finalizers:
+        return Unprotect()
     if claim.status.allocation is not None or claim.delayed:
         return Nothing()
     found = classes(claim)
@@ -84,6 +95,11 @@ def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str) -> Driver
     if responsible != driver:
         return Nothing(retry=f"the class belongs to the driver {responsible}, which may change")
     return AllocateNow(found)
+
+
+def is_left_over(claim: ClassicClaim, driver: str) -> bool:
+    """Whether a driver that starts finds the claim in the middle of an allocation or deallocation: protected, with nothing allocated."""
+    return claim.status.allocation is None and driver_finalizer(driver) in claim.metadata.finalizers
 
 
 def with_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:

@@ -3,15 +3,14 @@
 One pod at a time, in the order in which they are woken. A pod that no node fits waits for an event and then for its back-off; one that
 waits for a driver is tried again as soon as the driver has answered. Deterministic: see :mod:`.extension_points`.
 
-Beside claims only the node filters of :mod:`virt_dra.scheduling.node_fit` count. A real API server binds pods by another call than the
-embedded cluster; this loop is for the latter.
+Beside claims only nodes' taints and the pod's node affinity count (:class:`virt_dra.scheduling.node_fit.PodFit`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
 from virt_dra.api.meta import TypedObject, format_time
@@ -298,13 +297,13 @@ class ClassicScheduler:
                 self._assumed.wrote(await self._cluster.update_status(reserved))
 
     async def _bind(self, pod: Pod, node: str) -> None:
-        seen: dict[str, Any] = {"uid": pod.metadata.uid}
-        current = await self._cluster.get(Pod, pod.name, pod.namespace)
-        if current.spec.node_name:
-            raise Conflict(f"pod {pod.name} is already assigned to node {current.spec.node_name}")
-        seen["resourceVersion"] = current.metadata.resource_version
-        bound = await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": seen, "spec": {"nodeName": node}})
-        await self._condition(bound, PodCondition(type="PodScheduled", status="True"))
+        """An answer that got lost is looked for: the reservations of a pod that has its node must stay."""
+        try:
+            await self._cluster.bind(pod, node)
+        except ApiError:
+            current = await self._cluster.get(Pod, pod.name, pod.namespace)
+            if (current.metadata.uid, current.spec.node_name) != (pod.metadata.uid, node):
+                raise
 
     async def _finish(self, context: PodSchedulingContext) -> None:
         """PostBind."""

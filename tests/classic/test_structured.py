@@ -1,0 +1,230 @@
+"""Structured parameters of 1.30: named resources chosen by expressions, allocated by the scheduler (C-18.2, C-18.7)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tests.classic.lab import V1ALPHA2, Lab, claim, play_classic, pod, resource_class
+from virt_dra.api.wire import Json
+from virt_dra.cel import CompileError, EvaluationError, Interrupted, Work
+from virt_dra.classic.named_resources import choose, compile_attribute_selector, selects
+from virt_dra.classic.objects import (
+    ClassicClaim,
+    NamedResourcesInstance,
+    ResourceClaimParameters,
+    ResourceClass,
+    ResourceClassParameters,
+)
+from virt_dra.classic.structured import ParametersNotFound, parameters_of
+from virt_dra.classic.versions import read_classic
+
+GPU = "gpu.example.com"
+
+
+def _instance(name: str, **values: object) -> NamedResourcesInstance:
+    return NamedResourcesInstance.from_wire({"name": name, "attributes": [{"name": "a", **values}] if values else []})
+
+
+VALUES = (
+    ({"quantity": "8Gi"}, 'attributes.quantity["a"].isGreaterThan(quantity("4Gi"))'),
+    ({"bool": True}, 'attributes.bool["a"]'),
+    ({"int": 7}, 'attributes.int["a"] > 6'),
+    ({"intSlice": {"ints": [1, 2]}}, '2 in attributes.intslice["a"]'),
+    ({"string": "A100"}, 'attributes.string["a"].startsWith("A")'),
+    ({"stringSlice": {"strings": ["x"]}}, '"x" in attributes.stringslice["a"]'),
+    ({"version": "1.2.3"}, 'attributes.version["a"].isLessThan(semver("2.0.0"))'),
+)
+
+
+@pytest.mark.parametrize(("value", "expression"), VALUES)
+def test_each_type_of_attribute_can_be_asked_for(value: Json, expression: str) -> None:
+    """C-18.1: an attribute has one of seven types."""
+    assert selects(expression, _instance("i", **value))
+    with pytest.raises(EvaluationError, match="no such key: a"):
+        selects(expression, _instance("i"))
+
+
+def test_expressions_are_compiled_and_limited() -> None:
+    """C-18.1: hostile texts."""
+    with pytest.raises(CompileError, match="undeclared reference to 'device'"):
+        compile_attribute_selector("device.driver == ''")
+    many = "[0,1,2,3,4,5,6,7,8,9]"
+    expensive = f"{many}.all(a, {many}.all(b, {many}.all(c, {many}.all(d, {many}.all(e, a+b+c+d+e >= 0)))))"
+    with pytest.raises(Interrupted):
+        selects(expensive, _instance("i"), Work(1000.0))
+
+
+def test_instances_are_assigned_whenever_that_is_possible() -> None:
+    """C-18.1: whatever the order of requests, an earlier one gives way. Compared with brute force."""
+    instances = [_instance(f"i{n}", int=n) for n in range(4)]
+    texts = ['attributes.int["a"] < 1', 'attributes.int["a"] < 2', "true", 'attributes.int["a"] == 2']
+    for order in permutations(texts):
+        chosen = choose(instances, order)
+        assert chosen is not None
+        assert sorted(chosen) == [0, 1, 2, 3]
+        assert all(selects(text, instances[index]) for text, index in zip(order, chosen, strict=True))
+    assert choose(instances, [texts[0], texts[0]]) is None
+    assert choose(instances, ["true"], common='attributes.int["a"] == 3') == [3]
+
+
+def _class(**fields: object) -> ResourceClass:
+    read = read_classic(resource_class("gpu", GPU, structuredParameters=True, **fields))
+    assert isinstance(read, ResourceClass)
+    return read
+
+
+def _claim(**fields: object) -> ClassicClaim:
+    read = read_classic(claim("c", "gpu", **fields))
+    assert isinstance(read, ClassicClaim)
+    return read
+
+
+def _parameters(name: str, kind: str, **fields: object) -> Json:
+    return {"apiVersion": V1ALPHA2, "kind": kind, "metadata": {"name": name, "namespace": "lab"}, **fields}
+
+
+def _claim_parameters(name: str, **fields: object) -> ResourceClaimParameters:
+    read = read_classic(_parameters(name, "ResourceClaimParameters", **fields))
+    assert isinstance(read, ResourceClaimParameters)
+    return read
+
+
+def _class_parameters(name: str, **fields: object) -> ResourceClassParameters:
+    read = read_classic(_parameters(name, "ResourceClassParameters", **fields))
+    assert isinstance(read, ResourceClassParameters)
+    return read
+
+
+def test_without_references_one_instance_of_the_classs_driver_is_asked_for() -> None:
+    """C-18.1."""
+    found = parameters_of(_claim(), _class(), (), ())
+    assert [(each.driver_name, len(each.requests)) for each in found.requests] == [(GPU, 1)]
+    assert found.shareable
+
+
+def test_parameters_are_found_directly_or_by_what_they_were_generated_from() -> None:
+    """C-18.1."""
+    vendor = {"apiGroup": "v.io", "kind": "GpuParameters", "name": "mine"}
+    direct = {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimParameters", "name": "p"}
+    known = (_claim_parameters("p", shareable=False), _claim_parameters("q", generatedFrom=vendor, shareable=True))
+    assert not parameters_of(_claim(parametersRef=direct), _class(), (), known).shareable
+    assert parameters_of(_claim(parametersRef=vendor), _class(), (), known).shareable
+    of_class = _class_parameters("k", filters=[{"driverName": GPU, "namedResources": {"selector": "false"}}])
+    reference = {"apiGroup": "resource.k8s.io", "kind": "ResourceClassParameters", "name": "k", "namespace": "lab"}
+    assert parameters_of(_claim(), _class(parametersRef=reference), (of_class,), ()).filters == {GPU: "false"}
+
+
+def test_parameters_that_are_missing_or_ambiguous_are_named() -> None:
+    """C-18.1."""
+    vendor = {"apiGroup": "v.io", "kind": "K", "name": "m"}
+    two = (_claim_parameters("p", generatedFrom=vendor), _claim_parameters("q", generatedFrom=vendor))
+    with pytest.raises(ParametersNotFound, match=r"^generated claim parameters for K\.v\.io lab/m not found$"):
+        parameters_of(_claim(parametersRef=vendor), _class(), (), ())
+    with pytest.raises(ParametersNotFound, match=r"^multiple generated claim parameters for K\.v\.io lab/m found: lab/p, lab/q$"):
+        parameters_of(_claim(parametersRef=vendor), _class(), (), two)
+    direct = {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimParameters", "name": "p"}
+    with pytest.raises(ParametersNotFound, match=r"^claim parameters lab/p not found$"):
+        parameters_of(_claim(parametersRef=direct), _class(), (), ())
+
+
+def _slice(node: str, *memory: str) -> Json:
+    instances = [{"name": f"gpu-{n}", "attributes": [{"name": "memory", "quantity": each}]} for n, each in enumerate(memory)]
+    named = {"namedResources": {"instances": instances}}
+    return {
+        "apiVersion": V1ALPHA2,
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"s-{node}"},
+        "nodeName": node,
+        "driverName": GPU,
+        **named,
+    }
+
+
+def _want(memory: str) -> Json:
+    selector = f'attributes.quantity["memory"].isGreaterThan(quantity("{memory}"))'
+    request = {"namedResources": {"selector": selector}, "vendorParameters": {"mode": "compute"}}
+    requests = [{"driverName": GPU, "requests": [request], "vendorParameters": {"v": 1}}]
+    return _parameters("big", "ResourceClaimParameters", shareable=False, driverRequests=requests)
+
+
+BIG = {"parametersRef": {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimParameters", "name": "big"}}
+
+
+def test_the_scheduler_allocates_and_deallocates_without_a_driver() -> None:
+    """C-18.2, C-18.6, C-18.7: the builtin finalizer comes with the allocation and goes with the last consumer."""
+
+    async def story(lab: Lab) -> Json:
+        await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi", "80Gi"), resource_class("gpu", GPU, structuredParameters=True))
+        await lab.create(_want("40Gi"), claim("c", "gpu", **BIG), claim("d", "gpu", **BIG), pod("p", "c"))
+        await lab.calm()
+        assert (await lab.pod("p")).spec.node_name == "n2"
+        allocated = await lab.claim("c")
+        assert allocated.metadata.finalizers == ("dra.k8s.io/delete-protection",)
+        await lab.create(pod("q", "d"))
+        await lab.calm()
+        unsuitable = "resourceclaim cannot be allocated for the node (unsuitable)"
+        assert await lab.waits("q") == f"0/3 nodes are available: 3 {unsuitable}."
+        await lab.finish("p")
+        await lab.calm()
+        assert (await lab.pod("q")).spec.node_name == "n2"
+        freed = await lab.claim("c")
+        assert (freed.status.to_wire(), freed.metadata.finalizers) == ({}, ())
+        return allocated.to_wire()["status"]
+
+    status = play_classic(story)
+    assert status["driverName"] == GPU
+    assert status["allocation"]["resourceHandles"] == [{
+        "driverName": GPU,
+        "structuredData": {
+            "nodeName": "n2",
+            "results": [{"vendorRequestParameters": {"mode": "compute"}, "namedResources": {"name": "gpu-1"}}],
+            "vendorClaimParameters": {"v": 1},
+        },
+    }]  # fmt: skip
+
+
+def test_a_pod_waits_for_parameters_that_come_later() -> None:
+    """C-18.6."""
+
+    async def story(lab: Lab) -> None:
+        await lab.create(
+            _slice("n1", "80Gi"), resource_class("gpu", GPU, structuredParameters=True), claim("c", "gpu", **BIG), pod("p", "c")
+        )
+        await lab.calm()
+        assert await lab.waits("p") == "0/3 nodes are available: claim parameters lab/big not found."
+        await lab.create(_want("4Gi"))
+        await lab.calm()
+        assert (await lab.pod("p")).spec.node_name == "n1"
+
+    play_classic(story)
+
+
+def test_an_expression_that_fails_ends_the_attempt_with_an_error() -> None:
+    """C-18.6: an error is tried again, without traceback."""
+
+    async def story(lab: Lab) -> str:
+        wrong = _parameters("big", "ResourceClaimParameters", driverRequests=[
+            {"driverName": GPU, "requests": [{"namedResources": {"selector": 'attributes.string["none"] == ""'}}]}
+        ])  # fmt: skip
+        await lab.create(
+            _slice("n1", "8Gi"), resource_class("gpu", GPU, structuredParameters=True), wrong, claim("c", "gpu", **BIG), pod("p", "c")
+        )
+        await lab.calm()
+        return await lab.waits("p")
+
+    assert play_classic(story) == "checking structured parameters failed: no such key: none"
+
+
+def test_two_pods_never_get_one_instance() -> None:
+    """C-18.6: what was written and hasn't come back from the cluster yet counts."""
+
+    async def story(lab: Lab) -> list[str]:
+        await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi"), resource_class("gpu", GPU, structuredParameters=True))
+        names = ["a", "b", "c"]
+        await lab.create(*(claim(name, "gpu") for name in names), *(pod(f"p{name}", name) for name in names))
+        await lab.calm()
+        return [(await lab.pod(f"p{name}")).spec.node_name or "" for name in names]
+
+    assert play_classic(story) == ["n1", "n2", ""]
