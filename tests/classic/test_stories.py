@@ -12,6 +12,7 @@ from virt_dra.api.wire import Json
 from virt_dra.classic.driver import AllocationRefused, PendingClaim, on_nodes
 from virt_dra.classic.objects import ClassicAllocation, ClassicClaim, ResourceClass
 from virt_dra.classic.release import ClassicRelease
+from virt_dra.classic.versions import write_classic
 
 GPU = "gpu.example.com"
 NET = "net.example.com"
@@ -354,3 +355,116 @@ def test_drivers_are_asked_about_many_nodes_in_turns_of_128_until_one_fits() -> 
         assert (await lab.pod("p")).spec.node_name == "n300"
 
     play_classic(story, gpu, net, nodes=300)
+
+
+def test_a_claim_of_131_names_its_driver_and_its_classes_only_restrict_nodes() -> None:
+    """C-18.1, C-18.6: v1alpha3 with a controller: no mode, no parameters, always shareable, DeviceClasses with suitableNodes."""
+
+    class Devices(FakeDriver):
+        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+            self.calls.append(f"allocate on {node}")
+            return [ClassicAllocation(devices={"results": []}, shareable=True) for _ in claims]
+
+    driver = Devices(GPU, {"n1": 9, "n4": 9})
+    v1alpha3 = "resource.k8s.io/v1alpha3"
+    racked = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
+    devices = {"requests": [{"name": "r", "deviceClassName": "racked"}]}
+    asked = {"metadata": {"name": "g", "namespace": "lab"}, "spec": {"controller": GPU, "devices": devices}}
+
+    async def story(lab: Lab) -> Json:
+        await lab.create({"apiVersion": v1alpha3, "kind": "ResourceClaim", **asked}, pod("p", "g"), pod("q", "g"), node("n4", rack="a"))
+        await lab.calm()
+        assert await lab.waits("p") == "0/4 nodes are available: device class racked does not exist."
+        spec = {"metadata": {"name": "racked"}, "spec": {"suitableNodes": racked}}
+        await lab.create({"apiVersion": v1alpha3, "kind": "DeviceClass", **spec})
+        await lab.calm()
+        assert (await lab.pod("p")).spec.node_name == "n4"
+        assert (await lab.pod("q")).spec.node_name
+        return write_classic(await lab.claim("g"), v1alpha3)
+
+    wire = play_classic(story, driver, release=ClassicRelease(31))
+    assert wire["apiVersion"] == v1alpha3
+    assert wire["status"]["allocation"] == {"devices": {"results": []}, "controller": GPU}
+    assert driver.calls[-1] == "allocate on n4"
+
+
+def test_what_a_driver_answers_is_judged_and_reported() -> None:
+    """C-18.3, C-18.5: too much data, foreign nodes among the unsuitable ones, a wrong number of answers: Events, no harm."""
+
+    class Hostile(FakeDriver):
+        answers = 1
+
+        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+            return [on_nodes(self.name, "x" * 20_000)] * self.answers
+
+        async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
+            return [[f"made-up-{number}" for number in range(5000)] for _ in claims]
+
+    driver = Hostile(GPU, {})
+
+    async def story(lab: Lab) -> list[str]:
+        await lab.create(resource_class("gpu", GPU), claim("g", "gpu"), pod("p", "g"))
+        await lab.calm(20)
+        driver.answers = 2
+        await lab.calm(100)
+        assert (await lab.claim("g")).status.allocation is None
+        assert [each.status.to_wire() for each in await lab.contexts()] == [{}]
+        return [each for each in await lab.events() if each.startswith("Failed:")]
+
+    invalid = 'ResourceClaim.resource.k8s.io "g" is invalid: status.allocation.resourceHandles[0].data: Too long'
+    assert play_classic(story, driver) == [
+        f"Failed: allocate: {invalid}: may not be more than 16384 bytes",
+        "Failed: allocate: the driver answered for 2 claims of 1",
+    ]
+
+
+def test_parameters_of_a_kind_that_the_driver_doesnt_know_are_reported() -> None:
+    """C-18.5.3: an Event on the claim, tried again."""
+
+    async def story(lab: Lab) -> list[str]:
+        reference = {"apiGroup": "vendor.example.com", "kind": "GpuParameters", "name": "m"}
+        await lab.create(resource_class("gpu", GPU), claim("g", "gpu", parametersRef=reference), pod("p", "g"))
+        await lab.calm()
+        return [each for each in await lab.events() if each.startswith("Failed:")]
+
+    text = "parameters of kind GpuParameters.vendor.example.com are not known to this driver"
+    assert play_classic(story, FakeDriver(GPU, {"n1": 1})) == [f"Failed: parameters: {text}"]
+
+
+def test_a_driver_may_read_parameters_itself() -> None:
+    """C-18.5: GetClassParameters and GetClaimParameters."""
+
+    class Reading(FakeDriver):
+        async def class_parameters(self, resource_class: object) -> object:
+            return {"of": "class"}
+
+        async def claim_parameters(self, claim: ClassicClaim, resource_class: object, class_parameters: object) -> object:
+            return [class_parameters, claim.name]
+
+    driver = Reading(GPU, {"n1": 1})
+
+    async def story(lab: Lab) -> None:
+        await lab.create(resource_class("gpu", GPU), claim("g", "gpu"), pod("p", "g"))
+        await lab.calm()
+        assert (await lab.pod("p")).spec.node_name == "n1"
+
+    play_classic(story, driver)
+    assert driver.pending[0].claim_parameters == [{"of": "class"}, "g"]
+
+
+def test_unsuitable_nodes_are_determined_again_after_30_seconds() -> None:
+    """C-18.5.3: resources may have changed."""
+    gpu, net = FakeDriver(GPU, {"n1": 0}), FakeDriver(NET, {"n1": 1})
+
+    async def story(lab: Lab) -> None:
+        await lab.create(resource_class("gpu", GPU), resource_class("net", NET), claim("g", "gpu"), claim("n", "net"), pod("p", "g", "n"))
+        await lab.calm(20)
+        (context,) = await lab.contexts()
+        assert context.unsuitable("g") == frozenset({"n1"})
+        gpu.free["n1"] = 1
+        await lab.calm(8)
+        assert not (await lab.pod("p")).spec.node_name
+        await lab.calm(15)
+        assert (await lab.pod("p")).spec.node_name == "n1"
+
+    play_classic(story, gpu, net, nodes=1)

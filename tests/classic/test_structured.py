@@ -171,7 +171,7 @@ def test_the_scheduler_allocates_and_deallocates_without_a_driver() -> None:
         assert (await lab.pod("q")).spec.node_name == "n2"
         freed = await lab.claim("c")
         assert (freed.status.to_wire(), freed.metadata.finalizers) == ({}, ())
-        return allocated.to_wire()["status"]
+        return allocated.status.to_wire()
 
     status = play_classic(story)
     assert status["driverName"] == GPU

@@ -1,0 +1,40 @@
+"""The guide for authors of drivers does what it says: its Python runs as it stands there and prints what it shows (C-18.5, C-18.8)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "guides" / "driver-authors.md"
+_FENCE: Final = re.compile(r"^```(?P<kind>python|text)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _sections() -> dict[str, str]:
+    """Headings of the second level -> their text. Each has a namespace of its own."""
+    _, *parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {part.partition("\n")[0]: part for part in parts}
+
+
+@pytest.mark.parametrize("title", _sections())
+def test_the_guides_python_prints_what_the_guide_shows(title: str, caplog: pytest.LogCaptureFixture) -> None:
+    """C-18.5: three functions are a driver."""
+    caplog.set_level(logging.CRITICAL)
+    namespace: dict[str, object] = {}
+    printed, shown = "", 0
+    for fence in _FENCE.finditer(_sections()[title]):
+        if fence["kind"] == "text":
+            assert fence["text"] == printed
+            shown += 1
+            continue
+        assert printed == "" or shown, "a block's output must be shown"
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(fence["text"], str(PAGE), "exec"), namespace)  # noqa: S102 - the guide's own code
+        printed = out.getvalue()
+    assert shown
