@@ -22,6 +22,9 @@ from virt_dra.scheduling.framework.refusals import PluginRefusal
 LONGEST_UNSCHEDULABLE = 300.0
 """Seconds after which a pod that nothing woke is tried again."""
 
+_WINDOW = 1.0
+"""Seconds: back-offs end at multiples of it."""
+
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
@@ -280,7 +283,7 @@ class SchedulingQueue:
     def _requeue(self, queued: QueuedPod, now: float) -> None:
         """Active, or backing off if its last failure isn't long enough ago."""
         self._stop_waiting(queued.uid)
-        until = queued.since + self._backoff_of(queued)
+        until = self._backoff_end(queued)
         if until <= now:
             self._activate(queued, now)
         elif not self._hold(queued):
@@ -341,13 +344,15 @@ class SchedulingQueue:
             heapq.heappush(self._backoff_order, entry)
         return found
 
-    def _backoff_of(self, queued: QueuedPod) -> float:
-        """Seconds: doubled with every failure in a row."""
+    def _backoff_end(self, queued: QueuedPod) -> float:
+        """The back-off is doubled with every failure in a row. As upstream it ends with the window of a second in which it would be over, so
+        that pods of one window come by their priority."""
         failures = queued.errors or queued.unschedulable
         if not failures:
-            return 0.0
+            return queued.since
         longest = self._limits.longest_backoff * math.sqrt(len(queued.pods))
-        return min(self._limits.initial_backoff * 2.0 ** min(failures - 1, 30), longest)
+        seconds = min(self._limits.initial_backoff * 2.0 ** min(failures - 1, 30), longest)
+        return math.floor((queued.since + seconds) / _WINDOW) * _WINDOW + _WINDOW
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         names: Iterable[str] = (queued.held_by,) if queued.held_by else queued.rejectors

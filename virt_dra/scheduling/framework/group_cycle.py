@@ -77,5 +77,5 @@ def place_group(
         if not possible:
             break
     if text:
-        return GroupResult(tuple(members), f"{UNSCHEDULABLE_GROUP}, {text}")
+        return GroupResult(tuple(members), text)
     return GroupResult(tuple(members), "" if found else UNSCHEDULABLE_GROUP)

@@ -89,10 +89,10 @@ def test_none_is_bound_if_not_enough_fit_and_nothing_stays_in_use() -> None:
         await world.add(gang(3), *(member(f"p{number}", name) for number, name in enumerate("cde")))
         await seconds(1)
         missing = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining"
-        text = f"{REJECTED}, {missing}, {NO_VICTIMS}"
+        text = f"{missing}, {NO_VICTIMS}"
         assert await world.condition("p0") == ("False", "Unschedulable", f"{REJECTED}, {text}")
         assert await world.condition("p1") == ("False", "Unschedulable", "0/1 nodes are available: 1 cannot allocate all claims.")
-        assert await world.condition("p2") == ("False", "Unschedulable", f"{REJECTED}, {missing}")
+        assert await world.condition("p2") == ("False", "Unschedulable", missing)
         assert await group_condition(world) == ("False", "Unschedulable", text)
         await world.add(pod("alone", "f"))
         await seconds(1)
