@@ -12,7 +12,7 @@ from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, Blocked, check_claims, each_once, pod_claims
 from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim, claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
-from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
+from virt_dra.scheduling.dynamic_resources.pod_devices import INVALID_POOLS, NODE_ERROR, DeviceLimits, PodDevices
 from virt_dra.scheduling.framework.cycle import normalized
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
@@ -145,7 +145,10 @@ class DeviceAttempt(PluginAttempt):
             raise AttemptError(f"node {state.name}: timed out trying to allocate devices") from error
         except FatalError as error:
             raise AttemptError(str(error)) from error
-        return None if refusal is None else PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,))
+        if refusal is None:
+            return None
+        undecided = refusal.reason == NODE_ERROR and refusal.message != INVALID_POOLS
+        return PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided)
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """Points for early alternatives, normalised (C-5.8)."""

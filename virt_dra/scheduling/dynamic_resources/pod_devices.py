@@ -19,6 +19,8 @@ DEVICES = "DevicesDoNotFit"
 """The allocator found no devices on the node."""
 NODE_ERROR = "NodeError"
 """The allocator couldn't decide for the node."""
+INVALID_POOLS = "invalid resource pools were encountered"
+"""The one text of a NodeError that is no error to kube-scheduler, but a refusal of the node (E11)."""
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """Declared by nodes (`status.declaredFeatures`) that can skip operations for a device."""
@@ -85,7 +87,7 @@ class PodDevices:
             for claim in self.unallocated:
                 if _skips_node_operations(self._adopted.get(claim.key)):
                     text = f"resource claim {claim.key} allocation requires DRAOptionalNodeOperations feature on the node"
-                    return DeviceRefusal(NODE_ERROR, text)
+                    return DeviceRefusal(CLAIM_ELSEWHERE, text)
         if not self._searched:
             return None
         try:

@@ -69,6 +69,9 @@ class SchedulingCycle:
         states = self._candidates(pod, prepared, restricted)
         fitting, refusals = self._filter(states, prepared)
         if not fitting:
+            failed = next((refusal for refusal in refusals.values() if refusal.error), None)
+            if failed is not None:
+                raise AttemptError(f'running "{failed.plugin}" filter plugin: {failed.message}')
             elsewhere = None
             if restricted:
                 names = " ".join(sorted(part.plugin.name for part in restricted))

@@ -10,11 +10,13 @@ class PluginRefusal:
     """A plugin refuses a node, or the pod everywhere. ``reasons`` are counted in the pod's condition.
 
     ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not (UnschedulableAndUnresolvable).
+    ``error``: the node couldn't be decided. kube-scheduler ends the attempt then; we do if no other node fits (AC-9).
     """
 
     plugin: str
     reasons: tuple[str, ...]
     resolvable: bool = False
+    error: bool = False
 
     @property
     def message(self) -> str:
