@@ -345,7 +345,7 @@ class SchedulingQueue:
         return found
 
     def _backoff_end(self, queued: QueuedPod) -> float:
-        """The back-off is doubled with every failure in a row. As upstream it ends with the window of a second in which it would be over."""
+        """The back-off is doubled with every failure in a row. As upstream it ends with the second in which it would be over."""
         failures = queued.errors or queued.unschedulable
         if not failures:
             return queued.since
