@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from virt_dra.api.core_v1 import Namespace, Pod, PodStatus
+from virt_dra.api.core_v1 import Namespace, Pod, PodCondition, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -20,6 +20,14 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 W = TypeVar("W", bound=Wire)
 
 
+_GATED = (
+    PodCondition(
+        type="PodScheduled", status="False", reason="SchedulingGated", message="Scheduling is blocked due to non-empty scheduling gates"
+    ),
+)
+"""The condition with which a pod begins that has scheduling gates."""
+
+
 def for_create(resource: ApiResource, obj: O) -> O:
     """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
@@ -27,7 +35,9 @@ def for_create(resource: ApiResource, obj: O) -> O:
         return obj
     bare = obj.without("status")
     if isinstance(bare, Pod):
-        return bare.with_(status=PodStatus(phase="Pending"))
+        return bare.with_(
+            status=PodStatus(phase="Pending", conditions=_GATED) if bare.spec.scheduling_gates else PodStatus(phase="Pending")
+        )
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 

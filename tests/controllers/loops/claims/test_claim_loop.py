@@ -175,6 +175,19 @@ def test_reservations_of_unknown_and_replaced_pods_are_dropped_others_stay() -> 
     story(told)
 
 
+def test_a_pod_on_a_node_keeps_its_devices_when_its_reservation_is_lost() -> None:
+    """C-10.7, C-10.10: as measured; the reservation comes back before the stale one goes."""
+
+    async def told(it: ClaimWorld) -> None:
+        await it.world.create(claim(), pod("p", DIRECT, node="n"))
+        await it.allocate("shared", await it.pod())
+        lost = {"status": {"reservedFor": [{"resource": "pods", "name": "nobody", "uid": "x"}]}}
+        await it.cluster.patch(ResourceClaim, "shared", "lab", merge=lost, subresource="status")
+        assert await it.reserved("shared") == ["p"]
+
+    story(told)
+
+
 def test_an_allocated_claim_that_was_never_reserved_is_left_alone() -> None:
     """C-10.13, C-10.11, C-13.10"""
 

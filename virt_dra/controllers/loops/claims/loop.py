@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from virt_dra.api.core_v1 import ObjectReference, Pod
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer
@@ -191,8 +191,19 @@ class ResourceClaimController:
         if claim is None:
             return
         view = self._view()
-        for action in await self._decided(view, lambda: for_claim(view, claim, self._gates)):
+        actions = await self._decided(view, lambda: for_claim(view, claim, self._gates))
+        if any(isinstance(action, ChangeReservations) and action.deallocate for action in actions):
+            # A pod on a node whose reservation somebody removed still uses the devices.
+            joining = await self._decided(view, lambda: self._lacking_reservation(view, claim))
+            actions = await self._decided(view, lambda: for_claim(view, claim, self._gates, joining))
+        for action in actions:
             await self._write(view, action)
+
+    def _lacking_reservation(self, view: StoredView, claim: ResourceClaim) -> tuple[ResourceClaimConsumerReference, ...]:
+        """The consumers for which pods with a node need the claim reserved (C-10.7)."""
+        pods = self._pods.store.by_index(OF_CLAIM, (claim.namespace, claim.name))
+        decided = (each for pod in pods if pod.spec.node_name for each in for_pod(view, pod, self._gates))
+        return tuple(each.consumer for each in decided if isinstance(each, Reserve) and each.claim.name == claim.name)
 
     def _owner(self, view: StoredView, key: WorkKey) -> ClaimOwner | None:
         return view.pod(key.namespace, key.name) if key.kind == "pod" else view.pod_group(key.namespace, key.name)
