@@ -22,6 +22,7 @@ from virt_dra.controllers.loops.claims.loop import ResourceClaimController
 from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
 from virt_dra.controllers.loops.pod_group_protection import PodGroupProtection
 from virt_dra.controllers.loops.pool_status.loop import PoolStatusRequests
+from virt_dra.controllers.loops.quota import QuotaController
 from virt_dra.controllers.loops.scheduler.loop import SchedulerLoop
 from virt_dra.controllers.loops.taint_eviction.loop import TaintEviction
 
@@ -41,6 +42,7 @@ LOOPS: tuple[LoopKind, ...] = (
     LoopKind("pod group protection", PodGroupProtection, lambda gates: gates.generic_workload),
     LoopKind("device taint eviction", TaintEviction, lambda gates: gates.device_taints),
     LoopKind("pool status", PoolStatusRequests, lambda gates: gates.resource_pool_status),
+    LoopKind("quota", QuotaController),
 )
 """All loops, in the order in which they are made."""
 

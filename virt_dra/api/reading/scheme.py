@@ -8,7 +8,7 @@ from typing import Any
 from virt_dra.api import core_v1, kubevirt_v1, resource_v1, scheduling_v1, virt_dra_v1alpha1
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.policies import rbac_v1
+from virt_dra.api.policies import quota_v1, rbac_v1
 from virt_dra.api.wire import WireError
 
 KINDS: tuple[type[TypedObject], ...] = (
@@ -21,6 +21,7 @@ KINDS: tuple[type[TypedObject], ...] = (
     resource_v1.DeviceClass,
     resource_v1.DeviceTaintRule,
     resource_v1.ResourcePoolStatusRequest,
+    quota_v1.ResourceQuota,
     rbac_v1.Role,
     rbac_v1.ClusterRole,
     rbac_v1.RoleBinding,

@@ -21,7 +21,7 @@ from virt_dra.api.validation.go_values import internal
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """On the API server's image of a static pod."""
 
-_FIXED = (
+FIXED_FIELDS = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -50,7 +50,7 @@ def pod_update(new: Pod, old: Pod) -> Errors:
     """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference to the message."""
     yield from pod(new)
     if _asked(new) != _asked(old):
-        yield forbidden("spec", _FIXED)
+        yield forbidden("spec", FIXED_FIELDS)
 
 
 def pod_status(obj: Pod) -> Errors:

@@ -24,6 +24,8 @@ from virt_dra.cluster.memory.admission import Admission, admin_access_on_create,
 from virt_dra.cluster.memory.authorization import rbac
 from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision, forbidden
 from virt_dra.cluster.memory.authorization.claim_status import granular_faults
+from virt_dra.cluster.memory.plugins.chain import NO_PLUGINS, AdmissionPlugins
+from virt_dra.cluster.memory.plugins.write_request import Operation, WriteRequest
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.memory.selectors import parse_selector
 from virt_dra.cluster.memory.store import ObjectStore, Place, StoreKey
@@ -45,6 +47,7 @@ class MemoryCluster:
     sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
     ``history`` is the least number of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an
     API server does it, for somebody who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6.
+    ``plugins``: the admission plugins, which see every write but those of status.
 
     Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
     """
@@ -52,7 +55,7 @@ class MemoryCluster:
     def __init__(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, history: int = HISTORY,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._suffixes = names
@@ -60,6 +63,7 @@ class MemoryCluster:
         self._admission: Admission = KindRules() if admission is None else admission
         self._namespaces_must_exist = namespaces_must_exist
         self._granular_status = granular_status
+        self._plugins = plugins
         self._requester = ADMIN
         self._graceful_deletion = graceful_deletion
         self._store = ObjectStore(history)
@@ -71,14 +75,14 @@ class MemoryCluster:
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
         return cls(
             lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
             admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion,
-            granular_status=granular_status, history=history,
+            granular_status=granular_status, plugins=plugins, history=history,
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
@@ -114,7 +118,8 @@ class MemoryCluster:
         namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
         self._check_namespace(resource, namespace, obj.metadata.name)
-        prepared = self._admission.permitted(strategies.for_create(resource, self._defaulted(resource, obj)), None)
+        defaulted = self._mutated("CREATE", resource, self._defaulted(resource, obj), None, namespace)
+        prepared = self._admission.permitted(self._plugins.initial(strategies.for_create(resource, defaulted)), None)
         place = self._new_place(resource, namespace, obj.metadata)
         new = prepared.with_(metadata=self._new_metadata(place, prepared.metadata))
         causes = (*admin_access_on_create(new, self._namespace(namespace)), *self._admission.on_create(new))
@@ -122,10 +127,12 @@ class MemoryCluster:
             raise refusals.invalid(resource.group_kind, place.key.name, causes)
         if obj.metadata.resource_version:
             raise ApiError("resourceVersion should not be set on objects to be created")
+        charges = self._charges("CREATE", resource, new, None, namespace)
         if (taken := self._store.at(place)) is not None:
             if taken.metadata.deletion_timestamp is not None:
                 raise refusals.still_being_deleted(resource, place.key.name)
             raise (refusals.no_unique_name if generated else refusals.already_exists)(resource, place.key.name)
+        self._store_charges(charges)
         stored = self._put(place, new)
         self._settle()
         return stored
@@ -298,8 +305,38 @@ class MemoryCluster:
 
     def _update(self, obj: O) -> O:
         resource, stored = self._based_on(obj)
-        new = strategies.for_update(resource, self._defaulted(resource, obj), stored, self._now(), self._admission.permitted)
-        return self._replace(resource, stored, new, self._admission.on_update(new, stored))
+        submitted = self._mutated("UPDATE", resource, self._defaulted(resource, obj), stored, stored.metadata.namespace)
+        new = strategies.for_update(resource, submitted, stored, self._now(), self._admission.permitted)
+        causes = self._admission.on_update(new, stored)
+        charges = () if causes else self._charges("UPDATE", resource, new, stored, new.metadata.namespace)
+        replaced = self._replace(resource, stored, new, causes)
+        self._store_charges(charges)
+        return replaced
+
+    def _mutated(self, operation: Operation, resource: ApiResource, obj: O, old: TypedObject | None, namespace: str) -> O:
+        """As the admission plugins change it. Raises :class:`Forbidden`."""
+        if not self._plugins.mutating:
+            return obj
+        return cast("O", self._plugins.mutated(self._write_request(operation, resource, obj, old, namespace)))
+
+    def _write_request(
+        self, operation: Operation, resource: ApiResource, obj: TypedObject, old: TypedObject | None, namespace: str
+    ) -> WriteRequest:
+        name = obj.metadata.name or obj.metadata.generate_name or "Unknown"
+        gates, now = self._plugins.gates, self._now()
+        return WriteRequest(self._requester, operation, resource, namespace, name, obj, old, self._store, gates, now)
+
+    def _charges(
+        self, operation: Operation, resource: ApiResource, new: TypedObject, old: TypedObject | None, namespace: str
+    ) -> tuple[TypedObject, ...]:
+        """What must be stored with the object, which the admission plugins let pass. Raises :class:`Forbidden`."""
+        if not self._plugins.validating:
+            return ()
+        return self._plugins.checked(self._write_request(operation, resource, new, old, namespace))
+
+    def _store_charges(self, charges: Iterable[TypedObject]) -> None:
+        for obj in charges:
+            self._put(Place(resource_of(obj), StoreKey(obj.metadata.namespace, obj.metadata.name)), obj)
 
     def _update_status(self, obj: O, request: AccessRequest) -> O:
         resource, stored = self._based_on(obj)

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from random import SystemRandom
 
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import random_suffixes
+from virt_dra.cluster.memory.plugins.chain import default_plugins
+from virt_dra.cluster.memory.rules import KindRules
+
+
+def strict_cluster(
+    clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], gates: FeatureGates = PLAIN
+) -> MemoryCluster:
+    """An empty cluster that is as strict as a kube-apiserver with these gates, its default admission plugins (without ServiceAccount) and
+    the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are charged."""
+    return MemoryCluster(
+        clock, names, uids, admission=KindRules(compiled_rules(gates), strict=True), namespaces_must_exist=True, graceful_deletion=True,
+        granular_status=gates.granular_status_authorization, plugins=default_plugins(gates),
+    )  # fmt: skip
 
 
 def embedded_cluster() -> MemoryCluster:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.pod_defaults import with_core_defaults
 from virt_dra.api.scheduling_v1 import POD_GROUP_FINALIZER, PodGroup, Workload
 from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
+from virt_dra.api.validation.pod_updates import strict_pod_update
+from virt_dra.api.validation.pods import FIXED_FIELDS
 from virt_dra.cel.validation import COMPILED
 from virt_dra.cluster import refusals
 from virt_dra.cluster.port import StatusCause
@@ -23,13 +27,15 @@ class KindRules:
     """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
 
     ``rules`` supply what validation itself can't know: compilers of expressions, feature gates.
+    ``strict``: pods have all their defaults and can't be changed but as on a real API server; otherwise only their claims are looked at.
     """
 
-    def __init__(self, rules: Rules = COMPILED) -> None:
+    def __init__(self, rules: Rules = COMPILED, *, strict: bool = False) -> None:
         self._rules = rules
+        self._strict = strict
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
-        defaulted = apply_defaults(obj, now)
+        defaulted = apply_defaults(with_core_defaults(obj) if self._strict else obj, now)
         if self._rules.gates.pod_group_preemption_policy and isinstance(defaulted, PodGroup) and defaulted.spec.preemption_policy is None:
             return defaulted.with_(spec=defaulted.spec.with_(preemption_policy="PreemptLowerPriority"))
         return defaulted
@@ -48,7 +54,11 @@ class KindRules:
         return _causes(validate_create(obj, self._rules))
 
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return _causes(validate_update(new, old, self._rules))
+        errors = validate_update(new, old, self._rules)
+        if self._strict and isinstance(new, Pod) and isinstance(old, Pod):
+            others = (error for error in errors if error.detail != FIXED_FIELDS)  # the strict rules say more exactly what may not change
+            errors = tuple(dict.fromkeys((*others, *strict_pod_update(new, old))))
+        return _causes(errors)
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return _causes(validate_status_update(new, old, self._rules))

@@ -10,16 +10,17 @@ from datetime import datetime
 from itertools import count
 from typing import Any, Final
 
-from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
 from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.embedded import strict_cluster
 from virt_dra.cluster.memory.names import random_suffixes
-from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import BadRequest, NotFound
+from virt_dra.cluster.requester import Requester
 from virt_dra.controllers.loops.context import LoopTimers
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.scenario.normal_form import RawState
@@ -49,10 +50,7 @@ async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOP
     """A new cluster for a scenario, with its gates, timers and namespace; on an event loop with virtual time."""
     chance = random.Random(_SEED)
     numbers = count(1)
-    cluster = MemoryCluster(
-        virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
-        admission=KindRules(compiled_rules(scenario.gates)), namespaces_must_exist=True, graceful_deletion=True,
-    )  # fmt: skip
+    cluster = strict_cluster(virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}", scenario.gates)
     labels = {"kubernetes.io/metadata.name": PLAY, **scenario.namespace_labels}
     await cluster.create(Namespace(metadata=ObjectMeta(name=PLAY, labels=labels)))
     timers = LoopTimers(
@@ -98,7 +96,9 @@ class EmbeddedTarget:
             return None
 
     async def create(self, raw: Json, user: ActingUser | None) -> None:
-        await self._as(user).create(_read(raw))
+        created = await self._as(user).create(_read(raw))
+        if isinstance(created, Node):  # admission has marked it as not ready
+            await self._cluster.patch(Node, created.name, merge={"spec": {"taints": raw.get("spec", {}).get("taints")}})
 
     async def patch(
         self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
@@ -113,13 +113,13 @@ class EmbeddedTarget:
         await self._as(user).bind(Pod(metadata=ObjectMeta(name=pod, namespace=namespace)), node)
 
     def _as(self, user: ActingUser | None) -> MemoryCluster:
-        return self._cluster
+        return self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
     async def state(self) -> RawState:
         objects = {
-            kind: tuple(obj.to_wire() for obj in (await self._cluster.list(type_of(api_version_of({"kind": kind}), kind))).items)
+            kind: tuple(_as_served(obj) for obj in (await self._cluster.list(type_of(api_version_of({"kind": kind}), kind))).items)
             for kind in COMPARED
         }
         events = (await self._cluster.list(unknown_kind("v1", "Event"))).items
@@ -139,6 +139,15 @@ class EmbeddedTarget:
 def type_of(api_version: str, kind: str) -> type[TypedObject]:
     """The class of a kind: a typed one, or one that stands for a kind without a type."""
     return _KINDS.get((api_version, kind)) or unknown_kind(api_version, kind)
+
+
+def _as_served(obj: TypedObject) -> Json:
+    """As an API server writes it: the conditions of a device's status are always there."""
+    raw = obj.to_wire()
+    if isinstance(obj, ResourceClaim):
+        for device in raw.get("status", {}).get("devices", ()):
+            device.setdefault("conditions", None)
+    return raw
 
 
 def _read(raw: Json) -> TypedObject:

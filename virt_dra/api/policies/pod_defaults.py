@@ -1,0 +1,62 @@
+"""What an API server fills into pods, namespaces and nodes when it reads them, and into a new pod's status."""
+
+from __future__ import annotations
+
+from virt_dra.api.core_v1 import Container, Namespace, Node, Pod, PodCondition, PodStatus
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.pod_resources import service_class
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+def with_core_defaults(obj: TypedObject) -> TypedObject:
+    """The object with Kubernetes' defaults of core/v1, as far as control loops see them; itself if there is nothing to fill in."""
+    if isinstance(obj, Pod):
+        return _pod(obj)
+    if isinstance(obj, Namespace) and obj.name and obj.metadata.labels.get(NAME_LABEL) != obj.name:
+        return obj.with_(metadata=obj.metadata.with_(labels={**obj.metadata.labels, NAME_LABEL: obj.name}))
+    if isinstance(obj, Node) and obj.status.capacity and not obj.status.given("allocatable"):
+        return obj.with_(status=obj.status.with_(allocatable=obj.status.capacity))
+    return obj
+
+
+def new_pod_status(pod: Pod) -> PodStatus:
+    """The status of a pod that was just created."""
+    gated = PodCondition(type="PodScheduled", status="False", reason="SchedulingGated", message=GATED_MESSAGE)
+    status = PodStatus(phase="Pending").with_(qosClass=service_class(pod))
+    return status.with_(conditions=(gated,)) if pod.spec.scheduling_gates else status
+
+
+def _pod(pod: Pod) -> Pod:
+    spec = pod.spec
+    extra = spec.model_extra or {}
+    changes: dict[str, object] = {}
+    if spec.termination_grace_period_seconds is None:
+        changes["termination_grace_period_seconds"] = 30
+    elif spec.termination_grace_period_seconds < 0:
+        changes["termination_grace_period_seconds"] = 1
+    for field, value in (("restart_policy", "Always"), ("scheduler_name", "default-scheduler")):
+        if not getattr(spec, field):
+            changes[field] = value
+    if spec.enable_service_links is None:
+        changes["enable_service_links"] = True
+    if spec.security_context is None:
+        changes["security_context"] = {}
+    if not extra.get("dnsPolicy"):
+        changes["dnsPolicy"] = "ClusterFirst"
+    for field in ("containers", "init_containers"):
+        before: tuple[Container, ...] = getattr(spec, field)
+        after = tuple(_requesting(each) for each in before)
+        if any(new is not old for new, old in zip(after, before, strict=True)):
+            changes[field] = after
+    return pod.with_(spec=spec.with_(**changes)) if changes else pod
+
+
+def _requesting(container: Container) -> Container:
+    """The container with requests for what it only limits."""
+    resources = container.resources
+    missing = {name: amount for name, amount in resources.limits.items() if name not in resources.requests}
+    if not missing:
+        return container
+    return container.with_(resources=resources.with_(requests={**resources.requests, **missing}))

@@ -1,0 +1,57 @@
+"""All admission plugins of an API server with default plugins, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.feature_gates import PLAIN, FeatureGates
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.policies.pod_defaults import new_pod_status
+from virt_dra.cluster.memory.plugins.declared_features import check_node_features
+from virt_dra.cluster.memory.plugins.node_pods import with_default_tolerations, with_not_ready_taint, with_topology_labels
+from virt_dra.cluster.memory.plugins.priority import check_default_class, with_priority
+from virt_dra.cluster.memory.plugins.quota import charge
+from virt_dra.cluster.memory.plugins.write_request import WriteRequest
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
+Mutation = Callable[[WriteRequest], TypedObject]
+Validation = Callable[[WriteRequest], tuple[TypedObject, ...]]
+
+MUTATING: tuple[Mutation, ...] = (with_not_ready_taint, with_priority, with_default_tolerations, with_topology_labels)
+VALIDATING: tuple[Validation, ...] = (check_default_class, check_node_features, charge)
+
+
+@dataclass(frozen=True)
+class AdmissionPlugins:
+    """The plugins of a cluster; without a word none. ``gates``: those that plugins ask for."""
+
+    mutating: tuple[Mutation, ...] = ()
+    validating: tuple[Validation, ...] = ()
+    gates: FeatureGates = PLAIN
+    pod_status: bool = False
+    """Whether a new pod has the status that a real one begins with; without it only the phase."""
+
+    def initial(self, obj: O) -> O:
+        """A new object with the status that it begins with."""
+        return cast("O", obj.with_(status=new_pod_status(obj))) if self.pod_status and isinstance(obj, Pod) else obj
+
+    def mutated(self, request: WriteRequest) -> TypedObject:
+        """The object that shall be stored. Raises :class:`~virt_dra.cluster.port.ApiError`."""
+        for mutate in self.mutating:
+            request = request.with_object(mutate(request))
+        return request.new
+
+    def checked(self, request: WriteRequest) -> tuple[TypedObject, ...]:
+        """What must be stored with the object. Raises :class:`~virt_dra.cluster.port.ApiError` if it is refused."""
+        return tuple(obj for check in self.validating for obj in check(request))
+
+
+NO_PLUGINS = AdmissionPlugins()
+
+
+def default_plugins(gates: FeatureGates) -> AdmissionPlugins:
+    """Those of a kube-apiserver without ``--enable-admission-plugins``, less ServiceAccount."""
+    return AdmissionPlugins(MUTATING, VALIDATING, gates, pod_status=True)
