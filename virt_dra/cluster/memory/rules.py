@@ -9,10 +9,10 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.policies.pod_defaults import with_core_defaults
+from virt_dra.api.policies.pod_updates import strict_pod_update
 from virt_dra.api.scheduling_v1 import POD_GROUP_FINALIZER, PodGroup, Workload
 from virt_dra.api.schemas.field_dropping import without_disabled_fields, without_disabled_status
 from virt_dra.api.validation import FieldError, Rules, validate_create, validate_status_update, validate_update
-from virt_dra.api.validation.pod_updates import strict_pod_update
 from virt_dra.api.validation.pods import FIXED_FIELDS
 from virt_dra.cel.validation import COMPILED
 from virt_dra.cluster import refusals

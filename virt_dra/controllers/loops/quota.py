@@ -18,7 +18,6 @@ from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, grown, 
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ResourceQuotaStatus
 from virt_dra.api.reading.scheme import KINDS
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
-from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
@@ -27,14 +26,21 @@ RESYNC_SECONDS: Final = 300.0
 """All quotas are counted again, for what no event shows: classes, pods that outlive their grace period."""
 COALESCING_SECONDS: Final = 0.1
 """What goes within that time is counted once."""
-_NAMESPACE: Final = "quota: by namespace"
-_COUNTED: Final[Mapping[str, type[TypedObject]]] = {str(resource_of(kind)): kind for kind in KINDS if kind.NAMESPACED}
 
-Objects = Mapping[str, Sequence[TypedObject]]
+
+def _plural(kind: type[TypedObject]) -> str:
+    group = kind.API_VERSION.rpartition("/")[0]
+    return f"{kind.PLURAL}.{group}" if group else kind.PLURAL
+
+
+_NAMESPACE: Final = "quota: by namespace"
+_COUNTED: Final[Mapping[str, type[TypedObject]]] = {_plural(kind): kind for kind in KINDS if kind.NAMESPACED}
+
+NamespaceContent = Mapping[str, Sequence[TypedObject]]
 """By resource with its group (``pods``, ``resourceclaims.resource.k8s.io``)."""
 
 
-def counted_status(quota: ResourceQuota, objects: Objects, context: QuotaContext) -> ResourceQuotaStatus:
+def counted_status(quota: ResourceQuota, objects: NamespaceContent, context: QuotaContext) -> ResourceQuotaStatus:
     """The status that the quota should have, of all objects of its namespace that count for it."""
     hard = quota.spec.hard
     used: Usage = {}
@@ -113,7 +119,7 @@ class QuotaController:
         if status != quota.status:
             await cluster.update_status(quota.with_(status=status))
 
-    async def _owners(self, objects: Objects, namespace: str) -> Iterable[Pod]:
+    async def _owners(self, objects: NamespaceContent, namespace: str) -> Iterable[Pod]:
         """The pods, on which the usage of claims for extended resources depends."""
         found = objects.get("pods")
         if found is None and "resourceclaims.resource.k8s.io" in objects:
