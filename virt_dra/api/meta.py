@@ -87,11 +87,14 @@ class UnknownObject(TypedObject):
 
 
 def parse_time(text: str) -> datetime:
-    """RFC 3339 -> aware datetime in UTC. Raises ValueError."""
+    """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time that in UTC is before the year 1 or after 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is out of range") from None
 
 
 def format_time(moment: datetime) -> str:

@@ -161,7 +161,10 @@ class _Planning:
 def _started(pod: Pod) -> float:
     """When a pod started, or was made; 0 for one that doesn't say."""
     given = (pod.status.model_extra or {}).get("startTime") or pod.metadata.creation_timestamp
-    return parse_time(given).timestamp() if isinstance(given, str) else 0.0
+    try:
+        return parse_time(given).timestamp() if isinstance(given, str) else 0.0
+    except ValueError:
+        return 0.0
 
 
 def _cost(victims: Sequence[Pod]) -> _Cost:

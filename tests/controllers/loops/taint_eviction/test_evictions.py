@@ -7,9 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from tests.controllers.loops.loop_world import LoopWorld, play
 from tests.controllers.loops.taint_eviction.objects import ADDED, DRIVER, claim, gpus, pod, result, rule, taint, toleration
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
+from virt_dra.cluster.port import Invalid
 from virt_dra.controllers.loops.taint_eviction.evictions import (
     Eviction,
     TaintCause,
@@ -135,6 +138,25 @@ def test_a_toleration_beyond_the_calendar_and_a_taint_without_a_time() -> None:
     assert found is not None
     assert found.at.year == 9999
     assert tolerated_until(DeviceTaint(key="bad", effect="NoExecute"), ()) is None
+    ancient = tolerated_until(DeviceTaint(key="bad", effect="NoExecute", time_added="0000-01-01T00:00:00Z"), ())
+    assert ancient is not None
+    assert ancient.year == 1
+
+
+def test_the_last_moment_of_the_calendar_is_a_time_like_any_other() -> None:
+    """On the embedded API server, too: what isn't a time in UTC is refused there."""
+
+    async def story(world: LoopWorld) -> None:
+        vm = await world.create(pod())
+        await world.create(claim(reserved=(vm,)))
+        late = {**taint(), "timeAdded": "9999-12-31T23:59:59Z"}
+        await world.create(gpus({"gpu-0": [late]}))
+        await world.calm()
+        with pytest.raises(Invalid):
+            await world.create(gpus({"gpu-0": [{**late, "timeAdded": "9999-12-31T23:59:59-05:00"}]}, "other"))
+        assert [each.name for each in (await world.cluster.list(Pod)).items] == ["vm"]
+
+    play(story, "device taint eviction")
 
 
 def evicted(name: str, found: Eviction | None, allocated: ResourceClaim) -> Callable[[str], tuple[ResourceClaim, Eviction | None] | None]:

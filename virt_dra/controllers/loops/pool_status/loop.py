@@ -118,7 +118,10 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
         lifetime = FINISHED_FOR
         ended = [each for each in request.status.conditions if each.type in (COMPLETE, FAILED)]
         since = ended[0].last_transition_time if ended else since
-    return since is not None and now - parse_time(since) > lifetime
+    try:
+        return since is not None and now - parse_time(since) > lifetime
+    except ValueError:  # of the year 0, say, which Go knows and Python doesn't
+        return False
 
 
 def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:

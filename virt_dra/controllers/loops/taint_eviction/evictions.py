@@ -24,6 +24,7 @@ NO_EXECUTE = "NoExecute"
 TaintedDevice = tuple[str, str, str]
 """Driver, pool, device."""
 
+_FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -89,7 +90,7 @@ def claim_eviction(allocation: AllocationResult, taints_of: Callable[[TaintedDev
 def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> datetime | None:
     """When a NoExecute taint evicts; None: never. Only tolerations whose effect is NoExecute count, an empty one doesn't (C-11.2).
 
-    A taint without the time that the API server gives it never evicts. Times beyond the calendar are its end (upstream they overflow).
+    A taint without the time that the API server gives it never evicts. Times beyond the calendar are its ends (upstream they overflow).
     """
     if taint.time_added is None:
         return None
@@ -98,9 +99,17 @@ def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration])
         return None
     seconds = min((max(each, 0) for each in matching if each is not None), default=0)
     try:
-        return parse_time(taint.time_added) + timedelta(seconds=seconds)
+        return _time(taint.time_added) + timedelta(seconds=seconds)
     except OverflowError:
         return _LAST
+
+
+def _time(text: str) -> datetime:
+    """What a driver published as the time of a taint; one that Python has no datetime for (the year 0) was long ago."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return _FIRST
 
 
 ClaimOfPod = Callable[[str], tuple[ResourceClaim, Eviction | None] | None]

@@ -50,7 +50,10 @@ def not_before(rule: DeviceTaintRule, now: datetime) -> float:
     known = _known(rule)
     if known is None or known.last_transition_time is None or (known.observed_generation or 0) != (rule.metadata.generation or 0):
         return 0.0
-    since = (now - parse_time(known.last_transition_time)).total_seconds()
+    try:
+        since = (now - parse_time(known.last_transition_time)).total_seconds()
+    except ValueError:  # of the year 0, say, which Go knows and Python doesn't
+        return 0.0
     return max(STATUS_PERIOD - since, 0.0)
 
 
