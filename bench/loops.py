@@ -17,7 +17,15 @@ from rich.table import Table
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourcePoolStatusRequest, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    FINALIZER,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
@@ -119,10 +127,41 @@ async def _all_answered(cluster: MemoryCluster) -> bool:
     return all(request.status is not None for request in (await cluster.list(ResourcePoolStatusRequest)).items)
 
 
+async def _pods_of_a_template(cluster: MemoryCluster, number: int) -> None:
+    """Each VM's pod has a claim of a template, which nobody has made yet."""
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+    template = {"metadata": {"name": "gpu", "namespace": NAMESPACE}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    await cluster.create(ResourceClaimTemplate.from_wire(template))
+    for each in range(number):
+        spec = {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "containers": [{"name": "compute", "image": "launcher"}],
+        }
+        await cluster.create(Pod.from_wire({"metadata": {"name": f"vm-{each}", "namespace": NAMESPACE}, "spec": spec}))
+
+
+async def _all_recorded(cluster: MemoryCluster) -> bool:
+    return all(pod.status.resource_claim_statuses for pod in (await cluster.list(Pod, NAMESPACE)).items)
+
+
+async def _finished_vms(cluster: MemoryCluster, number: int) -> None:
+    """Each VM's pod has finished, and its claim is still allocated and reserved for it."""
+    await _running_vms(cluster, number)
+    for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items:
+        await cluster.patch(ResourceClaim, claim.name, NAMESPACE, merge={"metadata": {"finalizers": [FINALIZER]}})
+        await cluster.patch(Pod, claim.name, NAMESPACE, merge={"status": {"phase": "Succeeded"}}, subresource="status")
+
+
+async def _all_freed(cluster: MemoryCluster) -> bool:
+    return not any(claim.status.allocation or claim.metadata.finalizers for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items)
+
+
 _POOL_STATUS = FeatureGates(resource_pool_status=True)
 
 ROWS = (
     LoopRow("scheduler", "VMs scheduled, a GPU each, as many nodes", _devices_and_pods, _all_bound),
+    LoopRow("resource claims", "claims made of a template and recorded", _pods_of_a_template, _all_recorded),
+    LoopRow("resource claims", "claims of finished VMs released", _finished_vms, _all_freed),
     LoopRow("device taint eviction", "VMs evicted by one rule", _one_rule_for_all, _all_evicted),
     LoopRow("device taint eviction", "VMs evicted, each by a rule of its own, conditions included", _a_rule_for_each, _completed),
     LoopRow("pool status", "answers about one pool", _a_request_for_each_pool, _all_answered, _POOL_STATUS),
