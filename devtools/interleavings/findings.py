@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import FINALIZER, POD_CLAIM_NAME_ANNOTATION, ResourceClaim
+from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.loops.claims import is_done
+from virt_dra.controllers.loops.pod_group_protection import has_finished
+from virt_dra.scheduling.claim_references import POD_GROUPS, pod_group_name
 
 
 @dataclass(frozen=True)
@@ -19,11 +22,21 @@ class Stored:
 
     pods: dict[str, Pod]
     claims: dict[str, ResourceClaim]
+    groups: dict[str, PodGroup]
+
+    def needs(self, kind: str, name: str, uid: str) -> bool:
+        """Whether a pod or PodGroup that uses a claim, or that a claim was made for, is there and needs it."""
+        if kind in (POD_GROUPS, PodGroup.KIND):
+            group = self.groups.get(name)
+            return group is not None and group.metadata.uid == uid
+        pod = self.pods.get(name)
+        return pod is not None and pod.metadata.uid == uid and not is_done(pod)
 
 
 async def stored(cluster: MemoryCluster) -> Stored:
     pods, claims = (await cluster.list(Pod)).items, (await cluster.list(ResourceClaim)).items
-    return Stored({pod.name: pod for pod in pods}, {claim.name: claim for claim in claims})
+    groups = (await cluster.list(PodGroup)).items
+    return Stored({each.name: each for each in pods}, {each.name: each for each in claims}, {each.name: each for each in groups})
 
 
 def problems(found: Stored) -> Iterator[str]:
@@ -32,8 +45,7 @@ def problems(found: Stored) -> Iterator[str]:
     for name, claim in sorted(found.claims.items()):
         users = claim.status.reserved_for
         for user in users:
-            pod = found.pods.get(user.name)
-            if pod is None or pod.metadata.uid != user.uid or is_done(pod):
+            if not found.needs(user.resource, user.name, user.uid):
                 yield f"claim {name} is reserved for {user.name}, which doesn't need it"
         if claim.status.allocation is None and FINALIZER in claim.metadata.finalizers and claim.metadata.deletion_timestamp is not None:
             yield f"claim {name} is being deleted, isn't allocated, and keeps its finalizer"
@@ -41,13 +53,18 @@ def problems(found: Stored) -> Iterator[str]:
             yield f"claim {name} is being deleted, nobody uses it, and it stays"
         owner = claim.metadata.controller_owner
         if owner is not None:
-            pod = found.pods.get(owner.name)
-            if pod is None or pod.metadata.uid != owner.uid or is_done(pod):
-                yield f"claim {name} of pod {owner.name} is left"
-            elif name not in {status.resource_claim_name for status in pod.status.resource_claim_statuses}:
-                yield f"claim {name} was made for pod {owner.name} beside the one that its status names"
+            made_for = found.pods.get(owner.name) or found.groups.get(owner.name)
+            if made_for is None or not found.needs(owner.kind, owner.name, owner.uid):
+                yield f"claim {name} of {owner.kind} {owner.name} is left"
+            elif name not in {status.resource_claim_name for status in made_for.status.resource_claim_statuses}:
+                yield f"claim {name} was made for {owner.kind} {owner.name} beside the one that its status names"
             elif claim.status.allocation is not None and not users:
                 yield f"claim {name} is allocated and nobody uses it"
+
+    for name, group in sorted(found.groups.items()):
+        members = [pod for pod in found.pods.values() if pod_group_name(pod) == name and not has_finished(pod)]
+        if group.metadata.deletion_timestamp is not None and not members:
+            yield f"PodGroup {name} is being deleted, has no pods, and keeps its finalizers {', '.join(group.metadata.finalizers)}"
 
 
 def _held_twice(found: Stored) -> Iterator[str]:
@@ -86,4 +103,8 @@ def normal_form(found: Stored) -> Json:
         symbol = claim.name if owner is None else f"{owner.name}/{claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)}"
         users = sorted(consumer.name for consumer in claim.status.reserved_for)
         claims[symbol] = [claim.status.allocation is not None and bool(users), users, claim.metadata.deletion_timestamp is not None]
-    return {"pods": dict(sorted(pods.items())), "claims": dict(sorted(claims.items()))}
+    groups = {
+        name: [group.metadata.deletion_timestamp is not None, [each.name for each in group.status.resource_claim_statuses]]
+        for name, group in sorted(found.groups.items())
+    }
+    return {"pods": dict(sorted(pods.items())), "claims": dict(sorted(claims.items())), "groups": groups}

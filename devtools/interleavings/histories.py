@@ -33,6 +33,8 @@ CALM_SECONDS = 1200.0
 CALM_TURN = 60.0
 GRACE_SECONDS = 30
 
+WITH_GROUPS = FeatureGates(generic_workload=True, workload_resource_claims=True)
+
 Finding = str
 
 
@@ -44,9 +46,10 @@ class History:
     findings: tuple[Finding, ...]
 
 
-def compared(seed: int, loops: tuple[LoopKind, ...] = LOOPS, gates: FeatureGates = PLAIN) -> tuple[Finding, ...]:
-    """What is wrong with the disturbed history of a seed; empty if nothing is."""
-    told = story(seed)
+def compared(seed: int, loops: tuple[LoopKind, ...] = LOOPS, gates: FeatureGates | None = None) -> tuple[Finding, ...]:
+    """What is wrong with the disturbed history of a seed; empty if nothing is. ``gates``: by default every other seed has PodGroups."""
+    gates = gates or (WITH_GROUPS if seed % 2 else PLAIN)
+    told = story(seed, groups=gates.workload_resource_claims)
     calm = run_virtually(_Stage(told, Random(seed), None, loops, gates).play())
     rough = run_shuffled(_Stage(told, Random(seed + 1), TurbulenceRates(), loops, gates).play(), Random(seed + 2))
     found = [f"undisturbed: {finding}" for finding in calm.findings] + list(rough.findings)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.api.wire import Json
 
 NAMESPACE = "play"
@@ -49,19 +50,22 @@ class Story:
     episodes: tuple[Episode, ...]
 
 
-def story(seed: int) -> Story:
-    """The story of a seed."""
-    return _Author(Random(seed)).story()
+def story(seed: int, *, groups: bool = False) -> Story:
+    """The story of a seed, with PodGroups if the cluster has them."""
+    return _Author(Random(seed), groups).story()
 
 
 @dataclass
 class _Author:
     chance: Random
+    with_groups: bool
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 1000)))
     alive: dict[str, list[str]] = field(default_factory=dict)
     """Pods that run or wait -> the direct claims that they use."""
     direct: list[str] = field(default_factory=list)
     templates: list[str] = field(default_factory=list)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    """PodGroups -> their pods."""
     broken: bool = False
 
     def story(self) -> Story:
@@ -69,6 +73,8 @@ class _Author:
 
     def _episode(self) -> Episode:
         choices = [self._pods_come] if not self.broken else [self._repaired]
+        if self.with_groups and not self.broken:
+            choices += [self._group_comes, self._group_comes, *([self._group_goes] if self.groups else [])]
         if self.alive and not self.broken:
             choices += [self._pods_go, self._pods_go, self._pods_come, self._breaks]
             if any(self.alive.values()):
@@ -114,6 +120,29 @@ class _Author:
                 steps += [self._step("delete", Pod, name), self._step("stop", Pod, name)]
         return steps
 
+    def _group_comes(self) -> list[Step]:
+        """A PodGroup with a claim that its pods share; they may come before it."""
+        template, name = f"t{next(self.numbers)}", f"g{next(self.numbers)}"
+        entry = {"name": "e0", "resourceClaimTemplateName": template}
+        steps = [
+            self._create(ResourceClaimTemplate, template, {"spec": SPEC}),
+            self._create(PodGroup, name, {"schedulingPolicy": {"basic": {}}, "resourceClaims": [entry]}),
+        ]
+        pods = [f"p{next(self.numbers)}" for _ in range(self.chance.randint(1, 3))]
+        spec = {**_pod_spec([entry]), "schedulingGroup": {"podGroupName": name}}
+        steps += [self._create(Pod, pod, spec) for pod in pods]
+        self.groups[name] = pods
+        self.chance.shuffle(steps)
+        return steps
+
+    def _group_goes(self) -> list[Step]:
+        """A PodGroup is deleted, and its pods finish or go, in any order."""
+        name = self.chance.choice(sorted(self.groups))
+        steps = [self._step("delete", PodGroup, name)]
+        steps += [self._step("finish" if self.chance.random() < 0.5 else "stop", Pod, pod) for pod in self.groups.pop(name)]
+        self.chance.shuffle(steps)
+        return steps
+
     def _claim_goes(self) -> list[Step]:
         """A claim in use is deleted; then its pods go, one after the other."""
         claim = self.chance.choice(sorted({claim for claims in self.alive.values() for claim in claims}))
@@ -137,6 +166,7 @@ class _Author:
         """All devices are tainted: the pods that use them are evicted."""
         self.broken = True
         self.alive = {}
+        self.groups = {name: [] for name in self.groups}
         taint = {"key": "example.com/broken", "effect": "NoExecute"}
         raw = {"metadata": {"name": RULE}, "spec": {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}}
         return [Step("create", DeviceTaintRule, RULE, DeviceTaintRule.from_wire(raw), self._pause())]
