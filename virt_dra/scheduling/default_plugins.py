@@ -52,7 +52,11 @@ class _FilterAttempt(PluginAttempt):
 
     def filter(self, state: NodeState) -> PluginRefusal | None:
         refusal = self._fit.refuse(state.node)
-        return PluginRefusal(self._name, (refusal.message,)) if refusal is not None and refusal.reason == self._reason else None
+        if refusal is None or refusal.reason != self._reason:
+            return None
+        # In a pod's condition kube-scheduler no longer names the taint.
+        message = "node(s) had untolerated taint(s)" if self._reason == TAINTED else refusal.message
+        return PluginRefusal(self._name, (message,))
 
 
 def node_filters() -> tuple[SchedulingPlugin, ...]:

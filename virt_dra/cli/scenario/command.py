@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +86,7 @@ class Played:
 @click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
 def command(paths: tuple[str, ...], where: str, expect: str | None, jsonl: bool, output: OutputFormat) -> None:
+    logging.getLogger("virt_dra").addHandler(logging.NullHandler())  # retries are part of a play, and no message to the user
     if jsonl:
         if len(paths) > 1 or expect is not None:
             raise click.UsageError("--jsonl reads one file, or standard input, and compares nothing")

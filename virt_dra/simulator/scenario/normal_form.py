@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from virt_dra.api.wire import Json
 from virt_dra.simulator.scenario.scenario import COMPARED, PLAY
-from virt_dra.simulator.scenario.symbols import SymbolTable, generated_bases
+from virt_dra.simulator.scenario.symbols import SymbolTable, generated_bases, unseen
 
 _SET: Final = "set"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| ?[+-]\d\d:?\d\d(?: UTC)?)?")
@@ -55,7 +55,7 @@ class NormalForm:
         shares = _Shares()
         for kind in COMPARED:
             found = {
-                self._title(obj): _without_empty(self._replaced(shares.named(_KEPT[kind](obj))))
+                self._title(obj): _without_empty(self._replaced(shares.named(self._kept(kind, obj))))
                 for obj in sorted(
                     raw.objects.get(kind, ()), key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
                 )
@@ -64,6 +64,20 @@ class NormalForm:
                 state[kind] = found
         state["events"] = self._events(raw)
         return state
+
+    def _kept(self, kind: str, obj: Json) -> Json:
+        """With symbols for claims that came and went unseen."""
+        kept = _KEPT[kind](obj)
+        statuses = kept.get("resourceClaimStatuses")
+        if statuses:
+            templates = {each["name"] for each in obj.get("spec", {}).get("resourceClaims") or () if each.get("resourceClaimTemplateName")}
+            kept["resourceClaimStatuses"] = [
+                {**each, "resourceClaimName": unseen(obj["metadata"]["name"], each["name"])}
+                if each["name"] in templates and each.get("resourceClaimName") and not self._symbols.knows(each["resourceClaimName"])
+                else each
+                for each in statuses
+            ]
+        return kept
 
     def _title(self, obj: Json) -> str:
         metadata = obj["metadata"]

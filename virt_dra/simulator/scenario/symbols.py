@@ -106,6 +106,10 @@ class SymbolTable:
         """The symbol of the object with this UID, if it was seen."""
         return self._symbols.get(uid)
 
+    def knows(self, name: str) -> bool:
+        """True for the real name of a generated object that was seen."""
+        return name in self._names
+
     def uid_text(self, uid: str) -> str:
         """``uid:Kind/symbol``."""
         return self._uids.get(uid, UNKNOWN_UID)
@@ -154,6 +158,11 @@ class SymbolTable:
         if found is None:
             raise NoSuchSymbol(f"{text}: no {kind} of that symbol was seen")
         return found
+
+
+def unseen(owner: str, entry: str) -> str:
+    """What stands for the name of a claim that nobody saw."""
+    return f"{owner}/{entry}#unseen"
 
 
 def generated_bases(pods: Iterable[Json]) -> tuple[str, ...]:
