@@ -52,15 +52,7 @@ async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOP
     """A new cluster for a scenario, with its gates, timers and namespace; on an event loop with virtual time."""
     chance = random.Random(_SEED)
     numbers = count(1)
-<<<<<<< HEAD
     cluster = strict_cluster(virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}", scenario.gates)
-=======
-    cluster = MemoryCluster(
-        virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
-        admission=KindRules(compiled_rules(scenario.gates)), namespaces_must_exist=True, graceful_deletion=True,
-        granular_status=scenario.gates.granular_status_authorization,
-    )  # fmt: skip
->>>>>>> a7d6062 (simulator, tests: users in embedded scenarios; requests take time; 41 scenarios with the answers of a real control plane)
     labels = {"kubernetes.io/metadata.name": PLAY, **scenario.namespace_labels}
     await cluster.create(Namespace(metadata=ObjectMeta(name=PLAY, labels=labels)))
     timers = LoopTimers(
@@ -106,14 +98,10 @@ class EmbeddedTarget:
             return None
 
     async def create(self, raw: Json, user: ActingUser | None) -> None:
-<<<<<<< HEAD
-        created = await self._as(user).create(_read(raw))
+        async with self._as(user) as cluster:
+            created = await cluster.create(_read(raw))
         if isinstance(created, Node):  # admission has marked it as not ready
             await self._cluster.patch(Node, created.name, merge={"spec": {"taints": raw.get("spec", {}).get("taints")}})
-=======
-        async with self._as(user) as cluster:
-            await cluster.create(_read(raw))
->>>>>>> a7d6062 (simulator, tests: users in embedded scenarios; requests take time; 41 scenarios with the answers of a real control plane)
 
     async def patch(
         self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
@@ -130,10 +118,6 @@ class EmbeddedTarget:
         async with self._as(user) as cluster:
             await cluster.bind(Pod(metadata=ObjectMeta(name=pod, namespace=namespace)), node)
 
-<<<<<<< HEAD
-    def _as(self, user: ActingUser | None) -> MemoryCluster:
-        return self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
-=======
     @asynccontextmanager
     async def _as(self, user: ActingUser | None) -> AsyncIterator[MemoryCluster]:
         """The cluster for a user. A request takes time, as on a network, so that loops see it before the next."""
@@ -141,7 +125,6 @@ class EmbeddedTarget:
             yield self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
         finally:
             await asyncio.sleep(REQUEST_SECONDS)
->>>>>>> a7d6062 (simulator, tests: users in embedded scenarios; requests take time; 41 scenarios with the answers of a real control plane)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
