@@ -214,3 +214,30 @@ def test_a_foreign_writer_of_the_context_loses_nothing_and_wins_nothing() -> Non
             assert (await lab.cluster.get(Pod, "p", "lab")).spec.node_name == "n2"
 
     run_virtually(main())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pods_that_compete_for_devices_of_two_drivers_all_run_in_the_end(seed: int) -> None:
+    """C-18.8: eight pods, room for two at a time, failing writes: none starves, nothing is held twice, nothing leaks."""
+
+    async def main() -> None:
+        lab = await new_lab()
+        gpu, net = FakeDriver(GPU, {"n1": 1, "n2": 1}), FakeDriver(NET, {"n1": 1, "n2": 1, "n3": 2})
+        disturbed = Disturbed(lab.cluster, chance=random.Random(seed))
+        async with control_plane(disturbed, _sources(), loops=loops_of((gpu, net))):
+            await lab.create(resource_class("gpu", GPU), resource_class("net", NET), template("g", "gpu"), template("n", "net"))
+            names = [f"p{number}" for number in range(8)]
+            await lab.create(*(pod(name, templates=["g", "n"]) for name in names))
+            for _ in range(60):
+                await lab.calm(60)
+                running = [
+                    each for each in [await lab.pod(name) for name in names] if each.spec.node_name and each.status.phase == "Pending"
+                ]
+                assert len(running) <= 2
+                for each in running:
+                    await lab.finish(each.name)
+            assert {(await lab.pod(name)).status.phase for name in names} == {"Succeeded"}
+            assert await lab.claims() == []
+            assert (gpu.held, net.held) == ({}, {})
+
+    run_virtually(main())

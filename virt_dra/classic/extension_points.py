@@ -228,10 +228,14 @@ def potential_nodes(state: SchedulingState, feasible: Sequence[str], asked: Mapp
     return tuple(sorted(sorted(feasible, key=lambda node: (asked.get(node, 0), node))[:NODES_MAX]))
 
 
-def chosen_node(state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int]) -> str:
-    """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least, first by name."""
+def chosen_node(state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int], selected: Mapping[str, int]) -> str:
+    """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least for this pod,
+    selected for the fewest other waiting pods, first by name.
+
+    ``selected``: how many waiting pods have a node selected; without that all of them would compete for the first one.
+    """
     current = frozenset(state.context.spec.potential_nodes if state.context is not None else ())
-    return min(feasible, key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), node))
+    return min(feasible, key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), selected.get(node, 0), node))
 
 
 @dataclass(frozen=True)

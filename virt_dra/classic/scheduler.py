@@ -88,6 +88,10 @@ class ClassicScheduler:
         self._backoff_ends: dict[str, float] = {}
         self._asked: dict[str, Counter[str]] = {}
         """Pod UID -> how often drivers were asked about a node, or it was selected."""
+        self._selected: dict[str, str] = {}
+        """Pod UID -> the node that is selected for it, while it waits."""
+        self._selections: Counter[str] = Counter()
+        """How many pods have a node selected."""
         of = context.informers.of
         self._pods, self._nodes, self._claims = of(Pod), of(Node), of(ClassicClaim)
         self._contexts, self._classes, self._device_classes = of(PodSchedulingContext), of(ResourceClass), of(ClassicDeviceClass)
@@ -174,6 +178,18 @@ class ClassicScheduler:
         self._attempts.pop(uid, None)
         self._backoff_ends.pop(uid, None)
         self._asked.pop(uid, None)
+        self._select(uid, "")
+
+    def _select(self, uid: str, node: str) -> None:
+        """Count the node that is selected for a waiting pod; none if it is empty."""
+        before = self._selected.pop(uid, "")
+        if before:
+            self._selections[before] -= 1
+            if not self._selections[before]:
+                del self._selections[before]
+        if node:
+            self._selected[uid] = node
+            self._selections[node] += 1
 
     def _now(self) -> float:
         return self._clock().timestamp()
@@ -238,6 +254,7 @@ class ClassicScheduler:
         help_ = post_filter(state, refused)
         if help_ is None:
             return NotNow(text)
+        self._select(state.pod.metadata.uid, "")
         await self._deallocate(help_)
         return NotNow(f"{text} {DEALLOCATED}.")
 
@@ -255,11 +272,12 @@ class ClassicScheduler:
         pod = state.pod
         asked = self._asked.setdefault(pod.metadata.uid, Counter())
         feasible = tuple(fits)
-        node = chosen_node(state, feasible, asked)
+        node = chosen_node(state, feasible, asked, self._selections)
         plan = negotiate(state, node, feasible, asked, self._release)
         if plan.spec is not None:
             before = state.context.spec if state.context is not None else SchedulingContextSpec()
             asked.update(set(plan.spec.potential_nodes) - set(before.potential_nodes))
+            self._select(pod.metadata.uid, plan.spec.selected_node)
             await self._publish(state, plan.spec)
         if plan.waits is not None:
             await self._unreserve(state.claims, pod)
