@@ -1,4 +1,4 @@
-"""Structured parameters of 1.30: named resources chosen by expressions, allocated by the scheduler (C-18.2, C-18.7)."""
+"""Structured parameters of 1.30: named resources chosen by expressions, allocated by the scheduler (C-18.9)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ VALUES = (
 
 @pytest.mark.parametrize(("value", "expression"), VALUES)
 def test_each_type_of_attribute_can_be_asked_for(value: Json, expression: str) -> None:
-    """C-18.1: an attribute has one of seven types."""
+    """C-18.9: an attribute has one of seven types."""
     assert selects(expression, _instance("i", **value))
     with pytest.raises(EvaluationError, match="no such key: a"):
         selects(expression, _instance("i"))
 
 
 def test_expressions_are_compiled_and_limited() -> None:
-    """C-18.1: hostile texts."""
+    """C-18.9: hostile texts."""
     with pytest.raises(CompileError, match="undeclared reference to 'device'"):
         compile_attribute_selector("device.driver == ''")
     many = "[0,1,2,3,4,5,6,7,8,9]"
@@ -57,7 +57,7 @@ def test_expressions_are_compiled_and_limited() -> None:
 
 
 def test_instances_are_assigned_whenever_that_is_possible() -> None:
-    """C-18.1: whatever the order of requests, an earlier one gives way. Compared with brute force."""
+    """C-18.9: whatever the order of requests, an earlier one gives way. Compared with brute force."""
     instances = [_instance(f"i{n}", int=n) for n in range(4)]
     texts = ['attributes.int["a"] < 1', 'attributes.int["a"] < 2', "true", 'attributes.int["a"] == 2']
     for order in permutations(texts):
@@ -98,14 +98,14 @@ def _class_parameters(name: str, **fields: object) -> ResourceClassParameters:
 
 
 def test_without_references_one_instance_of_the_classs_driver_is_asked_for() -> None:
-    """C-18.1."""
+    """C-18.9."""
     found = parameters_of(_claim(), _class(), (), ())
     assert [(each.driver_name, len(each.requests)) for each in found.requests] == [(GPU, 1)]
     assert found.shareable
 
 
 def test_parameters_are_found_directly_or_by_what_they_were_generated_from() -> None:
-    """C-18.1."""
+    """C-18.9."""
     vendor = {"apiGroup": "v.io", "kind": "GpuParameters", "name": "mine"}
     direct = {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimParameters", "name": "p"}
     known = (_claim_parameters("p", shareable=False), _claim_parameters("q", generatedFrom=vendor, shareable=True))
@@ -117,7 +117,7 @@ def test_parameters_are_found_directly_or_by_what_they_were_generated_from() -> 
 
 
 def test_parameters_that_are_missing_or_ambiguous_are_named() -> None:
-    """C-18.1."""
+    """C-18.9."""
     vendor = {"apiGroup": "v.io", "kind": "K", "name": "m"}
     two = (_claim_parameters("p", generatedFrom=vendor), _claim_parameters("q", generatedFrom=vendor))
     with pytest.raises(ParametersNotFound, match=r"^generated claim parameters for K\.v\.io lab/m not found$"):
@@ -153,7 +153,7 @@ BIG = {"parametersRef": {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimPa
 
 
 def test_the_scheduler_allocates_and_deallocates_without_a_driver() -> None:
-    """C-18.2, C-18.6, C-18.7: the builtin finalizer comes with the allocation and goes with the last consumer."""
+    """C-18.2, C-18.7, C-18.9: the builtin finalizer comes with the allocation and goes with the last consumer."""
 
     async def story(lab: Lab) -> Json:
         await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi", "80Gi"), resource_class("gpu", GPU, structuredParameters=True))
@@ -186,7 +186,7 @@ def test_the_scheduler_allocates_and_deallocates_without_a_driver() -> None:
 
 
 def test_a_pod_waits_for_parameters_that_come_later() -> None:
-    """C-18.6."""
+    """C-18.6, C-18.9."""
 
     async def story(lab: Lab) -> None:
         await lab.create(
@@ -202,7 +202,7 @@ def test_a_pod_waits_for_parameters_that_come_later() -> None:
 
 
 def test_an_expression_that_fails_ends_the_attempt_with_an_error() -> None:
-    """C-18.6: an error is tried again, without traceback."""
+    """C-18.6, C-18.9: an error is tried again, without traceback."""
 
     async def story(lab: Lab) -> str:
         wrong = _parameters("big", "ResourceClaimParameters", driverRequests=[
@@ -218,7 +218,7 @@ def test_an_expression_that_fails_ends_the_attempt_with_an_error() -> None:
 
 
 def test_two_pods_never_get_one_instance() -> None:
-    """C-18.6: what was written and hasn't come back from the cluster yet counts."""
+    """C-18.6, C-18.9: what was written and hasn't come back from the cluster yet counts."""
 
     async def story(lab: Lab) -> list[str]:
         await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi"), resource_class("gpu", GPU, structuredParameters=True))

@@ -1,4 +1,4 @@
-"""The model "named resources" of structured parameters in 1.30: instances of a node, chosen by CEL expressions over their attributes.
+"""The model "named resources" of structured parameters in 1.30 (C-18.9): instances of a node, chosen by CEL over their attributes.
 
 An expression sees ``attributes.<type>["name"]`` with the types quantity, bool, int, intslice, string, stringslice and version. Evaluation
 is limited as that of device selectors, and one node's attempt by a budget.

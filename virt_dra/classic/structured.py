@@ -1,4 +1,4 @@
-"""Structured parameters of 1.30: which parameters a claim has, which instances a node has left, and what is allocated. Pure.
+"""Structured parameters of 1.30 (C-18.9): which parameters a claim has, which instances a node has left, and what is allocated. Pure.
 
 The parameters of class and claim are objects of resource.k8s.io, named directly or found by what they were generated from.
 """
