@@ -27,6 +27,7 @@ async def bound(cluster: Cluster, namespace: str, name: str, *, meta: ObjectMeta
 
 @contract
 async def test_binding_sets_node_and_condition(cluster: Cluster, namespace: str) -> None:
+    """C-13.16"""
     created = await cluster.create(pod(namespace, "p"))
     await cluster.patch(
         Pod, "p", namespace, merge={"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}},
@@ -44,6 +45,7 @@ async def test_binding_sets_node_and_condition(cluster: Cluster, namespace: str)
 
 @contract
 async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
+    """C-13.16"""
     stored = await bound(cluster, namespace, "p")
     for node in ("n1", "n2"):
         error = await refusal(Conflict, cluster.bind(stored, node))
@@ -53,6 +55,7 @@ async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
 
 @contract
 async def test_binding_looks_at_the_uid_if_one_is_given(cluster: Cluster, namespace: str) -> None:
+    """C-13.16"""
     created = await cluster.create(pod(namespace, "p"))
     other = created.with_(metadata=created.metadata.with_(uid="other"))
     error = await refusal(Conflict, cluster.bind(other, "n1"))
@@ -68,6 +71,7 @@ async def test_binding_looks_at_the_uid_if_one_is_given(cluster: Cluster, namesp
 
 @contract
 async def test_a_pod_that_is_gated_or_going_is_not_bound(cluster: Cluster, namespace: str) -> None:
+    """C-13.16"""
     gated = pod(namespace, "gated")
     gated = Pod.from_wire({**gated.to_wire(), "spec": {**gated.to_wire()["spec"], "schedulingGates": [{"name": "example.com/wait"}]}})
     error = await refusal(Conflict, cluster.bind(await cluster.create(gated), "n1"))
@@ -100,6 +104,7 @@ async def test_binding_to_what_is_no_node(cluster: Cluster, namespace: str) -> N
 
 @contract
 async def test_a_pod_without_node_goes_at_once(cluster: Cluster, namespace: str) -> None:
+    """C-13.17"""
     await cluster.create(pod(namespace, "p"))
     await cluster.delete(Pod, "p", namespace)
     await refusal(NotFound, cluster.get(Pod, "p", namespace))
@@ -107,6 +112,7 @@ async def test_a_pod_without_node_goes_at_once(cluster: Cluster, namespace: str)
 
 @contract
 async def test_a_finished_pod_goes_at_once(cluster: Cluster, namespace: str) -> None:
+    """C-13.17"""
     await bound(cluster, namespace, "p")
     await cluster.patch(Pod, "p", namespace, merge={"status": {"phase": "Succeeded"}}, subresource="status")
     await cluster.delete(Pod, "p", namespace, grace_seconds=100)
@@ -115,6 +121,7 @@ async def test_a_finished_pod_goes_at_once(cluster: Cluster, namespace: str) -> 
 
 @contract
 async def test_a_pod_on_a_node_stays_until_its_kubelet_confirms(cluster: Cluster, namespace: str) -> None:
+    """C-13.17"""
     before = await bound(cluster, namespace, "p")
     await cluster.delete(Pod, "p", namespace)
     marked = await cluster.get(Pod, "p", namespace)
@@ -131,6 +138,7 @@ async def test_a_pod_on_a_node_stays_until_its_kubelet_confirms(cluster: Cluster
 
 @contract
 async def test_a_grace_period_can_only_be_shortened(cluster: Cluster, namespace: str) -> None:
+    """C-13.17"""
     stored = await bound(cluster, namespace, "p")
     seen = []
     for grace in (600, 900, 300, -5):

@@ -68,6 +68,7 @@ async def allowed_soon(attempt: object) -> None:
 
 @contract
 async def test_nobody_may_what_no_rule_allows(cluster: Cluster, namespace: str) -> None:
+    """C-13.15"""
     bob = asked_by(cluster, BOB)
     cannot = 'is forbidden: User "bob" cannot'
     group, inside = f'in API group "{DRA}"', f'in the namespace "{namespace}"'
@@ -155,6 +156,7 @@ async def test_masters_may_everything(cluster: Cluster, namespace: str) -> None:
 
 @contract
 async def test_a_binding_to_no_role_is_told(cluster: Cluster, namespace: str) -> None:
+    """C-13.15"""
     meta = ObjectMeta(name="b", namespace=namespace)
     await cluster.create(RoleBinding(metadata=meta, subjects=(user("zoe"),), role_ref=ref("Role", "missing")))
     zoe = asked_by(cluster, Requester("zoe"))
