@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,7 +14,11 @@ from virt_dra.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION, FINALIZ
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.port import Cluster
+from virt_dra.simulator.control_plane import LOOPS as KINDS_OF_LOOPS
+from virt_dra.simulator.control_plane import AmbientSources, control_plane
+from virt_dra.simulator.virtual_time import virtual_now
 
 T = TypeVar("T")
 
@@ -95,6 +100,14 @@ def extended_claim(of: Pod) -> ResourceClaim:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": of.name, "uid": of.metadata.uid, "controller": True}
     meta: Json = {"name": f"{of.name}-extended-resources-x", "namespace": "lab", "ownerReferences": [owner]}
     return ResourceClaim.from_wire({"metadata": {**meta, "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"}}, "spec": SPEC})
+
+
+@asynccontextmanager
+async def running(it: ClaimWorld) -> AsyncIterator[None]:
+    """A claim controller runs, with informers of its own."""
+    sources = AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5)
+    async with control_plane(it.cluster, sources, loops=tuple(loop for loop in KINDS_OF_LOOPS if loop.name in LOOPS)):
+        yield
 
 
 def story(

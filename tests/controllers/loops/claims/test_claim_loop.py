@@ -14,9 +14,11 @@ from tests.controllers.loops.claims.claim_world import (
     extended_claim,
     pod,
     reference,
+    running,
     story,
     template,
 )
+from tests.controllers.loops.loop_world import play
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim
 from virt_dra.api.wire import Json
@@ -40,7 +42,7 @@ def test_a_pod_gets_its_claim_from_the_template_and_its_name_in_status() -> None
 
 
 def test_a_template_that_comes_later_lets_a_waiting_pod_go_on() -> None:
-    """C-10.1: a template re-evaluates the pods that name it. C-10.4: the Event."""
+    """C-10.1, C-22.9: a template re-evaluates the pods that name it. C-10.4: the Event."""
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(pod())
@@ -204,7 +206,7 @@ def test_an_allocated_claim_that_was_never_reserved_is_left_alone() -> None:
 
 
 def test_deleting_a_claim_in_use_waits_for_the_pod() -> None:
-    """C-10.11, C-22"""
+    """C-10.11, C-22.6"""
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(claim(), pod("p", DIRECT, node="n"))
@@ -254,7 +256,7 @@ def test_a_claim_made_for_a_pod_that_never_ran_goes_with_it() -> None:
 
 
 def test_the_claim_of_a_replaced_pod_is_not_used_by_its_namesake() -> None:
-    """C-10.14: UIDs protect against names that are used again; C-10.5.1"""
+    """C-10.14, C-22.5: UIDs protect against names that are used again; C-10.5.1"""
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(template(), pod())
@@ -293,6 +295,64 @@ def test_a_claim_that_was_never_recorded_goes_with_its_finished_pod() -> None:
         assert await it.claims() == []
 
     story(told)
+
+
+def test_a_finalizer_without_an_allocation_goes_when_the_claim_is_deleted() -> None:
+    """C-22.3, C-10.11: a scheduler died between its two writes."""
+
+    async def told(it: ClaimWorld) -> None:
+        await it.world.create(claim())
+        await it.cluster.patch(ResourceClaim, "shared", "lab", merge={"metadata": {"finalizers": [FINALIZER]}})
+        (kept,) = await it.claims()
+        assert kept.metadata.finalizers == (FINALIZER,)
+        await it.cluster.delete(ResourceClaim, "shared", "lab")
+        assert await it.claims() == []
+
+    story(told)
+
+
+def test_a_pod_deleted_by_force_frees_its_claim_at_once() -> None:
+    """C-22.11: whatever still runs on the node."""
+
+    async def told(it: ClaimWorld) -> None:
+        await it.world.create(claim(), pod("p", DIRECT, node="n"))
+        await it.allocate("shared", await it.pod())
+        await it.cluster.delete(Pod, "p", "lab", grace_seconds=0)
+        (freed,) = await it.claims()
+        assert (freed.status.to_wire(), freed.metadata.finalizers) == ({}, ())
+
+    story(told)
+
+
+def test_a_pod_on_another_node_than_its_claim_gets_it_reserved_all_the_same() -> None:
+    """C-22.18: the controller doesn't ask for the node."""
+
+    async def told(it: ClaimWorld) -> None:
+        await it.world.create(claim(), pod("first", DIRECT, node="n"))
+        await it.allocate("shared", await it.pod("first"))
+        await it.world.create(pod("p", DIRECT, node="far-away"))
+        assert await it.reserved("shared") == ["first", "p"]
+
+    story(told)
+
+
+def test_what_happened_while_no_controller_ran_is_made_up_for() -> None:
+    """C-10.14, C-22.15: all claims and pods arrive as new; consumers that nobody knows any more are looked up."""
+
+    async def told(it: ClaimWorld) -> None:
+        await it.world.create(template(), claim(), pod("p", ENTRY, node="n"), pod("q", DIRECT, node="n"))
+        async with running(it):
+            made, _ = await it.claims()
+            await it.allocate(made.name, await it.pod("p"))
+            await it.allocate("shared", await it.pod("q"))
+        await it.finish("p")
+        await it.cluster.delete(Pod, "q", "lab")
+        await it.world.create(pod("r"))
+        async with running(it):
+            left = {each.metadata.generate_name or each.name: each.status.to_wire() for each in await it.claims()}
+            assert left == {"shared": {}, "r-gpu-": {}}
+
+    play(lambda world: told(ClaimWorld(world)))
 
 
 class Between:
@@ -359,7 +419,7 @@ class BlindWatch(Between):
 
 
 def test_a_claim_that_the_watch_has_not_shown_yet_is_not_made_twice() -> None:
-    """C-10.5.1: a memory of created claims, and a look at the cluster."""
+    """C-10.5.1, C-22.7: a memory of created claims, and a look at the cluster."""
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(template(), pod())
