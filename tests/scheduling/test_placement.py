@@ -87,7 +87,7 @@ def test_node_taints_need_tolerations(toleration: Json, fits: bool) -> None:
     outcome = place(pod(spec={"tolerations": [toleration]}), view([node], []))
     assert isinstance(outcome, Placement) is fits
     if not fits:
-        assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 node(s) had untolerated taint {k: v}")
+        assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 node(s) had untolerated taint(s)")
 
 
 def test_only_node_restricts_the_choice() -> None:

@@ -43,7 +43,7 @@ class PodFit:
             return NodeRefusal(UNSCHEDULABLE, "node(s) were unschedulable")
         for taint in node.spec.taints:
             if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations):
-                return NodeRefusal(TAINTED, f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}")
+                return NodeRefusal(TAINTED, "node(s) had untolerated taint(s)")
         labels = node.metadata.labels
         wanted = self._pod.spec.node_selector
         if any(labels.get(key) != value for key, value in wanted.items()) or (

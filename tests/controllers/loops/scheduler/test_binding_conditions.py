@@ -167,3 +167,22 @@ def test_the_log_says_what_is_missing() -> None:
     assert summary([found]) == (
         f"<driver={DRIVER}, pool=n1> d0 failed=[Broken] pending=[Powered]; <driver={DRIVER}, pool=n1> d1 pending=[Attached,Powered]"
     )
+
+
+def test_devices_stay_in_flight_until_the_whole_wait_is_over() -> None:
+    """C-5.13, C-5.14: claims are written first, then the conditions are awaited, and only then the pod is bound."""
+
+    async def scenario(world: World) -> None:
+        await world.add(pod("p", "c"))
+        await seconds(2)
+        waiting = await world.claim("c")
+        assert [each.name for each in waiting.status.reserved_for] == ["p"]
+        assert await world.nodes("p") == [None]
+        await world.add(pod("q", "d"))
+        await seconds(2)
+        assert (await world.claim("d")).status.allocation is None  # the only device isn't given twice
+        await report(world, Attached="True", Powered="True")
+        await seconds(6)
+        assert await world.nodes("p", "q") == ["n1", None]
+
+    played(scenario, node("n1"), conditional_slice("n1", 1), claim("c"), claim("d"))
