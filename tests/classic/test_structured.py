@@ -228,3 +228,22 @@ def test_two_pods_never_get_one_instance() -> None:
         return [(await lab.pod(f"p{name}")).spec.node_name or "" for name in names]
 
     assert play_classic(story) == ["n1", "n2", ""]
+
+
+def test_expensive_expressions_cost_a_second_whatever_the_number_of_nodes() -> None:
+    """C-18.9: hostile parameters; other pods are scheduled meanwhile."""
+    many = "[0,1,2,3,4,5,6,7,8,9]"
+    expensive = f"{many}.all(a, {many}.all(b, {many}.all(c, {many}.all(d, a+b+c+d >= 0))))"
+
+    async def story(lab: Lab) -> str:
+        requests = [{"namedResources": {"selector": f"{expensive} && {number} >= 0"}} for number in range(20)]
+        hostile = _parameters("big", "ResourceClaimParameters", driverRequests=[{"driverName": GPU, "requests": requests}])
+        await lab.create(*(_slice(f"n{number}", *["8Gi"] * 20) for number in range(1, 20)))
+        await lab.create(resource_class("gpu", GPU, structuredParameters=True), hostile, claim("c", "gpu", **BIG), pod("p", "c"))
+        await lab.create(claim("d", "gpu"), pod("q", "d"))
+        await lab.calm(5)
+        assert (await lab.pod("q")).spec.node_name == "n1"
+        return await lab.waits("p")
+
+    message = play_classic(story, nodes=19)
+    assert message == "checking structured parameters failed: operation interrupted"

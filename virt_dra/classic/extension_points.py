@@ -15,7 +15,9 @@ from typing import Final
 
 from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
+from virt_dra.cel import Work
 from virt_dra.classic.driver_plans import AnyClass, class_names, is_structured
+from virt_dra.classic.named_resources import BUDGET
 from virt_dra.classic.objects import (
     NODES_MAX,
     ClassicAllocation,
@@ -76,6 +78,8 @@ class SchedulingState:
     claims: tuple[ClaimState, ...]
     context: PodSchedulingContext | None
     inventory: Inventory = field(default_factory=dict)
+    work: Work = field(default_factory=lambda: Work(BUDGET), compare=False)
+    """What expressions may still cost in this attempt."""
 
     @property
     def awaiting(self) -> tuple[ClaimState, ...]:
@@ -194,7 +198,7 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
     wanted = [(index, each.structured) for index, each in enumerate(state.claims) if not each.allocated and each.structured is not None]
     if not wanted:
         return NodeFits()
-    made = allocate_on([parameters for _, parameters in wanted], node.name, state.inventory)
+    made = allocate_on([parameters for _, parameters in wanted], node.name, state.inventory, state.work)
     if isinstance(made, NoStructuredFit):
         return NodeRefused(made.message, error=made.error)
     return NodeFits({index: allocation for (index, _), allocation in zip(wanted, made, strict=True)})

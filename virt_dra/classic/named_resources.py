@@ -31,8 +31,8 @@ ATTRIBUTE_EXPRESSIONS: Final = Environment(
     "named resources", {"attributes": _ATTRIBUTES}, {_ATTRIBUTES.name: _FIELDS}, LANGUAGE.type_names, LANGUAGE.functions
 )
 
-BUDGET: Final = 10e6
-"""Microseconds of evaluation for one claim on one node."""
+BUDGET: Final = 1e6
+"""Microseconds of evaluation for one attempt of a pod, over all nodes: the expressions are a tenant's."""
 
 
 def _new(expression: str, environment: Environment, spend: Spend = free) -> CompiledSelector:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from virt_dra.api.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from virt_dra.api.wire import Json
 from virt_dra.cel import CelError, Work
-from virt_dra.classic.named_resources import BUDGET, choose
+from virt_dra.classic.named_resources import choose
 from virt_dra.classic.objects import (
     GROUP,
     ClassicAllocation,
@@ -126,10 +126,11 @@ class NoStructuredFit:
     error: bool = False
 
 
-def allocate_on(claims: Sequence[StructuredParameters], node: str, inventory: Inventory) -> tuple[ClassicAllocation, ...] | NoStructuredFit:
-    """An allocation for each claim, of instances of the node that no earlier one took."""
+def allocate_on(
+    claims: Sequence[StructuredParameters], node: str, inventory: Inventory, work: Work
+) -> tuple[ClassicAllocation, ...] | NoStructuredFit:
+    """An allocation for each claim, of instances of the node that no earlier one took. ``work``: the budget of the pod's attempt."""
     left = {place: list(instances) for place, instances in inventory.items() if place[0] == node}
-    work = Work(BUDGET)
     made: list[ClassicAllocation] = []
     try:
         for parameters in claims:
