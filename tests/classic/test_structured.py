@@ -241,7 +241,7 @@ def test_expensive_expressions_cost_a_second_whatever_the_number_of_nodes() -> N
         await lab.create(*(_slice(f"n{number}", *["8Gi"] * 20) for number in range(1, 20)))
         await lab.create(resource_class("gpu", GPU, structuredParameters=True), hostile, claim("c", "gpu", **BIG), pod("p", "c"))
         await lab.create(claim("d", "gpu"), pod("q", "d"))
-        await lab.calm(5)
+        await lab.calm(0.5)
         assert (await lab.pod("q")).spec.node_name == "n1"
         return await lab.waits("p")
 
