@@ -27,6 +27,7 @@ from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
 from virt_dra.simulator.scenario.embedded_target import play_embedded
+from virt_dra.simulator.scenario.gates import not_embedded
 from virt_dra.simulator.scenario.player import Play
 from virt_dra.simulator.scenario.reading import ScenarioError, read_scenario
 from virt_dra.simulator.scenario.scenario import Scenario
@@ -82,7 +83,7 @@ class Played:
 @click.command(name="scenario", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option("--on", "where", metavar="embedded|KUBECONFIG", default=EMBEDDED, show_default=True, help="The cluster to play on.")
-@click.option("--expect", metavar="FILE", help="Answers as JSON lines, found by name; differences are shown.")
+@click.option("--expect", metavar="FILE", help="Answers (JSON lines, or of -o json), found by name; shows differences.")
 @click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
 def command(paths: tuple[str, ...], where: str, expect: str | None, jsonl: bool, output: OutputFormat) -> None:
@@ -142,8 +143,7 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
 
 def _expected(path: str, output: str) -> Mapping[str, Json]:
     try:
-        lines = Path(path).read_bytes().splitlines()
-        answers = [parse_request(line) for line in lines if line.strip()]
+        answers = _answers(Path(path).read_bytes())
     except OSError as error:
         refuse([f"{path}: {error.strerror or error}"], output)
     except (BadLine, RecursionError) as error:
@@ -151,11 +151,23 @@ def _expected(path: str, output: str) -> Mapping[str, Json]:
     return {str(answer.get("name")): answer for answer in answers}
 
 
+def _answers(text: bytes) -> list[Json]:
+    """JSON lines, or what ``-o json`` printed. Raises BadLine."""
+    if text.lstrip()[:1] == b"{" and text.split(b"\n", 1)[0].strip() == b"{":
+        scenarios = parse_request(text).get("scenarios")
+        if not isinstance(scenarios, list) or not all(isinstance(each, dict) for each in scenarios):
+            raise BadLine("no answers: must be JSON lines, or what -o json printed")
+        return scenarios
+    return [parse_request(line) for line in text.splitlines() if line.strip()]
+
+
 # --- playing ------------------------------------------------------------------------------------------------------
 
 
 def _played(scenario: Scenario, where: str) -> Played:
     """Never raises for what a scenario or a cluster may do."""
+    if where == EMBEDDED and (gates := not_embedded(scenario.gate_texts)):
+        say(f"{scenario.name}: the embedded cluster does not have {', '.join(gates)}; played without", err=True)
     try:
         answer = play_embedded(scenario) if where == EMBEDDED else asyncio.run(_on_server(scenario, where))
     except (NoSuchSymbol, ApiError, RuntimeError) as error:

@@ -9,6 +9,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
 from virt_dra.api.nearest import nearest
 from virt_dra.api.wire import Json
+from virt_dra.simulator.scenario.gates import read_gates
 from virt_dra.simulator.scenario.scenario import (
     API_VERSIONS,
     CLUSTER_SCOPED,
@@ -105,7 +106,7 @@ class _Reader:
             else:
                 self._fault(f"gates.{gate}", "must be true or false")
         try:
-            return FeatureGates.parse(",".join(f"{gate}={str(on).lower()}" for gate, on in given.items())), given
+            return read_gates(given), given
         except FeatureGateError as error:
             for problem in error.problems:
                 self._fault("gates", problem)
@@ -297,12 +298,19 @@ def _contradictions(scenario: Scenario) -> list[tuple[str, str]]:
     return list(_StepCheck(scenario).problems())
 
 
+_GONE_AT_ONCE: Final = frozenset({"Node", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate", "ResourceQuota"})
+"""Kinds whose objects go with the request that deletes them."""
+
+
 class _StepCheck:
     """Follows which named objects a scenario has made. What the cluster makes or takes away itself is not judged."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._made: set[tuple[str, str, str]] = set()
+        self._removed: dict[tuple[str, str, str], int] = {}
+        """By which step. An object with finalizers of its own stays."""
+        self._kept: set[tuple[str, str, str]] = set()
         self._labels: set[str] = set()
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -315,11 +323,19 @@ class _StepCheck:
                     yield from self._applied(fields["objects"], f"{path}.objects", step.namespace)
                 case "delete" | "patch":
                     yield from self._needs(fields["kind"], fields["name"], f"{path}.name", step.namespace)
+                    at_once = fields["kind"] in _GONE_AT_ONCE or (fields["kind"] == "Pod" and fields.get("grace") == 0)
+                    if step.do == "delete" and at_once:
+                        self._remove(fields["kind"], fields["name"], index, step)
                 case "bind":
                     yield from self._needs("Pod", fields["pod"], f"{path}.pod", step.namespace)
                 case "run" | "finish" | "stop":
                     for position, pod in enumerate(fields["pods"]):
+                        if pod in fields["pods"][:position]:
+                            yield f"{path}.pods[{position}]", f"{pod} is named twice in one step"
+                            continue
                         yield from self._needs("Pod", pod, f"{path}.pods[{position}]", step.namespace)
+                        if step.do == "stop":
+                            self._remove("Pod", pod, index, step)
                 case "device-status":
                     yield from self._needs("ResourceClaim", fields["claim"], f"{path}.claim", step.namespace)
                 case "observe":
@@ -336,7 +352,17 @@ class _StepCheck:
             place = "" if kind in CLUSTER_SCOPED else str(metadata.get("namespace") or namespace)
             if obj.get("status") is not None and kind not in WITH_STATUS:
                 yield f"{path}[{index}].status", f"a {kind} has no status that could be applied"
-            self._made.add((kind, place, metadata["name"]))
+            named = (kind, place, metadata["name"])
+            self._made.add(named)
+            self._removed.pop(named, None)
+            if metadata.get("finalizers"):
+                self._kept.add(named)
+
+    def _remove(self, kind: str, name: str, index: int, step: Step) -> None:
+        """Not if it is the request of a user, who may not be allowed to."""
+        named = (kind, "" if kind in CLUSTER_SCOPED else step.namespace, name)
+        if named in self._made and named not in self._kept and step.user is None:
+            self._removed[named] = index
 
     def _needs(self, kind: str, name: str, path: str, namespace: str) -> Iterator[tuple[str, str]]:
         if name.startswith("@"):
@@ -344,7 +370,9 @@ class _StepCheck:
                 yield path, f"{name}: only generated claims have symbols"
             return
         place = "" if kind in CLUSTER_SCOPED else namespace
-        if (kind, place, name) not in self._made:
+        if (kind, place, name) in self._removed:
+            yield path, f"the {kind} {name} isn't there any more: steps[{self._removed[kind, place, name]}] removed it"
+        elif (kind, place, name) not in self._made:
             known = [each for other, where, each in self._made if (other, where) == (kind, place)]
             near = nearest(name, known)
             yield path, f"no step before this one makes the {kind} {name}" + (f"; did you mean {near}?" if near else "")

@@ -1,0 +1,42 @@
+"""docs/guides/scenarios.md: its commands as written, in order, print what it shows; those for a real cluster on a real control plane."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from devtools.cluster.programs import CONTROLLERS, SCHEDULER, require
+from devtools.scenarios import scenario_plane
+from tests.guides.page import Block, blocks
+from tests.guides.shell import Shell
+
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "scenarios.md").read_text(encoding="utf-8")
+BLOCKS = blocks(PAGE)
+ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def _follow(shell: Shell, followed: tuple[Block, ...]) -> None:
+    for block in followed:
+        ran = shell.run(block.commands)
+        where = f"docs/guides/scenarios.md, line {block.line}:\n{block.commands}{ran.printed}"
+        assert ran.failed == (), where
+        assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"
+
+
+@pytest.mark.slow
+def test_the_guide_prints_what_it_shows(tmp_path: Path) -> None:
+    with Shell(tmp_path / "shell", tmp_path, ENVIRONMENT, "") as shell:
+        _follow(shell, tuple(block for block in BLOCKS if not block.way))
+
+
+@pytest.mark.slow
+@pytest.mark.control_plane
+def test_a_real_cluster_gives_the_same_answer(tmp_path: Path) -> None:
+    require(SCHEDULER, CONTROLLERS)
+    with scenario_plane({}, {}) as plane:
+        environment = {**ENVIRONMENT, "SCRATCH_KUBECONFIG": str(plane.kubeconfig)}
+        with Shell(tmp_path / "shell", tmp_path, environment, "") as shell:
+            _follow(shell, BLOCKS)
