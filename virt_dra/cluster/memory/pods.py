@@ -97,6 +97,8 @@ def _marked(pod: Pod, period: int, end: str) -> Pod:
 def _later(time: str, seconds: int) -> str:
     try:
         return format_time(parse_time(time) + timedelta(seconds=seconds))
+    except ValueError:  # of a pod that was loaded as it was
+        return time
     except OverflowError:  # a grace period of centuries
         return "9999-12-31T23:59:59Z" if seconds > 0 else "0001-01-01T00:00:00Z"
 

@@ -40,11 +40,15 @@ def charge(request: WriteRequest) -> tuple[TypedObject, ...]:
 
 def quota_context(stored: Stored, request: WriteRequest) -> QuotaContext:
     """What usage depends on, from the store."""
-    claims = stored.every(ResourceClaim, request.namespace)
+
+    def claims_of(uid: str) -> Iterable[ResourceClaim]:
+        claims = stored.every(ResourceClaim, request.namespace)  # only asked for a pod's extended resources
+        return (each for each in claims if any(owner.uid == uid for owner in each.metadata.owner_references))
+
     return QuotaContext(
         classes={each.name: each for each in stored.every(DeviceClass)},
         pod_of=lambda namespace, name: stored.find(Pod, name, namespace),
-        claims_of=lambda uid: (each for each in claims if any(owner.uid == uid for owner in each.metadata.owner_references)),
+        claims_of=claims_of,
         now=parse_time(request.now),
     )
 
