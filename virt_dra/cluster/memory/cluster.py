@@ -432,7 +432,9 @@ class MemoryCluster:
         place = self._store.place_of(owner.uid)
         if place is None:
             return owner.uid in self._foreign_owners
-        return place.key.namespace in ("", dependent.namespace)
+        # As the garbage collector asks for it: by kind and name, and then the UID must be the same.
+        named = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
+        return (place.resource.group, place.resource.kind, place.key.name) == named and place.key.namespace in ("", dependent.namespace)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Which objects outlive their owners (the garbage collector's decision, background propagation).
 
-Owners are looked up by uid. An owner in another namespace does not exist for a namespaced dependent; a cluster-scoped
+An owner must have the kind, name and uid of the reference.
+An owner in another namespace does not exist for a namespaced dependent; a cluster-scoped
 dependent of a namespaced owner is never collected.
 """
 
