@@ -1,0 +1,61 @@
+"""Every rule of the control loops' specification has a test that cites it, or a line in docs/spec/without-test.md that says why not."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SPEC = ROOT / "docs" / "spec" / "control-loops.md"
+WITHOUT_TEST = ROOT / "docs" / "spec" / "without-test.md"
+
+_DEFINED = re.compile(r"^(?:\* \*\*|\| |### )(C-\d+\.\d+)\b", re.MULTILINE)
+_CITED = re.compile(r"\bC-(\d+)\.(\d+)(?: to (?:C-\1\.)?(\d+))?")
+
+
+def rules() -> set[str]:
+    """Those that the specification defines: points of lists, rows of tables, headings above tables."""
+    return set(_DEFINED.findall(SPEC.read_text(encoding="utf-8")))
+
+
+@cache
+def cited() -> frozenset[str]:
+    """Those that tests and their cases cite; ``C-10.4 to C-10.7`` cites four."""
+    found = set()
+    for file in sorted((ROOT / "tests").rglob("*")):
+        if file.suffix in (".py", ".yaml") and file != Path(__file__):
+            for section, first, last in _CITED.findall(file.read_text(encoding="utf-8")):
+                found |= {f"C-{section}.{number}" for number in range(int(first), int(last or first) + 1)}
+    return frozenset(found)
+
+
+def excused() -> dict[str, str]:
+    """Rule -> why it has no test: the rows of the table in without-test.md, whose first cell may name several rules."""
+    reasons: dict[str, str] = {}
+    for line in WITHOUT_TEST.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| C-"):
+            named, reason = cells
+            for section, first, last in _CITED.findall(named):
+                reasons |= {f"C-{section}.{number}": reason for number in range(int(first), int(last or first) + 1)}
+    return reasons
+
+
+def test_every_rule_is_cited_by_a_test_or_excused() -> None:
+    missing = sorted(rules() - cited() - excused().keys(), key=_order)
+    assert missing == []
+
+
+def test_excuses_are_for_rules_that_exist_and_no_test_cites() -> None:
+    assert sorted(excused().keys() - rules(), key=_order) == []
+    assert sorted(excused().keys() & cited(), key=_order) == []
+    assert all(excused().values())
+
+
+def test_no_test_cites_a_rule_that_does_not_exist() -> None:
+    assert sorted(cited() - rules(), key=_order) == []
+
+
+def _order(rule: str) -> tuple[int, ...]:
+    return tuple(map(int, rule[2:].split(".")))
