@@ -69,6 +69,7 @@ class Container(Wire):
     args: List[Str] = ()
     env: List[EnvVar] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: Str | None = None
     volume_mounts: List[VolumeMount] = ()
     readiness_probe: Json | None = None
     termination_message_path: Str | None = None
@@ -142,6 +143,8 @@ class PodSpec(Wire):
     priority: Int | None = None
     preemption_policy: Str | None = None
     scheduling_gates: List[PodSchedulingGate] = ()
+    overhead: Map[Quantity] = {}
+    resources: ResourceRequirements = ResourceRequirements()
 
 
 class PodResourceClaimStatus(Wire):

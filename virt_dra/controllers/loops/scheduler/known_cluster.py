@@ -22,12 +22,14 @@ from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
+from virt_dra.scheduling.extended_resources import classes_by_resource
 from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
+from virt_dra.scheduling.node_resources import NodeResourcesFit
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 
 SCHEDULER_NAME = "default-scheduler"
@@ -67,12 +69,20 @@ class KnownCluster:
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
         self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
         self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
+        self._extended: frozenset[str] | None = None
+        """The extended resources that classes serve; None until somebody asks."""
         self.table = NodeTable()
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
         self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
         gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
-        self.plugins: Sequence[SchedulingPlugin] = (SchedulingGates(), *node_filters(), self.devices, *gang)
+        self.plugins: Sequence[SchedulingPlugin] = (
+            SchedulingGates(),
+            *node_filters(),
+            NodeResourcesFit(self._served_by_dra),
+            self.devices,
+            *gang,
+        )
         self.cycle = SchedulingCycle(self.plugins, self.table)
         limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
         self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits, self.group_key)
@@ -181,6 +191,14 @@ class KnownCluster:
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
         return DeviceOptions(limits, self._gates.workload_claims, timer)
 
+    def _served_by_dra(self, resource: str) -> bool:
+        """Whether a device class serves an extended resource (C-7.1)."""
+        if not self._context.gates.extended_resource or "/" not in resource:
+            return False
+        if self._extended is None:
+            self._extended = frozenset(classes_by_resource(self._classes.store.values()))
+        return resource in self._extended
+
     # --- what informers say ---------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
@@ -200,6 +218,7 @@ class KnownCluster:
 
     def _device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.ledger.republished()
+        self._extended = None
         if new is not None:
             self.event(ClusterEvent.DEVICE_CLASS, old, new)
 

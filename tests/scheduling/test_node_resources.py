@@ -1,0 +1,50 @@
+"""NodeResourcesFit: what of a node's resources is left for a pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.scheduling.framework.node_table import NodeTable
+from virt_dra.scheduling.node_resources import NodeResourcesFit
+
+CASES = yaml.safe_load((Path(__file__).parent / "cases" / "node_resources.yaml").read_text())
+
+
+def pod(name: str, spec: dict[str, Any]) -> Pod:
+    return Pod.from_wire({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
+
+
+def node(allocatable: dict[str, str]) -> Node:
+    return Node.from_wire({"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_resources_of_a_node(case: dict[str, Any]) -> None:
+    """C-7.9: every missing resource has its text; evicting pods helps only where the node alone could serve the pod."""
+    table = NodeTable()
+    table.put(node(case["node"]))
+    for number, spec in enumerate(case.get("others", ())):
+        table.assign(pod(f"other{number}", spec), "n1")
+    served = case.get("dra", ())
+    refusal = NodeResourcesFit(lambda name: name in served).attempt(pod("new", case["pod"])).filter(table.states[0])
+    assert list(refusal.reasons if refusal else ()) == case.get("reasons", [])
+    assert refusal is None or refusal.resolvable == case.get("resolvable", False)
+
+
+def test_a_nodes_usage_follows_its_pods() -> None:
+    table = NodeTable()
+    table.put(node({"cpu": "1", "pods": "10"}))
+    spec = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
+    attempt = NodeResourcesFit(lambda name: False).attempt(pod("new", spec))
+    assert attempt.filter(table.states[0]) is None
+    table.assign(pod("other", spec), "n1")
+    refusal = attempt.filter(table.states[0])
+    assert refusal is not None
+    assert refusal.reasons == ("Insufficient cpu",)
+    table.unassign("other")
+    assert attempt.filter(table.states[0]) is None
