@@ -52,7 +52,11 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
     await cluster.create(DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [selector]}}))
     for each in range(number):
         name = f"node-{each:05d}"
-        await cluster.create(Node.from_wire({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}))
+        await cluster.create(
+            Node.from_wire(
+                {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": {"pods": "110"}}}
+            )
+        )
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": [{"name": "gpu-0"}]}
         await cluster.create(ResourceSlice.from_wire({"metadata": {"name": name}, "spec": spec}))

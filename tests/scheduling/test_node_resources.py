@@ -10,7 +10,7 @@ import yaml
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.scheduling.framework.node_table import NodeTable
-from virt_dra.scheduling.node_resources import NodeResourcesFit
+from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "node_resources.yaml").read_text())
 
@@ -31,7 +31,7 @@ def test_resources_of_a_node(case: dict[str, Any]) -> None:
     for number, spec in enumerate(case.get("others", ())):
         table.assign(pod(f"other{number}", spec), "n1")
     served = case.get("dra", ())
-    refusal = NodeResourcesFit(lambda name: name in served).attempt(pod("new", case["pod"])).filter(table.states[0])
+    refusal = NodeResourcesFit(NodeUsages(), lambda name: name in served).attempt(pod("new", case["pod"])).filter(table.states[0])
     assert list(refusal.reasons if refusal else ()) == case.get("reasons", [])
     assert refusal is None or refusal.resolvable == case.get("resolvable", False)
 
@@ -40,7 +40,7 @@ def test_a_nodes_usage_follows_its_pods() -> None:
     table = NodeTable()
     table.put(node({"cpu": "1", "pods": "10"}))
     spec = {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}
-    attempt = NodeResourcesFit(lambda name: False).attempt(pod("new", spec))
+    attempt = NodeResourcesFit(NodeUsages(), lambda name: False).attempt(pod("new", spec))
     assert attempt.filter(table.states[0]) is None
     table.assign(pod("other", spec), "n1")
     refusal = attempt.filter(table.states[0])
@@ -48,3 +48,29 @@ def test_a_nodes_usage_follows_its_pods() -> None:
     assert refusal.reasons == ("Insufficient cpu",)
     table.unassign("other")
     assert attempt.filter(table.states[0]) is None
+
+
+def test_the_node_with_more_left_has_the_higher_score() -> None:
+    """LeastAllocated: 100 mCPU and 200 MiB are what a container without requests counts as."""
+    table = NodeTable()
+    for name, cpu, memory in (("n1", "1", "1000Mi"), ("n2", "2", "4000Mi"), ("n3", "0", "0")):
+        allocatable = {"cpu": cpu, "memory": memory, "pods": "10"}
+        table.put(Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    table.assign(pod("other", {"containers": [{"resources": {"requests": {"cpu": "400m"}}}]}), "n1")
+    attempt = NodeResourcesFit(NodeUsages(), lambda name: False).attempt(pod("new", {"containers": [{}]}))
+    # n1: 500 of 1000 mCPU and 600 of 1000 MiB are left; n2: 1900 of 2000 mCPU and 3800 of 4000 MiB.
+    assert attempt.scores(table.states) == [55, 95, 0]
+
+
+def test_a_node_that_becomes_more_even_is_preferred() -> None:
+    """BalancedAllocation: half the pod's request of cpu on an empty node unbalances it; on one with memory in use it balances it."""
+    table = NodeTable()
+    for name in ("n1", "n2"):
+        allocatable = {"cpu": "2", "memory": "2Gi", "pods": "10"}
+        table.put(Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    table.assign(pod("other", {"containers": [{"resources": {"requests": {"memory": "1Gi"}}}]}), "n2")
+    new = pod("new", {"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
+    attempt = BalancedAllocation(NodeUsages()).attempt(new)
+    assert attempt is not None
+    assert attempt.scores(table.states) == [62, 87]
+    assert BalancedAllocation(NodeUsages()).attempt(pod("none", {"containers": [{}]})) is None

@@ -1,9 +1,12 @@
-"""NodeResourcesFit: refuses nodes that have too little left of what a pod asks (C-7.9)."""
+"""NodeResourcesFit refuses nodes that have too little left of what a pod asks (C-7.9), and prefers those with more left; BalancedAllocation
+prefers nodes whose cpu and memory become more evenly used. Scores are those of kube-scheduler's default profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
@@ -12,7 +15,10 @@ from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, pod_requests
 
-_STATED = (CPU, MEMORY, PODS)
+_SCORED = (CPU, MEMORY)
+UNREQUESTED: Final[Mapping[str, int]] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
+"""What a container without a request counts as in scores, so that such pods spread over nodes, too."""
+_MOST = 100
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """The resources whose texts come first."""
 _EVENTS = frozenset(
@@ -30,47 +36,52 @@ _EVENTS = frozenset(
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """What a node offers and what its pods ask of it."""
+    """What a node offers, what its pods ask of it, and what they count as in scores."""
 
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
+    scored: Mapping[str, int]
     pods: int
 
     @classmethod
     def of(cls, state: NodeState) -> NodeUsage:
-        requested: dict[str, int] = {}
+        requested: Counter[str] = Counter()
+        scored: Counter[str] = Counter()
         for pod in state.pods.values():
-            for resource, number in pod_requests(pod).items():
-                requested[resource] = requested.get(resource, 0) + number
-        return cls(amounts(state.node.status.allocatable), requested, len(state.pods))
+            requested.update(pod_requests(pod))
+            scored.update(pod_requests(pod, UNREQUESTED))
+        return cls(amounts(state.node.status.allocatable), requested, scored, len(state.pods))
+
+
+class NodeUsages:
+    """The usage of each node, summed again only when the node or its pods changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[NodeState, int, NodeUsage]] = {}
+        """By node, with the revision of the state that it was summed from."""
+
+    def of(self, state: NodeState) -> NodeUsage:
+        found = self._known.get(state.name)
+        if found is None or found[0] is not state or found[1] != state.revision:
+            found = self._known[state.name] = (state, state.revision, NodeUsage.of(state))
+        return found[2]
 
 
 class NodeResourcesFit(SchedulingPlugin):
-    """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it DynamicResources decides.
-
-    A node that states neither cpu, memory nor pods is one of a simulation that leaves its capacity out: nothing of it is counted.
-    """
+    """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it DynamicResources decides."""
 
     name = "NodeResourcesFit"
 
-    def __init__(self, served_by_dra: Callable[[str], bool]) -> None:
+    def __init__(self, usages: NodeUsages, served_by_dra: Callable[[str], bool]) -> None:
+        self.usages = usages
         self._served_by_dra = served_by_dra
-        self._usages: dict[str, tuple[NodeState, int, NodeUsage]] = {}
-        """By node, with the revision of the state that it was summed from."""
 
     @property
     def hints(self) -> tuple[Hint, ...]:
         return (Hint(_EVENTS),)
 
     def attempt(self, pod: Pod) -> PluginAttempt:
-        return _ResourcesAttempt(self, pod_requests(pod))
-
-    def usage(self, state: NodeState) -> NodeUsage:
-        """Summed again only when the node or its pods changed."""
-        found = self._usages.get(state.name)
-        if found is None or found[0] is not state or found[1] != state.revision:
-            found = self._usages[state.name] = (state, state.revision, NodeUsage.of(state))
-        return found[2]
+        return _ResourcesAttempt(self, pod)
 
     def left_to_dra(self, resource: str, usage: NodeUsage) -> bool:
         """Whether devices serve the resource there: a device plugin with something to offer comes first."""
@@ -78,16 +89,17 @@ class NodeResourcesFit(SchedulingPlugin):
 
 
 class _ResourcesAttempt(PluginAttempt):
-    def __init__(self, plugin: NodeResourcesFit, requests: Mapping[str, int]) -> None:
+    scores_nodes = True
+
+    def __init__(self, plugin: NodeResourcesFit, pod: Pod) -> None:
         self._plugin = plugin
+        requests, self._scored = pod_requests(pod), pod_requests(pod, UNREQUESTED)
         others = sorted(resource for resource in requests if resource not in _FIRST)
         self._requests = {resource: requests[resource] for resource in (*_FIRST, *others) if requests.get(resource)}
 
     def filter(self, state: NodeState) -> PluginRefusal | None:
         """Every resource that is missing has its text. Evicting pods helps unless the node could never have served the pod."""
-        usage = self._plugin.usage(state)
-        if not any(resource in usage.allocatable for resource in _STATED):
-            return None
+        usage = self._plugin.usages.of(state)
         reasons: list[str] = []
         resolvable = True
         if usage.pods + 1 > usage.allocatable.get(PODS, 0):
@@ -99,3 +111,51 @@ class _ResourcesAttempt(PluginAttempt):
             reasons.append(f"Insufficient {resource}")
             resolvable = resolvable and number <= offered
         return PluginRefusal(NodeResourcesFit.name, tuple(reasons), resolvable=resolvable) if reasons else None
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        """LeastAllocated: the mean of what is left of cpu and memory, in hundredths."""
+        return [self._left(self._plugin.usages.of(state)) for state in states]
+
+    def _left(self, usage: NodeUsage) -> int:
+        found = []
+        for resource in _SCORED:
+            offered = usage.allocatable.get(resource, 0)
+            if offered:
+                used = usage.scored.get(resource, 0) + self._scored.get(resource, 0)
+                found.append(max(offered - used, 0) * _MOST // offered)
+        return sum(found) // len(found) if found else 0
+
+
+class BalancedAllocation(SchedulingPlugin):
+    """Takes no part for pods that request neither cpu nor memory."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, usages: NodeUsages) -> None:
+        self._usages = usages
+
+    def attempt(self, pod: Pod) -> PluginAttempt | None:
+        requests = pod_requests(pod)
+        return _BalanceAttempt(self._usages, requests) if any(requests.get(resource) for resource in _SCORED) else None
+
+
+class _BalanceAttempt(PluginAttempt):
+    scores_nodes = True
+
+    def __init__(self, usages: NodeUsages, requests: Mapping[str, int]) -> None:
+        self._usages, self._requests = usages, requests
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        """50 for a node that becomes less balanced, 75 without a difference, 100 for one that becomes more balanced."""
+        return [self._improvement(self._usages.of(state)) for state in states]
+
+    def _improvement(self, usage: NodeUsage) -> int:
+        before = _balance(usage.requested, usage.allocatable)
+        after = _balance({each: usage.requested.get(each, 0) + self._requests.get(each, 0) for each in _SCORED}, usage.allocatable)
+        return _MOST // 2 + int((_MOST // 2 + after - before) / 2)
+
+
+def _balance(used: Mapping[str, int], offered: Mapping[str, int]) -> int:
+    """100 less the standard deviation of the used fractions of cpu and memory, in hundredths."""
+    fractions = [min(used.get(resource, 0) / offered[resource], 1.0) for resource in _SCORED if offered.get(resource)]
+    return int((1 - abs(fractions[0] - fractions[1]) / 2) * _MOST) if len(fractions) == len(_SCORED) else _MOST

@@ -6,6 +6,7 @@ Numbers are thousandths of a CPU for ``cpu``, whole units for everything else, r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from virt_dra.api.core_v1 import Container, Pod, ResourceRequirements
 from virt_dra.api.quantity import Quantity
@@ -13,6 +14,7 @@ from virt_dra.api.quantity import Quantity
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
 
 _POD_LEVEL = (CPU, MEMORY)
+NOTHING: Final[Mapping[str, int]] = {}
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -25,23 +27,25 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
     return {resource: amount(resource, quantity) for resource, quantity in quantities.items()}
 
 
-def pod_requests(pod: Pod) -> Mapping[str, int]:
-    """The effective requests. An init container runs beside the sidecars before it; the containers beside all sidecars."""
+def pod_requests(pod: Pod, missing: Mapping[str, int] = NOTHING) -> Mapping[str, int]:
+    """The effective requests. An init container runs beside the sidecars before it; the containers beside all sidecars.
+
+    ``missing``: what a container without a request counts as.
+    """
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        own = _requests(container.resources)
+        own = {**missing, **_requests(container.resources)}
         if is_sidecar(container):
             _add(sidecars, own)
             own = sidecars
         else:
-            own = dict(own)
             _add(own, sidecars)
         for resource, number in own.items():
             peak[resource] = max(peak.get(resource, 0), number)
     total = dict(sidecars)
     for container in pod.spec.containers:
-        _add(total, _requests(container.resources))
+        _add(total, {**missing, **_requests(container.resources)})
     for resource, number in peak.items():
         total[resource] = max(total.get(resource, 0), number)
     for resource, number in _requests(pod.spec.resources).items():

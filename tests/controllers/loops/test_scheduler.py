@@ -51,7 +51,7 @@ def pod(name: str, *claims: str) -> Pod:
 
 
 def node(name: str) -> Node:
-    return Node.from_wire({"metadata": {"name": name}})
+    return Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}})
 
 
 class Recorder(MemoryCluster):

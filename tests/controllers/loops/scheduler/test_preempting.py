@@ -16,7 +16,7 @@ REQUESTS: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceCl
 
 async def one_gpu_for_two(world: LoopWorld) -> None:
     """A node with one device, taken by a VM of priority 0."""
-    await world.create(Node.from_wire({"metadata": {"name": "n1"}}))
+    await world.create(Node.from_wire({"metadata": {"name": "n1"}, "status": {"allocatable": {"pods": "110"}}}))
     await world.create(DeviceClass.from_wire({"metadata": {"name": "gpu"}}))
     template = {"metadata": {"name": "gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}}
     await world.create(ResourceClaimTemplate.from_wire(template))

@@ -29,7 +29,7 @@ from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
-from virt_dra.scheduling.node_resources import NodeResourcesFit
+from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 
 SCHEDULER_NAME = "default-scheduler"
@@ -76,10 +76,12 @@ class KnownCluster:
         self.ledger = DeviceLedger(self._published)
         self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
         gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
+        usages = NodeUsages()
         self.plugins: Sequence[SchedulingPlugin] = (
             SchedulingGates(),
             *node_filters(),
-            NodeResourcesFit(self._served_by_dra),
+            NodeResourcesFit(usages, self._served_by_dra),
+            BalancedAllocation(usages),
             self.devices,
             *gang,
         )
