@@ -59,8 +59,6 @@ class KubeRequest:
     """Whether it may be carried out twice when the first answer was lost."""
     most: int = 0
     """Bytes of an answer that are read at most, or :class:`TooMuch` is raised; 0: of any length."""
-    headers: tuple[tuple[str, str], ...] = ()
-    """Further headers, such as those of impersonation; one may occur several times."""
 
 
 class KubeObserver(Protocol):
@@ -228,8 +226,7 @@ class Transport:
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
         loop = asyncio.get_running_loop()
         began = loop.time()
-        sent = CIMultiDict((*headers.items(), *request.headers))
-        response = await self._session().request(request.method, url, headers=sent, data=body, timeout=timeout, **self._way)
+        response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
         self.clock.observe(response.headers.get("Date"), loop.time() - began)
         return response
 

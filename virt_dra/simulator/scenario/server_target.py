@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import quote
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
@@ -19,6 +18,7 @@ from virt_dra.cluster.kube.cluster import MERGE_PATCH, KubeCluster
 from virt_dra.cluster.kube.decoding import parsed
 from virt_dra.cluster.kube.transport import KubeRequest
 from virt_dra.cluster.port import AlreadyExists, ApiError, Gone, NotFound
+from virt_dra.cluster.requester import Requester
 from virt_dra.simulator.scenario.embedded_target import type_of
 from virt_dra.simulator.scenario.normal_form import RawState
 from virt_dra.simulator.scenario.scenario import (
@@ -112,7 +112,7 @@ class ServerTarget:
     async def create(self, raw: Json, user: ActingUser | None) -> None:
         resource = resource_of(type_of(raw["apiVersion"], raw["kind"]))
         path = paths.collection(resource, raw["metadata"].get("namespace", ""))
-        await self._sent(KubeRequest("POST", path, body=raw, verb="create", repeatable=False, headers=_impersonated(user)))
+        await self._sent(KubeRequest("POST", path, body=raw, verb="create", repeatable=False), user)
         if raw["kind"] == "Node":
             taints = raw.get("spec", {}).get("taints")
             await self.patch(
@@ -123,12 +123,12 @@ class ServerTarget:
         self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
     ) -> None:
         path = paths.item(resource_of(type_of(api_version, kind)), namespace, name, subresource)
-        await self._sent(KubeRequest("PATCH", path, (), patch, MERGE_PATCH, verb="patch", headers=_impersonated(user)))
+        await self._sent(KubeRequest("PATCH", path, (), patch, MERGE_PATCH, verb="patch"), user)
 
     async def delete(self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None:
         path = paths.item(resource_of(type_of(api_version, kind)), namespace, name)
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", **({} if grace is None else {"gracePeriodSeconds": grace})}
-        await self._sent(KubeRequest("DELETE", path, body=options, verb="delete", headers=_impersonated(user)))
+        await self._sent(KubeRequest("DELETE", path, body=options, verb="delete"), user)
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None:
         path = paths.item(resource_of(type_of("v1", "Pod")), namespace, pod, "binding")
@@ -138,10 +138,11 @@ class ServerTarget:
             "metadata": {"name": pod},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        await self._sent(KubeRequest("POST", path, body=body, verb="create", repeatable=False, headers=_impersonated(user)))
+        await self._sent(KubeRequest("POST", path, body=body, verb="create", repeatable=False), user)
 
-    async def _sent(self, request: KubeRequest) -> None:
-        await self._cluster.transport.request(request)
+    async def _sent(self, request: KubeRequest, user: ActingUser | None) -> None:
+        cluster = self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
+        await cluster.transport.request(request)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -159,13 +160,6 @@ class ServerTarget:
     @property
     def last_change(self) -> float:
         return self._last_change
-
-
-def _impersonated(user: ActingUser | None) -> tuple[tuple[str, str], ...]:
-    if user is None:
-        return ()
-    extra = ((f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in user.extra.items() for value in values)
-    return (("Impersonate-User", user.name), *(("Impersonate-Group", group) for group in user.groups), *extra)
 
 
 async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tuple[Json, ...]:
