@@ -122,7 +122,7 @@ def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
     for pod in (many, wide):
         began = time.process_time()
         verdict = mutate(pod, "team-a", knowledge)
-        assert time.process_time() - began < 1.0
+        assert time.process_time() - began < 3.0  # 0.06 s on an idle machine; quadratic work would take a minute
         assert not verdict.allowed
         assert len(verdict.causes) <= 9
         assert len(verdict.message) < 4000

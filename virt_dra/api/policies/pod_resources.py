@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-from virt_dra.api.core_v1 import Container, Pod
-from virt_dra.api.quantity import Quantity, QuantityError
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
 ServiceClass = Literal["Guaranteed", "Burstable", "BestEffort"]
@@ -25,14 +25,14 @@ def pod_total(pod: Pod, field: Literal["requests", "limits"]) -> dict[str, Quant
     starting: dict[str, Quantity] = {}
     for container in pod.spec.init_containers:
         amounts = getattr(container.resources, field)
-        if _is_sidecar(container):
+        if container.restart_policy == "Always":  # a sidecar
             running = added(running, amounts)
             sidecars = added(sidecars, amounts)
             starting = _largest(starting, sidecars)
         else:
             starting = _largest(starting, added(amounts, sidecars))
-    total = _largest(running, starting) | _of_pod(pod, field)
-    overhead = _amounts((pod.spec.model_extra or {}).get("overhead"))
+    total = {**_largest(running, starting), **_of_pod(pod, field)}
+    overhead = pod.spec.overhead
     if field == "limits":
         overhead = {name: amount for name, amount in overhead.items() if name in total}
     return added(total, overhead)
@@ -45,7 +45,9 @@ def has_pod_resources(pod: Pod) -> bool:
 
 def service_class(pod: Pod) -> ServiceClass:
     """``status.qosClass``: Guaranteed if every container limits cpu and memory to what it requests, BestEffort if none asks for any."""
-    pairs = [(each.resources.requests, each.resources.limits) for each in (*pod.spec.containers, *pod.spec.init_containers)]
+    pairs: list[tuple[Amounts, Amounts]] = [
+        (each.resources.requests, each.resources.limits) for each in (*pod.spec.containers, *pod.spec.init_containers)
+    ]
     if has_pod_resources(pod):
         pairs = [(_of_pod(pod, "requests"), _of_pod(pod, "limits"))]
     if not any(amounts.get(name) for pair in pairs for amounts in pair for name in _COMPUTE):
@@ -64,21 +66,6 @@ def _largest(left: Amounts, right: Amounts) -> dict[str, Quantity]:
     return {**left, **{name: max(left[name], amount) if name in left else amount for name, amount in right.items()}}
 
 
-def _is_sidecar(container: Container) -> bool:
-    return (container.model_extra or {}).get("restartPolicy") == "Always"
-
-
-def _of_pod(pod: Pod, field: str) -> dict[str, Quantity]:
-    resources = (pod.spec.model_extra or {}).get("resources")
-    return _amounts(resources.get(field)) if isinstance(resources, dict) else {}
-
-
-def _amounts(raw: Any) -> dict[str, Quantity]:
-    """Amounts in a part of a pod that has no type; what is no quantity counts as nothing."""
-    found = {}
-    for name, amount in raw.items() if isinstance(raw, dict) else ():
-        try:
-            found[str(name)] = Quantity.from_json(amount)
-        except (QuantityError, ValueError, TypeError):
-            continue
-    return found
+def _of_pod(pod: Pod, field: str) -> Amounts:
+    amounts: Amounts = getattr(pod.spec.resources, field)
+    return amounts

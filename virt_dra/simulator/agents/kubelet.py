@@ -395,7 +395,7 @@ class Kubelet:
     async def _run_containers(self, key: CacheKey, ours: _Ours) -> None:
         never = ours.pod.spec.restart_policy == "Never"
         for spec in ours.pod.spec.init_containers:
-            stays = (spec.model_extra or {}).get("restartPolicy") == "Always"
+            stays = spec.restart_policy == "Always"
             failed = spec.name in ours.exits and ours.exits[spec.name].code != 0
             if failed and not never:
                 await asyncio.sleep(RETRY_SECONDS)

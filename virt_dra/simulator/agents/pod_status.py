@@ -90,7 +90,7 @@ def _succeeded(exits: Mapping[str, Exit], spec: Container) -> bool:
 
 
 def _stays(spec: Container) -> bool:
-    return (spec.model_extra or {}).get("restartPolicy") == "Always"
+    return spec.restart_policy == "Always"
 
 
 def _phase(pod: Pod, started: Mapping[str, str], exits: Mapping[str, Exit]) -> str:
