@@ -64,7 +64,10 @@ def _identifiers(tree: ast.Module) -> Iterator[str]:
             yield node.arg
 
 
-@pytest.mark.parametrize(("room", "longest"), LONGEST_NAME.items())
+@pytest.mark.parametrize(
+    ("room", "longest"),
+    [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "tests" else each for each in LONGEST_NAME.items()],  # 4 s of reading
+)
 def test_identifiers_are_short(room: str, longest: int) -> None:
     found = {name for _, tree in _trees(room) for name in _identifiers(tree) if len(name) > longest and name not in FIELD_NAMES}
     assert found == set()

@@ -46,6 +46,7 @@ _members = ("cpu", "memory", "gpus", "hostDevices", "nodeSelector", "annotations
 _spec = st.dictionaries(st.sampled_from(_members), st.one_of(_anything, st.dictionaries(st.sampled_from(_members), _anything)), max_size=4)
 
 
+@pytest.mark.slow
 @given(_spec, _spec, st.dictionaries(st.sampled_from(["name", "kind", "revisionName", "inferFromVolume"]), _anything), _spec)
 @settings(max_examples=200, deadline=None)
 def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matcher: Any, domain: Any) -> None:

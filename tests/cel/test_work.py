@@ -248,6 +248,7 @@ def _lists(number: int) -> str:
     return f"[[{number}]," + ",".join(["[1]"] * 2400) + "].size() > 0"
 
 
+@pytest.mark.slow
 def test_large_selectors_keep_little_together() -> None:
     cache = Compilations(new_selector, 8 << 20, 4096)
     for number in range(12):

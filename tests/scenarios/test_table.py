@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from devtools.scenario_table import HEADING, PAGE, outcome, recorded, row, scenarios
 
 
+@pytest.mark.slow
 def test_every_row_of_the_page_is_true() -> None:
     page = PAGE.read_text(encoding="utf-8")
     rows = {match[1]: match[0] for match in re.finditer(r"^\| (.*?) \| .* \| (?:yes|no|pending) \|\n", page, re.MULTILINE)}

@@ -226,6 +226,7 @@ def test_many_tag_directives_are_refused() -> None:
     assert raws(f"{directives[: directives.rindex('%TAG')]}--- a\n") == ["a"]
 
 
+@pytest.mark.slow
 def test_objects_larger_than_the_api_server_takes_are_refused() -> None:
     limit = 3 * 1024 * 1024
     fits = json.dumps({"kind": "ConfigMap", "data": "x" * (limit - len('{"kind":"ConfigMap","data":""}'))})

@@ -109,6 +109,7 @@ def test_objects_of_its_files_are_looked_up(tmp_path: Path) -> None:
     assert "team-a" not in json.dumps(elsewhere)
 
 
+@pytest.mark.slow
 def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
     data = body(vmi())
     with running(tmp_path, "--announce", "0.5") as process, process.connect() as connection:

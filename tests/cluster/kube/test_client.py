@@ -83,6 +83,7 @@ async def taken(cluster: KubeCluster, number: int, version: str = "10") -> list[
 # --- repeating --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_busy_server_is_asked_again_after_the_time_it_says(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         busy = status(429, "TooManyRequests", "too many requests", {"Retry-After": "1"})

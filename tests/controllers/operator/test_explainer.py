@@ -217,6 +217,7 @@ def _inputs(namespace: str, name: str, now: datetime) -> Any:
     return given
 
 
+@pytest.mark.slow
 async def test_a_tenant_with_ten_thousand_pods_delays_others_by_a_few_questions(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()
@@ -253,6 +254,7 @@ async def test_explaining_takes_a_tenth_of_a_core_and_one_tenant_half_of_that(mo
     await scenario(tuple(f"t{n}-5" for n in range(8)), 0.1)
 
 
+@pytest.mark.slow
 async def test_a_pod_that_takes_too_long_is_tried_ever_more_seldom(monkeypatch: Any) -> None:
     async def scenario() -> None:
         clock = Clock()

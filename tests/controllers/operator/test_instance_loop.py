@@ -326,6 +326,7 @@ async def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(mo
     assert observer.results["refused"] == refusals
 
 
+@pytest.mark.slow
 async def test_while_an_informer_lags_behind_a_refused_plan_is_made_anew_ever_more_seldom() -> None:
     """Its watch may be down for half a minute; 20 writes a second in vain would add up."""
 

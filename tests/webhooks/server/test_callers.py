@@ -89,6 +89,7 @@ async def test_only_who_shows_the_certificate_of_an_api_server_is_answered(tmp_p
         assert here.metric("virt_dra_webhook_unverified_callers_mode", mode="refuse") == 1
 
 
+@pytest.mark.slow
 async def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -> None:
     async def all_of_it() -> bytes:
         async with room(tmp_path) as here:

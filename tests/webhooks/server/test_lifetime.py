@@ -13,6 +13,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from devtools.webhooks.serving import NAMES, Served, body, hang_up, serving, trusting, vmi
 from tests.webhooks.server.test_server import ADMITTED, LARGE, Held, _head, _until
 from webhooks.server.app import ServerLimits
@@ -129,6 +131,7 @@ async def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) ->
     assert line["reason"] == f"{tmp_path}: tls.key holds no unencrypted private key in PEM"
 
 
+@pytest.mark.slow
 async def test_shutdown_loses_no_request(tmp_path: Path) -> None:
     """One request is being decided, one half received, one connection idle when it begins; one comes while it is announced."""
     held = Held()
@@ -171,6 +174,7 @@ async def test_shutdown_loses_no_request(tmp_path: Path) -> None:
             await hang_up(writer)
 
 
+@pytest.mark.slow
 async def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=ServerLimits(seconds=0.5)) as served:
         reader, writer = await served.connect()

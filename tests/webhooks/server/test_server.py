@@ -153,6 +153,7 @@ def test_who_waits_for_leave_to_send_gets_it(tmp_path: Path) -> None:
     run(tmp_path, ask)
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def ask(served: Served) -> None:
         reader, writer = await served.connect()
@@ -180,6 +181,7 @@ def test_a_connection_that_does_not_ask_is_closed(tmp_path: Path, sent: bytes) -
     run(tmp_path, ask, limits=ServerLimits(head_seconds=0.2))
 
 
+@pytest.mark.slow
 def test_a_connection_that_asked_may_be_idle_for_longer(tmp_path: Path) -> None:
     async def ask(served: Served) -> None:
         reader, writer = await served.connect()
@@ -266,6 +268,7 @@ def test_while_a_large_review_is_decided_others_are_answered(tmp_path: Path) -> 
     run(tmp_path, ask, knowledge=held, limits=ServerLimits(seconds=30))
 
 
+@pytest.mark.slow
 def test_a_review_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     held = Held()
 
