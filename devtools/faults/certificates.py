@@ -83,8 +83,9 @@ class _Trust:
     def refresh(self) -> None:
         configuration = self._plane.request("GET", _CONFIGURATION)
         self.bundle = base64.b64decode(configuration["webhooks"][0]["clientConfig"]["caBundle"])
-        self.context = ssl.create_default_context(cadata=self.bundle.decode())
-        self.context.load_cert_chain(self._plane.webhook_client)
+        context = ssl.create_default_context(cadata=self.bundle.decode())
+        context.load_cert_chain(self._plane.webhook_client)
+        self.context = context  # when it is whole: other threads connect with it meanwhile
 
 
 def _ask(port: int, trust: _Trust, reviews: Reviews, done: threading.Event, pause: float) -> None:
