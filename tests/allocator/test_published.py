@@ -32,13 +32,14 @@ def _device(**attributes: Json) -> Device:
     ],
 )
 def test_equal_numbers_mean_equal_values_of_equal_types(one: Json, other: Json, equal: bool) -> None:
-    numbers = PublishedValues()
-    assert (numbers.of(_device(a=one))["a"] == numbers.of(_device(b=other))["b"]) is equal
+    device, numbers = _device(a=one, b=other), PublishedValues()
+    assert (numbers.of(device.attributes["a"]) == numbers.of(device.attributes["b"])) is equal
 
 
 def test_what_is_compared_are_the_elements_of_lists_where_lists_count() -> None:
     numbers = PublishedValues()
-    found = numbers.of(_device(one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={}))
+    device = _device(one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={})
+    found = {name: numbers.of(attribute) for name, attribute in device.attributes.items()}
     kind, (a,) = numbers.elements(found["one"], lists=True) or pytest.fail("nothing is compared of a string")
     assert kind == "string"
     assert numbers.elements(found["lone"], lists=True) == ("string", (a,))

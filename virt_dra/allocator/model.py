@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import Interrupt
+from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
@@ -45,8 +46,8 @@ class PoolDevice:
     slice: ResourceSliceSpec
     profile: int
     """Equal for devices that publish the same apart from names and attributes, in slices and pools that are equal otherwise."""
-    values: Mapping[str, int]
-    """A number for each attribute's value, from 1, by the name that the slice uses: equal numbers mean equal values of equal types."""
+    numbers: PublishedValues
+    """Numbers the attributes' values, for all devices alike."""
     convertible: bool
     """True if expressions can read every attribute: one that can't be read is an error to all of them, used or not (A-21.2)."""
 
@@ -68,9 +69,9 @@ class AttributeName:
         return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
 
     def numbers(self, devices: Sequence[PoolDevice]) -> list[int]:
-        """The number of each device's value (`PoolDevice.values`); 0 where it has no such attribute."""
-        qualified, bare, domain = self._qualified, self._bare, self._domain
-        return [device.values.get(qualified) or (device.values.get(bare, 0) if device.id.driver == domain else 0) for device in devices]
+        """The number of each device's value (`PublishedValues.of`); 0 where it has no such attribute."""
+        find = self.find
+        return [0 if (attribute := find(device)) is None else device.numbers.of(attribute) for device in devices]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

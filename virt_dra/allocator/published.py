@@ -5,7 +5,7 @@ A cluster has thousands of devices of a few models. Values are numbered once, wh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from functools import lru_cache
 
 from virt_dra.api import resource_v1
@@ -77,44 +77,59 @@ Elements = tuple[str, tuple[int, ...]]
 
 
 class PublishedValues:
-    """The numbers, for one set of slices."""
+    """The numbers, for one set of slices, which must live as long: equal parts are recognized by their identity first, as most are
+    shared (`api.shared_parts`), then by their values."""
 
     def __init__(self) -> None:
         self._profiles: dict[Hashable, int] = {}
+        self._profiles_of_shared: dict[Hashable, int] = {}
+        """By the identity of every part."""
         self._numbers: dict[Hashable, int] = {}
+        self._numbers_of_shared: dict[int, int] = {}
+        """By the identity of the attribute."""
         self._attributes: list[DeviceAttribute] = []
         """By number, the first with that value."""
-        self._inconvertible: set[int] = set()
+        self._convertible: set[int] = set()
+        """The identities of attributes that expressions can read."""
         self._lists: dict[int, Elements] = {}
         """Of lists, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
 
     def profile(self, device: resource_v1.Device, around: str) -> int:
         """See `PoolDevice.profile`. ``around``: the facts of the device's slice and pool."""
-        own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
-        return self._profiles.setdefault((around, own), len(self._profiles))
-
-    def of(self, device: resource_v1.Device) -> dict[str, int]:
-        """Attribute -> the number of its value, from 1."""
-        found: dict[str, int] = {}
-        for name, attribute in device.attributes.items():
-            value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
-            found[name] = self._numbers.get(value) or self._new(value, attribute)
+        parts = [id(part) for name, part in device.__dict__.items() if name not in ("name", "attributes")]
+        shared = (around, id(device.model_fields_set), id(device.model_extra), *parts)
+        found = self._profiles_of_shared.get(shared)
+        if found is None:
+            own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
+            found = self._profiles_of_shared[shared] = self._profiles.setdefault((around, own), len(self._profiles))
         return found
+
+    def of(self, attribute: DeviceAttribute) -> int:
+        """The number of an attribute's value, from 1: equal numbers mean equal values of equal types."""
+        return self._numbers_of_shared.get(id(attribute)) or self._number(attribute)
+
+    def _number(self, attribute: DeviceAttribute) -> int:
+        value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
+        number = self._numbers_of_shared[id(attribute)] = self._numbers.get(value) or self._new(value, attribute)
+        return number
 
     def _new(self, value: Hashable, attribute: DeviceAttribute) -> int:
         self._attributes.append(attribute)
         number = self._numbers[value] = len(self._attributes)
-        if not convertible(attribute):
-            self._inconvertible.add(number)
         values = values_of(attribute, lists=True)
         if values is not None and len(values.published) > 1:
             self._lists[number] = values.type, self.numbered(values)  # now, while the values are at hand
         return number
 
-    def convertible(self, values: Mapping[str, int]) -> bool:
-        """True if expressions can read all these values (A-21.2)."""
-        return self._inconvertible.isdisjoint(values.values())
+    def convertible(self, device: resource_v1.Device) -> bool:
+        """True if expressions can read all its attributes (A-21.2)."""
+        attributes = device.attributes.values()
+        if not self._convertible.issuperset(map(id, attributes)):
+            if not all(map(convertible, attributes)):
+                return False
+            self._convertible.update(map(id, attributes))
+        return True
 
     def elements(self, number: int, *, lists: bool) -> Elements | None:
         """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see `values_of`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import Field
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
+from virt_dra.api.shared_parts import share_members
 from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
 
 
@@ -280,6 +281,12 @@ class Node(TypedObject):
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    @classmethod
+    def _read(cls, raw: object) -> Self:
+        read = super()._read(raw)
+        share_members(read, read.metadata, read.spec, read.status)
+        return read
 
 
 class Namespace(TypedObject):

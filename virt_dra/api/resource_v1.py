@@ -6,13 +6,14 @@ Shapes only: ``validation`` checks them, ``defaults`` fills them in, ``conversio
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
+from virt_dra.api.shared_parts import SharedTemplates, share_members
 from virt_dra.api.wire import Bool, Int, Int32, List, Map, Str, Wire
 
 GROUP = "resource.k8s.io"
@@ -156,6 +157,19 @@ class ResourceSlice(TypedObject):
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
+    @classmethod
+    def _read(cls, raw: object) -> Self:
+        """Read equal parts of devices once, in this slice and others."""
+        spec = raw.get("spec") if isinstance(raw, dict) else None
+        devices = spec.get("devices") if isinstance(spec, dict) else None
+        if isinstance(raw, dict) and isinstance(spec, dict) and isinstance(devices, list):
+            raw = {**raw, "spec": {**spec, "devices": [_DEVICES.read(device) for device in devices]}}
+        read = super()._read(raw)
+        share_members(read, read.metadata, read.spec, read.spec.pool)
+        return read
+
+
+_DEVICES: Final = SharedTemplates(Device, name="name", parts="attributes", part=DeviceAttribute)
 
 # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -77,6 +77,11 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 
 def place_workload(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
+    with collector.rare_collections():
+        return _placed(workload, auto=auto, progress=progress, deadline=deadline)
+
+
+def _placed(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     for pod in range(workload.init_pods):
         deadline.start()
@@ -87,8 +92,7 @@ def place_workload(workload: AllocationWorkload, *, auto: bool, progress: Progre
         if pod % _REPORTED_EVERY == 0:
             progress(pod, workload.init_pods + workload.pods)
     waiting = [workload.claims(pod) for pod in range(workload.init_pods, workload.init_pods + workload.pods)]
-    with collector.rare_collections():
-        return _measured(workload, walk, waiting, progress, deadline)
+    return _measured(workload, walk, waiting, progress, deadline)
 
 
 def _measured(

@@ -7,10 +7,8 @@ documents are skipped. Every text that can't be read is a :class:`DocumentError`
 from __future__ import annotations
 
 import codecs
-import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +16,7 @@ from pydantic_core import to_json
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading import json_text, yaml_text
+from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.document_error import DocumentError, Parsed
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import WireError
@@ -114,7 +113,7 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
 
     ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too large or too deep.
     """
-    with _collector_paused():
+    with collector_paused():
         return tuple(_documents(text, name))
 
 
@@ -122,7 +121,7 @@ def read_objects(text: bytes, name: str) -> Loaded:
     """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
-    with _collector_paused():
+    with collector_paused():
         for document in _documents(text, name):
             read = read_document(document)
             if isinstance(read, Sourced):
@@ -274,15 +273,3 @@ def _limit_size(document: Document) -> None:
         advice = f"the object has {size} bytes as JSON; split it (a ResourceSlice into several, other data into ConfigMaps)"
         source = document.source
         raise DocumentError(source.name, source.line, 1, f"{TOO_LARGE}; {advice}", source.document)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Reading makes millions of objects and no garbage cycles; collecting meanwhile costs four times the reading (measured)."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

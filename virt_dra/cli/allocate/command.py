@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,13 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.go_text import visible
 from virt_dra.api.meta import format_time
+from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.allocate.lines import FEATURE_FIELDS
 from virt_dra.cli.allocate.report import answer_json, refusal_trees, table
-from virt_dra.cli.allocate.workload import read_workload
-from virt_dra.cli.jsonl.lines import answer_stream, parse_request
+from virt_dra.cli.allocate.workload import load_workload
+from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option, with_features
 from virt_dra.cli.shared.options import OutputFormat, namespace_option, output_option, parse_node, switches
@@ -168,11 +170,9 @@ def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
 
 
 def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> None:
-
     try:
-        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        with status(f"reading {path}"):
-            workload = read_workload(parse_request(text))
+        with status(f"reading {path}"), collector_paused(), nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            workload = load_workload(file)
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
         refuse([f"{path}: {_reason(error)}"], "table")
     except RecursionError:

@@ -126,18 +126,21 @@ def objects_of(request: Json, name: str, kind: type[T]) -> tuple[T, ...]:
 
 
 def objects_in(items: Iterable[object], name: str, kind: type[T]) -> tuple[T, ...]:
-    return tuple(_object(raw, f"{name}[{i}]", kind) for i, raw in enumerate(items))
+    return tuple(object_of(raw, f"{name}[{i}]", kind) for i, raw in enumerate(items))
 
 
 def _node_of(request: Json) -> Node:
     raw = member(request, "node", dict)
     if raw is None:
         raise BadLine("node: required, an object: the Node to allocate on")
-    return _object(raw, "node", Node)
+    return object_of(raw, "node", Node)
 
 
-def _object(raw: object, place: str, kind: type[T]) -> T:
-    """An object of the kind; kind and apiVersion may be left out, and older versions are converted."""
+def object_of(raw: object, place: str, kind: type[T]) -> T:
+    """An object of the kind; kind and apiVersion may be left out, and older versions are converted. One that is read already is returned.
+    Raises BadLine, or WireError with the whole path."""
+    if isinstance(raw, kind):
+        return raw
     if not isinstance(raw, dict):
         raise BadLine(f"{place}: must be an object ({kind.KIND})")
     if raw.get("kind") not in (None, "", kind.KIND):

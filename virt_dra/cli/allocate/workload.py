@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import IO
 
 from virt_dra.allocator import Snapshot
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cli.allocate.lines import features_of, objects_in, objects_of
+from virt_dra.cli.allocate.lines import features_of, object_of, objects_in, objects_of
+from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine, member
 from virt_dra.simulator.workload import AllocationWorkload
 
 
+def load_workload(file: IO[bytes]) -> AllocationWorkload:
+    """The workload of a file, read object by object. Raises BadLine, WireError with the whole path, OSError; RecursionError if too deep."""
+    kinds: dict[str, type[TypedObject]] = {"nodes": Node, "slices": ResourceSlice, "classes": DeviceClass, "allocated": ResourceClaim}
+    return read_workload(parse_request(file.read(), {name: partial(_item, name, kind) for name, kind in kinds.items()}))
+
+
+def _item(name: str, kind: type[TypedObject], raw: object, index: int) -> TypedObject:
+    return object_of(raw, f"{name}[{index}]", kind)
+
+
 def read_workload(raw: Json) -> AllocationWorkload:
-    """Raises BadLine, or WireError with the whole path."""
+    """The workload of a JSON object. Raises BadLine, or WireError with the whole path."""
     nodes = objects_of(raw, "nodes", Node)
     if not nodes:
         raise BadLine("nodes: required, a list of Nodes with at least one")

@@ -6,8 +6,9 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import IO, Final, NoReturn
 
 import click
@@ -15,6 +16,7 @@ import click
 from virt_dra.api.counting import counted
 from virt_dra.api.go_text import quoted
 from virt_dra.api.nearest import listed, nearest
+from virt_dra.api.reading.json_members import ConvertItem, decode_object
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.members import BadLine, found_type
 from virt_dra.cli.shared.output import json_text, refuse
@@ -80,15 +82,20 @@ def _short(name: str) -> str:
     return name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 3]}..."
 
 
-def parse_request(line: bytes) -> Json:
-    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too deep."""
+def parse_request(line: bytes, convert: Mapping[str, ConvertItem] = MappingProxyType({})) -> Json:
+    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too deep.
+
+    ``convert``: the items of lists of that name are what it returns for them, and are never all in memory as JSON.
+    """
     try:
-        request: object = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant, parse_float=_finite)
+        text = line.decode("utf-8-sig")
+        del line  # the caller may have kept no other reference, and it may be large
+        request = decode_object(text, _DECODER, convert)
     except UnicodeDecodeError as error:
         raise BadLine(f"not UTF-8: {error}") from None
     except json.JSONDecodeError as error:
         raise BadLine(f"not JSON: {error}") from None
-    except BadLine:
+    except (BadLine, WireError):
         raise
     except ValueError:  # Python limits the digits of an integer
         raise BadLine(f"not JSON: a number has more than {sys.get_int_max_str_digits()} digits") from None
@@ -106,6 +113,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise BadLine(f"not JSON: the number {text} is too large")
     return value
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 
 
 def answer_stream(requests: IO[bytes], answer: AnswerFunction, refusal: Json, members: Collection[str]) -> None:

@@ -1,0 +1,86 @@
+"""One large JSON object, decoded member by member: what stands in its lists is converted as soon as it is read, so that the whole is never
+in memory as JSON, which takes ten times as much as the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+ConvertItem = Callable[[object, int], object]
+"""Takes an item of a list and its index."""
+
+
+def decode_object(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem]) -> object:
+    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what that returned for it.
+
+    Raises JSONDecodeError, whatever the decoder's hooks raise, and what ``convert`` raises.
+    """
+    try:
+        return _members(text, decoder, convert)
+    except (_Unexpected, StopIteration, json.JSONDecodeError):
+        return decoder.decode(text)  # which finds the same fault, and describes it
+
+
+class _Unexpected(Exception):
+    """The text isn't an object, or no JSON."""
+
+
+def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    position = _after("{", text, 0)
+    if text[position : position + 1] == "}":
+        end = _skip(text, position + 1)
+    else:
+        end = _skip(text, position)
+        while True:
+            key, position = decoder.raw_decode(text, end)
+            if not isinstance(key, str):
+                raise _Unexpected
+            position = _after(":", text, position)
+            if key in convert and text[position : position + 1] == "[":
+                found[key], position = _items(text, position, decoder, convert[key])
+            else:
+                found[key], position = decoder.raw_decode(text, position)
+            end = _skip(text, position)
+            if text[end : end + 1] != ",":
+                break
+            end = _skip(text, end + 1)
+        end = _after("}", text, end)
+    if end != len(text):
+        raise _Unexpected
+    return found
+
+
+def _items(text: str, position: int, decoder: json.JSONDecoder, convert: ConvertItem) -> tuple[list[object], int]:
+    """The list that begins at a position, and the position after it."""
+    found: list[object] = []
+    position = _skip(text, position + 1)
+    if text[position : position + 1] == "]":
+        return found, position + 1
+    while True:
+        value, position = decoder.raw_decode(text, position)
+        found.append(convert(value, len(found)))
+        position = _skip(text, position)
+        if text[position : position + 1] != ",":
+            break
+        position = _skip(text, position + 1)
+    if text[position : position + 1] != "]":
+        raise _Unexpected
+    return found, position + 1
+
+
+def _skip(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    return space.end() if space else position
+
+
+def _after(sign: str, text: str, position: int) -> int:
+    """The position of what follows a sign and the space around it."""
+    position = _skip(text, position)
+    if text[position : position + 1] != sign:
+        raise _Unexpected
+    return _skip(text, position + 1)

@@ -1,0 +1,102 @@
+"""Equal parts of JSON objects, read once and kept once: a cluster has thousands of devices of a few models.
+
+Wire types never change, so equal values may be one object. What is kept is bounded: beyond a limit all is forgotten, and what is read
+afterwards is shared among itself.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from virt_dra.api.wire import Wire
+
+W = TypeVar("W", bound=Wire)
+
+_KEPT_BYTES: Final = 1 << 20
+"""Of the JSON of what one table remembers; the objects take ten times as much."""
+_LONGEST: Final = 4_096
+"""Bytes of a value that is remembered; a longer one is read each time."""
+_MARSHAL_VERSION: Final = 2
+"""Without references, so that equal bytes mean equal values of equal types (1, 1.0 and true differ)."""
+_NOTHING: Final[dict[str, object]] = {}
+"""The unknown members of most objects."""
+_KEPT_MEMBERS: Final = 4_096
+"""Sets of given members that are remembered."""
+
+_set = object.__setattr__
+_given: dict[tuple[str, ...], set[str]] = {}
+
+
+def share_members(*objects: Wire) -> None:
+    """Let objects have the sets of their given members and of their unknown ones in common with others: 280 bytes less for each."""
+    for each in objects:
+        given = each.model_fields_set
+        if len(_given) >= _KEPT_MEMBERS:
+            _given.clear()
+        _set(each, "__pydantic_fields_set__", _given.setdefault(tuple(given), given))
+        if not each.model_extra:
+            _set(each, "__pydantic_extra__", _NOTHING)
+
+
+class SharedParts(Generic[W]):
+    """Reads values of one type; equal JSON gives the same object."""
+
+    def __init__(self, kind: type[W]) -> None:
+        self._kind = kind
+        self._known: dict[bytes, W] = {}
+        self._bytes = 0
+
+    def read(self, raw: Any) -> W:
+        """The object. Raises ValueError (ValidationError is one) for what isn't of the type, or no JSON."""
+        key = marshal.dumps(raw, _MARSHAL_VERSION)
+        return self._known.get(key) or self._new(key, raw)
+
+    def _new(self, key: bytes, raw: Any) -> W:
+        found = self._kind.model_validate(raw, by_alias=True, by_name=False)
+        share_members(found)
+        if len(key) <= _LONGEST:
+            if self._bytes > _KEPT_BYTES:
+                self._known.clear()
+                self._bytes = 0
+            self._known[key] = found
+            self._bytes += len(key)
+        return found
+
+
+class SharedTemplates(Generic[W]):
+    """Reads objects that differ in their name and one map of parts, and share the rest with many others."""
+
+    def __init__(self, kind: type[W], name: str, parts: str, part: type[Wire]) -> None:
+        """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the map's values."""
+        self._name = name
+        self._parts = parts
+        self._rests: SharedParts[W] = SharedParts(kind)
+        self._shared: SharedParts[Wire] = SharedParts(part)
+        self._kind = kind
+
+    def read(self, raw: object) -> object:
+        """The object; the unchanged JSON where it must be read by its type (something is missing, unusual or wrong)."""
+        if type(raw) is not dict:
+            return raw
+        name, parts = raw.get(self._name), raw.get(self._parts)
+        if type(name) is not str or type(parts) is not dict:
+            return raw
+        read = self._shared.read
+        try:
+            members = {key: read(value) for key, value in parts.items() if type(key) is str and type(value) is dict}
+            # With the two members, though empty, so that they count as given, in the order of the object.
+            template = self._rests.read({**raw, self._name: "", self._parts: {}})
+        except ValueError:
+            return raw
+        return raw if len(members) != len(parts) else self._made(template, {self._name: name, self._parts: members})
+
+    def _made(self, template: W, different: Mapping[str, object]) -> W:
+        made = self._kind.__new__(self._kind)
+        for member, value in {**template.__dict__, **different}.items():  # one by one: such a dictionary shares its keys with others
+            _set(made, member, value)
+        _set(made, "__pydantic_fields_set__", template.model_fields_set)
+        _set(made, "__pydantic_extra__", template.model_extra)
+        _set(made, "__pydantic_private__", None)
+        return made
