@@ -78,7 +78,7 @@ Elements = tuple[str, tuple[int, ...]]
 
 class PublishedValues:
     """The numbers, for one set of slices, which must live as long: equal parts are recognized by their identity first, as most are
-    shared (`api.shared_parts`), then by their values."""
+    shared (`api.reading.interning`), then by their values."""
 
     def __init__(self) -> None:
         self._profiles: dict[Hashable, int] = {}

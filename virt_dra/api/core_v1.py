@@ -8,7 +8,7 @@ from pydantic import Field
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.shared_parts import share_members
+from virt_dra.api.reading.interning import share_members
 from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.shared_parts import SharedTemplates, share_members
+from virt_dra.api.reading.interning import TemplateTable, share_members
 from virt_dra.api.wire import Bool, Int, Int32, List, Map, Str, Wire
 
 GROUP = "resource.k8s.io"
@@ -169,7 +169,7 @@ class ResourceSlice(TypedObject):
         return read
 
 
-_DEVICES: Final = SharedTemplates(Device, name="name", parts="attributes", part=DeviceAttribute)
+_DEVICES: Final = TemplateTable(Device, name="name", parts="attributes", part=DeviceAttribute)
 
 # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -76,7 +76,6 @@ class Decoder:
         meta = whole.get("metadata")
         if isinstance(meta, dict) and not self._managed_fields and "managedFields" in meta:
             whole["metadata"] = {name: value for name, value in meta.items() if name != "managedFields"}
-        self._shared.put_into(kind, whole)
         return self._shared.shared(kind.from_wire(whole))
 
     def _report(self, resource: ApiResource, raw: Mapping[str, Any], error: WireError) -> None:

@@ -1,4 +1,4 @@
-"""Equal parts of JSON objects, read once and kept once: a cluster has thousands of devices of a few models.
+"""Interning: equal parts of JSON objects are read once and kept once. A cluster has thousands of devices of a few models.
 
 Wire types never change, so equal values may be one object. What is kept is bounded: beyond a limit all is forgotten, and what is read
 afterwards is shared among itself.
@@ -40,7 +40,7 @@ def share_members(*objects: Wire) -> None:
             _set(each, "__pydantic_extra__", _NOTHING)
 
 
-class SharedParts(Generic[W]):
+class InternTable(Generic[W]):
     """Reads values of one type; equal JSON gives the same object."""
 
     def __init__(self, kind: type[W]) -> None:
@@ -65,15 +65,15 @@ class SharedParts(Generic[W]):
         return found
 
 
-class SharedTemplates(Generic[W]):
+class TemplateTable(Generic[W]):
     """Reads objects that differ in their name and one map of parts, and share the rest with many others."""
 
     def __init__(self, kind: type[W], name: str, parts: str, part: type[Wire]) -> None:
         """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the map's values."""
         self._name = name
         self._parts = parts
-        self._rests: SharedParts[W] = SharedParts(kind)
-        self._shared: SharedParts[Wire] = SharedParts(part)
+        self._rests: InternTable[W] = InternTable(kind)
+        self._shared: InternTable[Wire] = InternTable(part)
         self._kind = kind
 
     def read(self, raw: object) -> object:

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from tests.api.random_objects import random_object
+from virt_dra.api.reading.interning import InternTable, TemplateTable
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, ResourceSlice
-from virt_dra.api.shared_parts import SharedParts, SharedTemplates
 from virt_dra.api.wire import Json, WireError
 
 
@@ -78,7 +78,7 @@ def test_null_is_absent_or_empty_as_elsewhere() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """A driver can publish any number of different values."""
-    parts = SharedParts(DeviceAttribute)
+    parts = InternTable(DeviceAttribute)
     for number in range(40_000):
         parts.read({"string": f"{number:030}"})
     assert sum(len(key) for key in parts._known) <= 1.01 * 2**20
@@ -87,7 +87,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_a_map_with_a_wrong_part_is_left_to_its_type() -> None:
-    templates = SharedTemplates(Device, name="name", parts="capacity", part=DeviceCapacity)
+    templates = TemplateTable(Device, name="name", parts="capacity", part=DeviceCapacity)
     wrong = {"name": "a", "capacity": {"memory": {"value": []}}}
     assert templates.read(wrong) is wrong
     assert templates.read({"name": "a", "capacity": {"memory": {"value": "1Gi"}}}) == Device.from_wire(
