@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import Interrupt
-from virt_dra.allocator.published import PublishedValues
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
@@ -46,8 +45,10 @@ class PoolDevice:
     slice: ResourceSliceSpec
     profile: int
     """Equal for devices that publish the same apart from names and attributes, in slices and pools that are equal otherwise."""
-    numbers: PublishedValues
-    """Numbers the attributes' values, for all devices alike."""
+    columns: Mapping[str, int]
+    """Attribute -> place in ``numbers``; one object for all devices of a driver with the same attributes."""
+    numbers: tuple[int, ...]
+    """A number for each attribute's value, from 1: equal numbers mean equal values of equal types."""
     convertible: bool
     """True if expressions can read every attribute: one that can't be read is an error to all of them, used or not (A-21.2)."""
 
@@ -69,9 +70,19 @@ class AttributeName:
         return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
 
     def numbers(self, devices: Sequence[PoolDevice]) -> list[int]:
-        """The number of each device's value (`PublishedValues.of`); 0 where it has no such attribute."""
-        find = self.find
-        return [0 if (attribute := find(device)) is None else device.numbers.of(attribute) for device in devices]
+        """The number of each device's value (`PoolDevice.numbers`); 0 where it has no such attribute."""
+        qualified, bare, domain = self._qualified, self._bare, self._domain
+        found: list[int] = []
+        columns: Mapping[str, int] | None = None
+        place: int | None = None
+        for device in devices:
+            if device.columns is not columns:
+                columns = device.columns
+                place = columns.get(qualified)
+                if place is None and device.id.driver == domain:
+                    place = columns.get(bare)
+            found.append(0 if place is None else device.numbers[place])
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -247,8 +247,9 @@ def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequ
     around = _around(slice_, counters)
     devices: list[PoolDevice] = []
     for device in published:
-        id_ = DeviceId(key.driver, key.pool, device.name)
-        devices.append(PoolDevice(id_, key, device, spec, numbers.profile(device, around), numbers, numbers.convertible(device)))
+        id_, (columns, values) = DeviceId(key.driver, key.pool, device.name), numbers.of(key.driver, device)
+        profile = numbers.profile(device, around)
+        devices.append(PoolDevice(id_, key, device, spec, profile, columns, values, numbers.convertible(values)))
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 
 

@@ -5,7 +5,7 @@ A cluster has thousands of devices of a few models. Values are numbered once, wh
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 
 from virt_dra.api import resource_v1
@@ -89,8 +89,8 @@ class PublishedValues:
         """By the identity of the attribute."""
         self._attributes: list[DeviceAttribute] = []
         """By number, the first with that value."""
-        self._convertible: set[int] = set()
-        """The identities of attributes that expressions can read."""
+        self._columns: dict[tuple[str, ...], Mapping[str, int]] = {}
+        self._inconvertible: set[int] = set()
         self._lists: dict[int, Elements] = {}
         """Of lists, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
@@ -105,9 +105,18 @@ class PublishedValues:
             found = self._profiles_of_shared[shared] = self._profiles.setdefault((around, own), len(self._profiles))
         return found
 
-    def of(self, attribute: DeviceAttribute) -> int:
-        """The number of an attribute's value, from 1: equal numbers mean equal values of equal types."""
-        return self._numbers_of_shared.get(id(attribute)) or self._number(attribute)
+    def of(self, driver: str, device: resource_v1.Device) -> tuple[Mapping[str, int], tuple[int, ...]]:
+        """The columns of a device, and the number of its value in each, from 1: equal numbers mean equal values of equal types.
+
+        Columns: attribute, by the name that the slice uses, -> its place among the numbers; one object for devices of one driver with
+        the same attributes.
+        """
+        attributes, known = device.attributes, self._numbers_of_shared
+        names = (driver, *attributes)
+        columns = self._columns.get(names)
+        if columns is None:
+            columns = self._columns[names] = {name: place for place, name in enumerate(attributes)}
+        return columns, tuple([known.get(id(each)) or self._number(each) for each in attributes.values()])
 
     def _number(self, attribute: DeviceAttribute) -> int:
         value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes
@@ -117,19 +126,16 @@ class PublishedValues:
     def _new(self, value: Hashable, attribute: DeviceAttribute) -> int:
         self._attributes.append(attribute)
         number = self._numbers[value] = len(self._attributes)
+        if not convertible(attribute):
+            self._inconvertible.add(number)
         values = values_of(attribute, lists=True)
         if values is not None and len(values.published) > 1:
             self._lists[number] = values.type, self.numbered(values)  # now, while the values are at hand
         return number
 
-    def convertible(self, device: resource_v1.Device) -> bool:
-        """True if expressions can read all its attributes (A-21.2)."""
-        attributes = device.attributes.values()
-        if not self._convertible.issuperset(map(id, attributes)):
-            if not all(map(convertible, attributes)):
-                return False
-            self._convertible.update(map(id, attributes))
-        return True
+    def convertible(self, numbers: tuple[int, ...]) -> bool:
+        """True if expressions can read all these values (A-21.2)."""
+        return self._inconvertible.isdisjoint(numbers)
 
     def elements(self, number: int, *, lists: bool) -> Elements | None:
         """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see `values_of`."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from virt_dra.allocator import AllocationError, BatchAllocator, Features, Placed, Snapshot
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.simulator import collector
@@ -77,12 +78,13 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 
 def place_workload(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
+    with collector_paused():
+        walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     with collector.rare_collections():
-        return _placed(workload, auto=auto, progress=progress, deadline=deadline)
+        return _placed(workload, walk, progress, deadline)
 
 
-def _placed(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
-    walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
+def _placed(workload: AllocationWorkload, walk: BatchAllocator, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
     for pod in range(workload.init_pods):
         deadline.start()
         try:
