@@ -1,13 +1,11 @@
-"""Extended resources and the classes that stand for them (A-25.1, AC-19)."""
+"""Extended resources and the classes that stand for them, change by change (C-7.1, C-20.4, A-25.1)."""
 
 from __future__ import annotations
-
-from itertools import permutations
 
 import pytest
 
 from virt_dra.api.resource_v1 import DeviceClass
-from virt_dra.scheduling.extended_resources import classes_by_resource
+from virt_dra.scheduling.extended_resources import ServedResources, is_extended
 
 X, Y = "example.com/x", "example.com/y"
 
@@ -18,22 +16,64 @@ def _class(name: str, resource: str | None, born: str | None) -> DeviceClass:
     return DeviceClass.from_wire({"metadata": metadata, "spec": spec})
 
 
-A, B = _class("a", X, "1"), _class("b", X, "2")
-IMPLICIT_A, IMPLICIT_B = "deviceclass.resource.kubernetes.io/a", "deviceclass.resource.kubernetes.io/b"
+A, B, C = _class("a", X, "1"), _class("b", X, "2"), _class("c", X, "1")
+IMPLICIT_A, IMPLICIT_B, IMPLICIT_C = (f"deviceclass.resource.kubernetes.io/{name}" for name in "abc")
+Change = tuple[DeviceClass | None, DeviceClass | None]
 
 
 @pytest.mark.parametrize(
-    ("classes", "wanted"),
+    ("changes", "wanted"),
     [
         ([], {}),
-        ([_class("a", None, "1")], {IMPLICIT_A: "a"}),
-        ([A, B], {X: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
-        ([A], {X: "a", IMPLICIT_A: "a"}),
-        ([_class("a", Y, "1"), B], {X: "b", Y: "a", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
-        ([_class("b", X, "1"), A], {X: "a", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
-        ([_class("a", X, None), _class("b", X, "2")], {X: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
+        ([(None, _class("a", None, "1"))], {IMPLICIT_A: "a"}),
+        ([(None, A)], {X: "a", IMPLICIT_A: "a"}),
+        # The younger one wins; the older one keeps its implicit name only if it was there before.
+        ([(None, A), (None, B)], {X: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
+        ([(None, B), (None, A)], {X: "b", IMPLICIT_B: "b"}),
+        # Equally old: the first by name.
+        ([(None, A), (None, C)], {X: "a", IMPLICIT_A: "a"}),
+        ([(None, C), (None, A)], {X: "a", IMPLICIT_A: "a", IMPLICIT_C: "c"}),
+        ([(None, _class("a", X, None)), (None, B)], {X: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
+        # Deleting either takes the name from both, until the other one changes.
+        ([(None, A), (None, B), (B, None)], {IMPLICIT_A: "a"}),
+        ([(None, A), (None, B), (A, None)], {IMPLICIT_B: "b"}),
+        ([(None, A), (None, B), (B, None), (A, A)], {X: "a", IMPLICIT_A: "a"}),
+        # Another name.
+        ([(None, A), (A, _class("a", Y, "1"))], {Y: "a", IMPLICIT_A: "a"}),
+        ([(None, A), (A, _class("a", None, "1"))], {IMPLICIT_A: "a"}),
+        ([(None, A), (None, B), (B, _class("b", Y, "2"))], {Y: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
     ],
 )
-def test_the_youngest_class_that_names_a_resource_serves_it_in_any_order(classes: list[DeviceClass], wanted: dict[str, str]) -> None:
-    for order in permutations(classes):
-        assert {name: each.name for name, each in classes_by_resource(order).items()} == wanted
+def test_which_class_serves_a_resource_depends_on_the_changes_in_their_order(changes: list[Change], wanted: dict[str, str]) -> None:
+    """C-7.1, C-20.4: as kube-scheduler's cache of classes."""
+    served = ServedResources()
+    for old, new in changes:
+        served.changed(old, new)
+    found = {name: served.class_of(name) for name in (X, Y, IMPLICIT_A, IMPLICIT_B, IMPLICIT_C)}
+    assert {name: each.name for name, each in found.items() if each is not None} == wanted
+
+
+def test_an_update_of_the_class_that_has_the_name_is_not_taken_over() -> None:
+    """C-7.1: the class is known as it was when it took the name."""
+    served = ServedResources()
+    served.changed(None, A)
+    served.changed(A, DeviceClass.from_wire(A.to_wire() | {"metadata": {**A.metadata.to_wire(), "labels": {"new": "1"}}}))
+    kept = served.class_of(X)
+    assert kept is not None
+    assert kept.metadata.labels == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "extended"),
+    [
+        (X, True),
+        (IMPLICIT_A, True),
+        ("cpu", False),
+        ("hugepages-2Mi", False),
+        ("kubernetes.io/x", False),
+        ("requests.example.com/x", False),
+    ],
+)
+def test_names_of_extended_resources_have_a_domain_of_somebody_else_or_name_a_class(name: str, extended: bool) -> None:
+    """C-7.1"""
+    assert is_extended(name) == extended

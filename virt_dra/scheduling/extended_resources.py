@@ -1,11 +1,10 @@
-"""The DeviceClass that serves an extended resource (KEP-5004, A-25).
+"""The DeviceClass that serves an extended resource (KEP-5004, A-25; C-7.1).
 
-Computed from all known classes at once: updated class by class, as upstream's cache is, entries get lost (AC-19).
+Kept change by change, as kube-scheduler's cache is: which of two classes with one resource name serves it, and which names are lost when
+one of them goes, depends on the order of the changes (C-20.4).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
 
 from virt_dra.api.resource_v1 import DeviceClass
 
@@ -13,15 +12,50 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Followed by a class's name, it is the extended resource that every class has."""
 
 
-def classes_by_resource(classes: Iterable[DeviceClass]) -> Mapping[str, DeviceClass]:
-    """Extended resource name -> the class that serves it.
+def is_extended(resource: str) -> bool:
+    """Whether devices may serve a resource of this name: it has a domain that isn't Kubernetes' own, or is an implicit one."""
+    if resource.startswith(IMPLICIT_PREFIX):
+        return True
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
-    If several classes name one resource, the youngest counts, and among equally old ones the first by name.
-    """
-    by_name = sorted(classes, key=lambda each: each.name)
-    found: dict[str, DeviceClass] = {}
-    for each in sorted(by_name, key=lambda each: each.metadata.creation_timestamp or "", reverse=True):  # stable: names stay in order
-        if each.spec.extended_resource_name:
-            found.setdefault(each.spec.extended_resource_name, each)
-    # A class can't take another's implicit name from it, whatever it names itself.
-    return found | {IMPLICIT_PREFIX + each.name: each for each in by_name}
+
+class ServedResources:
+    """The classes by the extended resources that they serve."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, DeviceClass] = {}
+
+    def class_of(self, resource: str) -> DeviceClass | None:
+        """The class that serves the resource, as it was when it took the name."""
+        return self._classes.get(resource)
+
+    def changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        """A class was added, updated or deleted."""
+        if new is not None:
+            self._take(old, new)
+        elif old is not None:
+            self._drop(old)
+
+    def _take(self, old: DeviceClass | None, new: DeviceClass) -> None:
+        """A class that comes too late gets no name at all, and an update of the class that has the name already changes nothing."""
+        resource = new.spec.extended_resource_name
+        holder = self._classes.get(resource) if resource else None
+        if holder is not None and not _precedes(new, holder):
+            return
+        if old is not None:
+            self._drop(old)
+        if resource:
+            self._classes[resource] = new
+        self._classes[IMPLICIT_PREFIX + new.name] = new
+
+    def _drop(self, gone: DeviceClass) -> None:
+        """Its names serve nobody then, also where another class has taken one of them."""
+        self._classes.pop(IMPLICIT_PREFIX + gone.name, None)
+        if gone.spec.extended_resource_name:
+            self._classes.pop(gone.spec.extended_resource_name, None)
+
+
+def _precedes(one: DeviceClass, other: DeviceClass) -> bool:
+    """The younger class, and among equally old ones the first by name."""
+    born, before = one.metadata.creation_timestamp or "", other.metadata.creation_timestamp or ""
+    return born > before or (born == before and one.name < other.name)

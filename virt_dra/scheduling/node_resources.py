@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import DeviceClass
+from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
@@ -28,7 +30,6 @@ _EVENTS = frozenset(
         ClusterEvent.NODE_ADD,
         ClusterEvent.NODE_ALLOCATABLE,
         ClusterEvent.NODE_TAINTS,
-        ClusterEvent.DEVICE_CLASS,
         ClusterEvent.TARGET_POD_UPDATE,
     }
 )
@@ -78,7 +79,7 @@ class NodeResourcesFit(SchedulingPlugin):
 
     @property
     def hints(self) -> tuple[Hint, ...]:
-        return (Hint(_EVENTS),)
+        return (Hint(_EVENTS), Hint(frozenset({ClusterEvent.DEVICE_CLASS}), _class_helps))
 
     def attempt(self, pod: Pod) -> PluginAttempt:
         return _ResourcesAttempt(self, pod)
@@ -86,6 +87,16 @@ class NodeResourcesFit(SchedulingPlugin):
     def left_to_dra(self, resource: str, usage: NodeUsage) -> bool:
         """Whether devices serve the resource there: a device plugin with something to offer comes first."""
         return not usage.allocatable.get(resource) and self._served_by_dra(resource)
+
+
+def _class_helps(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """Whether a class got a resource name that the pod asks for; the implicit one it has from the beginning (C-7.9)."""
+    names = {new.spec.extended_resource_name} if new.spec.extended_resource_name else set()
+    if old is None:
+        names.add(IMPLICIT_PREFIX + new.name)
+    elif old.spec.extended_resource_name == new.spec.extended_resource_name:
+        return False
+    return not names.isdisjoint(pod_requests(pod))
 
 
 class _ResourcesAttempt(PluginAttempt):

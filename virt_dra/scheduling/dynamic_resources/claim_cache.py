@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim
+from virt_dra.scheduling.dynamic_resources.extended_claim import is_special_claim_of
 
 ClaimChanged = Callable[[ResourceClaim | None, ResourceClaim | None], None]
 """Called with the claim as it was and as it is, None for absent."""
@@ -19,6 +21,8 @@ class ClaimCache(Mapping[str, ResourceClaim]):
     def __init__(self, changed: ClaimChanged) -> None:
         self._claims: dict[str, ResourceClaim] = {}
         self._changed = changed
+        self._special: dict[str, set[str]] = {}
+        """The keys of claims for extended resources, by the UID of their owner."""
 
     def __getitem__(self, key: str) -> ResourceClaim:
         return self._claims[key]
@@ -28,6 +32,11 @@ class ClaimCache(Mapping[str, ResourceClaim]):
 
     def __len__(self) -> int:
         return len(self._claims)
+
+    def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """The claim that was made for the pod's extended resources (C-7.2)."""
+        found = (self._claims[key] for key in sorted(self._special.get(pod.metadata.uid, ())))
+        return next((claim for claim in found if is_special_claim_of(claim, pod)), None)
 
     def seen(self, claim: ResourceClaim) -> None:
         """The informer has this state of a claim. An older one than what is known of the same claim is ignored."""
@@ -41,6 +50,7 @@ class ClaimCache(Mapping[str, ResourceClaim]):
         known = self._claims.get(claim.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
             del self._claims[claim.key]
+            self._unindex(known)
             self._changed(known, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
@@ -53,11 +63,24 @@ class ClaimCache(Mapping[str, ResourceClaim]):
         return True
 
     def _put(self, known: ResourceClaim | None, claim: ResourceClaim) -> None:
+        if known is not None:
+            self._unindex(known)
+        if EXTENDED_RESOURCE_CLAIM_ANNOTATION in claim.metadata.annotations:
+            for owner in claim.metadata.owner_references:
+                self._special.setdefault(owner.uid, set()).add(claim.key)
         self._claims[claim.key] = claim
         if known is not None and known.metadata.uid != claim.metadata.uid:
             self._changed(known, None)
             known = None
         self._changed(known, claim)
+
+    def _unindex(self, claim: ResourceClaim) -> None:
+        for owner in claim.metadata.owner_references:
+            keys = self._special.get(owner.uid)
+            if keys is not None:
+                keys.discard(claim.key)
+                if not keys:
+                    del self._special[owner.uid]
 
 
 def _version(claim: ResourceClaim) -> int:

@@ -72,6 +72,17 @@ class DeviceLedger:
         self._in_flight[uid] = _InFlight(allocation, 1)
         self._count(uid)
 
+    def rename(self, before: str, uid: str) -> None:
+        """The claim that was known by a UID of ours is stored, and has one of its own (C-7.6)."""
+        known = self._in_flight.pop(before, None)
+        if known is None:
+            return
+        self._in_flight[uid] = known
+        if uid not in self._counted and before in self._counted:
+            self._counted[uid] = self._counted.pop(before)
+        self._count(before)
+        self._count(uid)
+
     def remove(self, uid: str, *, force: bool = False) -> bool:
         """One pod needs the allocation in flight no more; whether it is gone now. ``force``: whoever else shares it."""
         known = self._in_flight.get(uid)

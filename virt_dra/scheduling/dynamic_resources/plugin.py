@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from virt_dra.allocator import DeadlineExceeded, FatalError
-from virt_dra.api.core_v1 import Pod
+from virt_dra.allocator import DeadlineExceeded, FatalError, Snapshot
+from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, Blocked, check_claims, each_once, pod_claims
+from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim, claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
-from virt_dra.scheduling.dynamic_resources.pod_devices import INVALID_POOLS, NODE_ERROR, DeviceLimits, PodDevices
+from virt_dra.scheduling.dynamic_resources.extended_claim import LEFT_OVER, NOWHERE, ClassOf, ExtendedResources
+from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, INVALID_POOLS, NODE_ERROR, DeviceLimits, DeviceRefusal, PodDevices
 from virt_dra.scheduling.framework.cycle import normalized
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
@@ -21,6 +23,7 @@ from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
 
 DYNAMIC_RESOURCES = "DynamicResources"
 DEALLOCATED = "deallocation of ResourceClaim completed"
+DELETED = "deletion of ResourceClaim completed"
 
 
 class FilterTimer:
@@ -40,11 +43,13 @@ class FilterTimer:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None for no limit."""
+    """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None for no limit.
+    ``class_of``: the class that serves an extended resource, nothing where DRAExtendedResource is off."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False
     timer: FilterTimer | None = None
+    class_of: ClassOf = lambda resource: None
 
 
 class DynamicResources(SchedulingPlugin):
@@ -55,7 +60,7 @@ class DynamicResources(SchedulingPlugin):
 
     def __init__(
         self,
-        claims: Mapping[str, ResourceClaim],
+        claims: ClaimCache,
         ledger: DeviceLedger,
         pods_of_claim: PodsOfClaim,
         options: DeviceOptions = DeviceOptions(),
@@ -87,7 +92,8 @@ class DynamicResources(SchedulingPlugin):
         if isinstance(found, Blocked):
             return PluginRefusal(self.name, (found.message,))
         claims = each_once(found)
-        if not claims:
+        extended = ExtendedResources.of(pod, self._options.class_of, self._claims.special_claim_of)
+        if not claims and extended is None:
             return None
         limits = self._options.limits()
         adopted = self._adopted(claims)
@@ -100,10 +106,12 @@ class DynamicResources(SchedulingPlugin):
             if blocked.reason == SCHEDULER_ERROR:
                 raise AttemptError(blocked.message)
             return PluginRefusal(self.name, (blocked.message,))
-        try:
-            devices = PodDevices(claims, snapshot, limits)
-        except FatalError as error:
-            raise AttemptError(str(error)) from error
+        devices = NodeDevices(claims, snapshot, limits, extended)
+        if extended is None:
+            try:
+                devices.on(None)
+            except FatalError as error:
+                raise AttemptError(str(error)) from error
         return DeviceAttempt(pod, devices, self)
 
     def _adopted(self, claims: Sequence[ResourceClaim]) -> dict[str, AllocationResult]:
@@ -121,26 +129,84 @@ class GroupAllocations:
         self.pending: set[str] = set()
 
 
-class DeviceAttempt(PluginAttempt):
-    """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's ``namespace/name``."""
+class NodeDevices:
+    """A pod's claims as each node needs them: the same everywhere, but for the special claim of its extended resources (C-7.3)."""
 
-    def __init__(self, pod: Pod, devices: PodDevices, plugin: DynamicResources) -> None:
+    def __init__(
+        self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits, extended: ExtendedResources | None = None
+    ) -> None:
+        self.claims = claims
+        self.extended = extended
+        self._snapshot = snapshot
+        self._limits = limits
+        self._variants: dict[frozenset[str] | None, PodDevices] = {}
+        self._served: dict[str, frozenset[str] | None] = {}
+
+    def on(self, served: frozenset[str] | None) -> PodDevices:
+        """The claims on nodes where devices serve these extended resources; None: for a pod without any. Raises FatalError."""
+        if served not in self._variants:
+            claims = self.claims
+            if served is not None and self.extended is not None:
+                claims = (*claims, self.extended.claim_for(served).claim)
+            self._variants[served] = PodDevices(claims, self._snapshot, self._limits)
+        return self._variants[served]
+
+    def refuse(self, state: NodeState) -> DeviceRefusal | None:
+        """Why the node can't have the pod, as far as devices are concerned. Raises FatalError."""
+        served: frozenset[str] | None = None
+        if self.extended is not None:
+            if self.extended.left_over is not None:
+                return DeviceRefusal(DEVICES, LEFT_OVER)
+            served = self.extended.served_by_devices(state.node)
+            if served is None:
+                return DeviceRefusal(DEVICES, NOWHERE)
+            if not served and not self.claims:
+                return None
+        refusal = self.on(served).refuse(state.node)
+        if refusal is None:
+            self._served[state.name] = served
+        return refusal
+
+    def found(self, node: str) -> PodDevices | None:
+        """What a node that fits has for the pod; None if a device plugin serves all that it wants."""
+        return self.on(self._served[node]) if node in self._served else None
+
+    def mappings(self, node: str) -> tuple[ContainerExtendedResourceRequest, ...]:
+        """Which request of the special claim stands for which container's resource (C-7.5)."""
+        served = self._served.get(node)
+        return () if served is None or self.extended is None else self.extended.claim_for(served).mappings
+
+    def deallocatable(self, uid: str) -> ResourceClaim | None:
+        """As of :class:`PodDevices`, from any node."""
+        found = (devices.deallocatable(uid) for devices in self._variants.values())
+        return next((claim for claim in found if claim is not None), None)
+
+
+class DeviceAttempt(PluginAttempt):
+    """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's ``namespace/name``, and ``devices``
+    the claims as the node needs them, unless a device plugin serves all that the pod wants there."""
+
+    def __init__(self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources) -> None:
         self._pod = pod
-        self.devices = devices
+        self.nodes = nodes
         self._plugin = plugin
         self._group = plugin.group
+        self.devices: PodDevices | None = None
         self.reserved: Mapping[str, AllocationResult] = {}
+        self._in_flight: list[str] = []
+        self.special: str | None = None
+        """The UID of the special claim once it is stored."""
 
     @property
     def scores_nodes(self) -> bool:  # type: ignore[override]  # a fact of the pod's claims, not of the class
-        return bool(self.devices.preferences)
+        return any(request.first_available for claim in self.nodes.claims for request in claim.spec.devices.requests)
 
     def filter(self, state: NodeState) -> PluginRefusal | None:
         """The claims on one node (C-5.4, C-5.5)."""
         if self._plugin.timer is not None:
             self._plugin.timer.start()
         try:
-            refusal = self.devices.refuse(state.node)
+            refusal = self.nodes.refuse(state)
         except DeadlineExceeded as error:
             raise AttemptError(f"node {state.name}: timed out trying to allocate devices") from error
         except FatalError as error:
@@ -152,22 +218,41 @@ class DeviceAttempt(PluginAttempt):
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """Points for early alternatives, normalised (C-5.8)."""
-        return normalized([self.devices.preference(state.name) for state in states])
+        found = [(state.name, self.nodes.found(state.name)) for state in states]
+        return normalized([0 if devices is None else devices.preference(name) for name, devices in found])
 
     def remedy(self) -> Remedy | None:
-        """The deallocation of a claim that kept the pod off some node (C-5.6)."""
-        claim = self.devices.deallocatable(self._pod.metadata.uid)
-        return None if claim is None else Remedy(DEALLOCATED, deallocate=claim)
+        """The deallocation of a claim that kept the pod off some node, or the end of what an earlier attempt left (C-5.6, C-7.7)."""
+        claim = self.nodes.deallocatable(self._pod.metadata.uid)
+        if claim is not None:
+            return Remedy(DEALLOCATED, deallocate=claim)
+        left_over = None if self.nodes.extended is None else self.nodes.extended.left_over
+        return None if left_over is None else Remedy(DELETED, delete=left_over)
 
     def reserve(self, node: str) -> None:
         """C-5.9: the allocations are in flight from now on."""
+        self.devices = self.nodes.found(node)
+        if self.devices is None:
+            return
         self.reserved = self.devices.allocations(node)
         for claim in self.devices.unallocated:
             self._plugin.ledger.signal(claim.metadata.uid, self.reserved[claim.key])
+            self._in_flight.append(claim.metadata.uid)
             if self._group is not None:
                 self._group.pending.add(claim.metadata.uid)
 
+    def created(self, special: ResourceClaim, stored: ResourceClaim) -> None:
+        """The special claim is stored now, under a name and UID of its own."""
+        self._plugin.ledger.rename(special.metadata.uid, stored.metadata.uid)
+        self.special = stored.metadata.uid
+        self._in_flight[self._in_flight.index(special.metadata.uid)] = stored.metadata.uid
+
+    def done(self) -> None:
+        """All claims are written: their allocations are no longer in flight (C-5.13)."""
+        for uid in self._in_flight:
+            self._plugin.ledger.remove(uid, force=True)
+
     def unreserve(self) -> None:
         """What is in flight for this pod is dropped (C-5.15)."""
-        for claim in self.devices.unallocated:
-            self._plugin.ledger.remove(claim.metadata.uid)
+        for uid in self._in_flight:
+            self._plugin.ledger.remove(uid)

@@ -11,20 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.api.core_v1 import ObjectReference, Pod
-from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod
+from virt_dra.controllers.loops.scheduler.special_claims import create_special, delete_special, write_mappings
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.binding_conditions import TIMED_OUT, BindingDeadline, BindingFailed, ready, summary, waits
+from virt_dra.scheduling.dynamic_resources.extended_claim import IN_MEMORY
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
 
 _log = logging.getLogger(__name__)
 
 POLL = 5.0
 """Seconds between two looks at the binding conditions of a pod's devices (C-2.7)."""
+_SEEN_WITHIN = 120
+"""Seconds that a new claim may take to come back by the informer (C-2.7)."""
 COMPONENT = "default-scheduler"
 
 
@@ -56,27 +60,54 @@ class BindingCycle:
 
     async def _pre_bind(self, devices: DeviceAttempt) -> None:
         """Claim by claim. The allocations leave the in-flight ones only when all is done (C-5.13)."""
+        if devices.devices is None:
+            return
         self.claims = list(devices.devices.claims)
         for position, claim in enumerate(self.claims):
-            if not is_reserved_for(claim, self.pod, workload_claims=self.known.workload_claims):
+            if claim.name == IN_MEMORY:
+                self.claims[position] = await self._bind_special(position, devices)
+            elif not is_reserved_for(claim, self.pod, workload_claims=self.known.workload_claims):
                 self.claims[position] = await self._bind_claim(claim, devices)
         if self.known.features.device_binding_and_status and any(map(waits, self.claims)):
             await self._become_ready()
-        for claim in devices.devices.unallocated:
-            self.known.ledger.remove(claim.metadata.uid, force=True)
+        devices.done()
 
     async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
-        binding = ClaimBinding(
+        bound = await bind_claim(self.context.cluster, claim, self._binding(claim, devices.reserved.get(claim.key)))
+        if not self.known.claims.assume(bound.claim):
+            _log.debug("claim %s not stored in the assume cache", claim.key)
+        return bound.claim
+
+    def _binding(self, claim: ResourceClaim, allocation: AllocationResult | None) -> ClaimBinding:
+        return ClaimBinding(
             self.known.consumers(self.pod).get(claim.key) or consumer_reference(self.pod),
-            devices.reserved.get(claim.key),
+            allocation,
             self.context.clock(),
             stamp=self.known.features.device_binding_and_status,
             shared=claim.metadata.uid in self.shared,
         )
-        bound = await bind_claim(self.context.cluster, claim, binding)
-        if not self.known.claims.assume(bound.claim):
-            _log.debug("claim %s not stored in the assume cache", claim.key)
+
+    async def _bind_special(self, position: int, devices: DeviceAttempt) -> ResourceClaim:
+        """C-7.6: the claim of the pod's extended resources is created, gets its devices, and the pod learns of it."""
+        special = self.claims[position]
+        created = await create_special(self.context, special)
+        devices.created(special, created)
+        self.claims[position] = created
+        bound = await bind_claim(self.context.cluster, created, self._binding(created, devices.reserved[special.key]))
+        self.claims[position] = bound.claim
+        try:
+            await write_mappings(self.context.cluster, self.pod, bound.claim.name, devices.nodes.mappings(self.node))
+        finally:
+            await self._seen(bound.claim)
         return bound.claim
+
+    async def _seen(self, claim: ResourceClaim) -> None:
+        """Until the informer knows the claim, so that its devices are taken when they are no longer in flight (C-2.7)."""
+        for _ in range(_SEEN_WITHIN):
+            if self.known.claims.assume(claim):
+                return
+            await asyncio.sleep(1.0)
+        _log.info("claim %s not stored in the assume cache", claim.key)
 
     async def _become_ready(self) -> None:
         """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that it may take."""
@@ -133,11 +164,22 @@ class BindingCycle:
         if self.devices is None:
             return
         self.devices.unreserve()
-        for claim in self.claims or self.devices.devices.claims:
-            if claim.status.allocation is not None and is_reserved_for(claim, self.pod):
+        claims = self.claims or (self.devices.devices.claims if self.devices.devices is not None else ())
+        special = self.devices.special
+        for claim in claims:
+            if claim.metadata.uid == special:
+                await self._delete(claim)
+            elif claim.status.allocation is not None and is_reserved_for(claim, self.pod):
                 released = await release_claim(self.context.cluster, claim, self.pod.metadata.uid)
                 if released is not None:
                     self.known.claims.assume(released)
+
+    async def _delete(self, special: ResourceClaim) -> None:
+        """The claim of extended resources is never used again (C-7.7); the pod goes on naming it."""
+        try:
+            await delete_special(self.context.cluster, special)
+        except ApiError as error:
+            _log.warning("claim %s of pod %s not deleted: %s", special.key, self.pod.key, error)
 
 
 class _TooOld(Exception):

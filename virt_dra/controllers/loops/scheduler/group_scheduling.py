@@ -15,6 +15,7 @@ from virt_dra.controllers.loops.scheduler.binding_cycle import device_part
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, deallocate_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
+from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, group_claim_name, not_for_group
 from virt_dra.scheduling.dynamic_resources.plugin import GroupAllocations
@@ -152,9 +153,8 @@ class GroupScheduling:
     async def _remedied(self, member: MemberResult) -> bool:
         """As PostFilter of a single pod (C-5.6)."""
         for remedy in remedies(member.found)[:1] if isinstance(member.found, NotFitting | FoundNode) else ():
-            if remedy.deallocate is not None:
-                self._known.claims.assume(await deallocate_claim(self._context.cluster, remedy.deallocate))
-                return True
+            await apply_remedy(self._context.cluster, self._known, remedy)
+            return True
         return False
 
     async def _free_claims(self, group: PodGroup, result: GroupResult) -> str | None:
@@ -162,7 +162,7 @@ class GroupScheduling:
         for member in result.members:
             parts = member.found.parts if isinstance(member.found, NotFitting) else ()
             devices = device_part([part.attempt for part in parts])
-            claim = devices.devices.deallocatable(group.metadata.uid) if devices is not None else None
+            claim = devices.nodes.deallocatable(group.metadata.uid) if devices is not None else None
             if claim is not None:
                 self._known.claims.assume(await deallocate_claim(self._context.cluster, claim))
                 return NO_VICTIMS

@@ -22,7 +22,7 @@ from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
-from virt_dra.scheduling.extended_resources import classes_by_resource
+from virt_dra.scheduling.extended_resources import ServedResources
 from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
@@ -69,8 +69,7 @@ class KnownCluster:
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
         self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
         self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
-        self._extended: frozenset[str] | None = None
-        """The extended resources that classes serve; None until somebody asks."""
+        self._served = ServedResources()
         self.table = NodeTable()
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
@@ -80,7 +79,7 @@ class KnownCluster:
         self.plugins: Sequence[SchedulingPlugin] = (
             SchedulingGates(),
             *node_filters(),
-            NodeResourcesFit(usages, self._served_by_dra),
+            NodeResourcesFit(usages, lambda resource: self._class_of(resource) is not None),
             BalancedAllocation(usages),
             self.devices,
             *gang,
@@ -191,15 +190,11 @@ class KnownCluster:
 
         timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
-        return DeviceOptions(limits, self._gates.workload_claims, timer)
+        return DeviceOptions(limits, self._gates.workload_claims, timer, self._class_of)
 
-    def _served_by_dra(self, resource: str) -> bool:
-        """Whether a device class serves an extended resource (C-7.1)."""
-        if not self._context.gates.extended_resource or "/" not in resource:
-            return False
-        if self._extended is None:
-            self._extended = frozenset(classes_by_resource(self._classes.store.values()))
-        return resource in self._extended
+    def _class_of(self, resource: str) -> DeviceClass | None:
+        """The class that serves an extended resource (C-7.1)."""
+        return self._served.class_of(resource) if self._context.gates.extended_resource else None
 
     # --- what informers say ---------------------------------------------------------------------------------------
 
@@ -220,7 +215,7 @@ class KnownCluster:
 
     def _device_class(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.ledger.republished()
-        self._extended = None
+        self._served.changed(old, new)
         if new is not None:
             self.event(ClusterEvent.DEVICE_CLASS, old, new)
 

@@ -9,15 +9,15 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT, BindingCycle, device_part
-from virt_dra.controllers.loops.scheduler.claim_writes import BindError, deallocate_claim
+from virt_dra.controllers.loops.scheduler.claim_writes import BindError
 from virt_dra.controllers.loops.scheduler.group_scheduling import GroupScheduling, reserve
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.preempting import Preempting
 from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
+from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, remedies
 from virt_dra.scheduling.framework.messages import not_preempting
-from virt_dra.scheduling.framework.plugin import Remedy
 from virt_dra.scheduling.framework.refusals import AttemptError
 from virt_dra.scheduling.queue import QueuedPod
 
@@ -110,17 +110,13 @@ class SchedulerLoop:
         texts: list[str] = []
         for remedy in remedies(outcome)[:1]:
             try:
-                await self._apply(remedy)
+                await apply_remedy(self._context.cluster, self._known, remedy)
             except ApiError as error:
                 return str(error)
             texts.append(remedy.text)
         room = await self._preempting.make_room(pod)
         texts.append(not_preempting(outcome.diagnosis, pod.spec.preemption_policy) if room is None else room)
         return ", ".join(filter(None, texts))
-
-    async def _apply(self, remedy: Remedy) -> None:
-        if remedy.deallocate is not None:
-            self._known.claims.assume(await deallocate_claim(self._context.cluster, remedy.deallocate))
 
     async def _bind(self, queued: QueuedPod, binding: BindingCycle) -> None:
         """The binding cycle, and its failure."""

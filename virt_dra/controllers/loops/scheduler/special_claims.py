@@ -1,0 +1,69 @@
+"""What is written for the extended resources of a pod: the special claim, its mention in the pod, and its end (C-7.6, C-7.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
+from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimStatus
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound
+from virt_dra.controllers.loops.claims.measuring import count_creation
+from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError, deallocate_claim
+from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
+from virt_dra.scheduling.framework.plugin import Remedy
+
+
+async def create_special(context: LoopContext, special: ResourceClaim) -> ResourceClaim:
+    """The claim as it is stored, under a generated name. Raises BindError."""
+    wire = special.metadata.to_wire()
+    metadata = type(special.metadata).from_wire({key: value for key, value in wire.items() if key not in ("name", "uid")})
+    try:
+        created = await context.cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
+    except ApiError as error:
+        count_creation(context.metrics, special, "failure")
+        raise BindError(f"create claim for extended resources {special.namespace}/: {error}") from error
+    count_creation(context.metrics, special, "success")
+    return created
+
+
+async def write_mappings(cluster: Cluster, pod: Pod, claim: str, mappings: Sequence[ContainerExtendedResourceRequest]) -> None:
+    """`status.extendedResourceClaimStatus` of the pod. Raises BindError, also if nothing is mapped (C-7.8)."""
+    if not mappings:
+        raise BindError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
+    status = {"requestMappings": [each.to_wire() for each in mappings], "resourceClaimName": claim}
+    merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
+    try:
+        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+    except ApiError as error:
+        raise BindError(f"update pod {pod.key} ExtendedResourceClaimStatus: {error}") from error
+
+
+async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
+    """First the finalizer goes, so that nobody must be waited for. Raises ApiError; a claim that is gone already is fine."""
+    current = claim
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        try:
+            if attempt > 1:
+                current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
+            if current.metadata.uid != claim.metadata.uid:
+                return
+            if FINALIZER in current.metadata.finalizers:
+                finalizers = tuple(each for each in current.metadata.finalizers if each != FINALIZER)
+                await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
+            await cluster.delete(ResourceClaim, claim.name, claim.namespace, uid=claim.metadata.uid)
+        except NotFound:
+            return
+        except Conflict:
+            if attempt == WRITE_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+async def apply_remedy(cluster: Cluster, known: KnownCluster, remedy: Remedy) -> None:
+    """What PostFilter found to help is done (C-5.6). Raises ApiError."""
+    if remedy.deallocate is not None:
+        known.claims.assume(await deallocate_claim(cluster, remedy.deallocate))
+    elif remedy.delete is not None:
+        await delete_special(cluster, remedy.delete)
