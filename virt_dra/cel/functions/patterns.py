@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 _DIFFERENT: Final = re.compile(r"\\[CpP]|\(\?P?<")
 _UNICODE: Final = r"(?P<unicode>\\[pP](?:\{[^}]{0,64}\}|[^{]))|(?P<escape>\\.)"
 _OUTSIDE: Final = re.compile(rf"(?P<literal>\\Q(?:.*?\\E|.*))|{_UNICODE}|(?P<open>\[\^?\]?)|\(\?P?<(?P<name>[^>]{{0,256}})>", re.DOTALL)
-_INSIDE: Final = re.compile(rf"{_UNICODE}|(?P<named>\[:\^?[a-z]{{1,8}}:\])|(?P<close>\])", re.DOTALL)
+_CODE_POINT: Final = r"\\x(?:\{[0-9A-Fa-f]{1,8}\}|[0-9A-Fa-f]{2})|\\[0-7]{1,3}"
+_INSIDE: Final = re.compile(
+    rf"(?P<code>{_CODE_POINT})|{_UNICODE}|(?P<named>\[:\^?[a-z]{{1,8}}:\])|(?P<close>\])|(?P<character>.)", re.DOTALL
+)
 """Every repetition has a limit, so that parsing a pattern takes linear time."""
+_PERL_CLASSES: Final = "dDsSwW"
 _LONGEST: Final = 200_000
 """Characters of a translated pattern."""
 
@@ -102,12 +107,18 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
         return pattern
     pieces: list[str] = []
     position, inside = 0, False
+    before = _Before.CLASS
     while found := (_INSIDE if inside else _OUTSIDE).search(pattern, position):
         pieces.append(pattern[position : found.start()])
         position = found.end()
         kind, text = found.lastgroup, found.group()
+        if inside and kind == "unicode" and before is _Before.DASH:
+            raise refusal("invalid escape sequence", text[:2])  # the end of a range; what it is translated to might be accepted as one
+        if inside:
+            before = _after(before, kind, text, pattern[position : position + 1])
         if kind == "open":
             inside = True
+            before = _Before.CHARACTER if text.endswith("]") else _Before.CLASS
         elif kind == "close":
             inside = False
         elif kind == "escape" and text == "\\C" and not inside:
@@ -122,6 +133,24 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
     if len(whole) > max(_LONGEST, len(pattern)):
         raise InvalidPattern("error parsing regexp: pattern too large")
     return whole
+
+
+class _Before(Enum):
+    """What stands before a place inside brackets."""
+
+    CLASS = "a class, the end of a range, or nothing: no range can begin here"
+    CHARACTER = "a character, with which a range may begin"
+    DASH = "a character and a dash: the end of a range comes next"
+
+
+def _after(before: _Before, kind: str | None, text: str, following: str) -> _Before:
+    """What stands behind a part of a class; ``following``: the character after the part."""
+    if before is _Before.DASH:
+        return _Before.CLASS
+    if text == "-" and before is _Before.CHARACTER and following not in ("]", ""):
+        return _Before.DASH
+    single = kind in ("character", "code") or (kind == "escape" and text[1] not in _PERL_CLASSES)
+    return _Before.CHARACTER if single else _Before.CLASS
 
 
 def _unicode_class(text: str, inside: bool, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
