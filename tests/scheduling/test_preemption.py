@@ -20,7 +20,9 @@ from virt_dra.scheduling.preemption import (
     NoPreemption,
     PreemptionPlan,
     plan_preemption,
+    planning,
     priority_of,
+    still_helps,
 )
 from virt_dra.scheduling.preemption_trial import TrialCluster
 
@@ -103,6 +105,30 @@ def test_the_pod_with_the_lowest_priority_that_helps_is_evicted() -> None:
     lab.vm("cheap", "n2", "d0", priority=10)
     lab.vm("idle", "n1", priority=0)
     assert planned(plan_preemption(urgent(), lab.cluster())) == ("n2", ["cheap"])
+
+
+def test_a_step_of_planning_is_one_placement() -> None:
+    """So that a plan of 2,000 placements need not be one turn of an event loop."""
+    lab = Lab([f"n{number}" for number in range(30)])
+    for number in range(30):
+        lab.vm(f"equal-{number}", f"n{number}", "d0", priority=100)
+        lab.vm(f"idle-{number}", f"n{number}")
+    outcome = plan_preemption(urgent(), lab.cluster())
+    assert isinstance(outcome, NoPreemption)
+    assert (len(list(planning(urgent(), lab.cluster()))), outcome.placements) == (30, 30)
+
+
+def test_a_plan_holds_while_its_victims_are_there_and_the_pod_fits_without_them() -> None:
+    lab = Lab(["n1", "n2"])
+    lab.vm("low", "n1", "d0", priority=10)
+    lab.vm("equal", "n2", "d0", priority=100)
+    plan = plan_preemption(urgent(), lab.cluster())
+    assert isinstance(plan, PreemptionPlan)
+    assert still_helps(plan, urgent(), lab.cluster())
+    assert not still_helps(plan, urgent(), lab.cluster(wanted=2))
+    assert not still_helps(plan, urgent(priority=10), lab.cluster())
+    assert not still_helps(plan, urgent(), Lab(["n2"], pods=lab.pods, claims=lab.claims).cluster())
+    assert not still_helps(plan, urgent(), Lab(lab.nodes, pods=lab.pods[1:], claims=lab.claims).cluster())
 
 
 def test_pods_of_equal_or_higher_priority_are_never_evicted() -> None:

@@ -9,7 +9,7 @@ fewer pods, those that started later. No PodDisruptionBudget is violated; kube-s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
@@ -22,7 +22,7 @@ NEVER = "PreemptionNever"
 NO_HELP = "PreemptionNotHelpful"
 """The pod fits on no node, even without all pods that may be evicted."""
 NOT_NEEDED = "PreemptionNotNeeded"
-"""The pod fits once the pods are gone that are being deleted: evicting others would be in vain."""
+"""The pod fits now, or once the pods are gone that are being deleted: evicting others would be in vain."""
 TOO_COSTLY = "PreemptionBudgetExhausted"
 """Nothing was found within the budget of placements."""
 
@@ -51,6 +51,8 @@ class NoPreemption:
     placements: int = 0
 
 
+PlanningSteps = Generator[None, None, PreemptionPlan | NoPreemption]
+
 _Cost = tuple[int, int, int, float]
 """Highest priority, sum of priorities, number of pods, how long ago the oldest started."""
 
@@ -63,10 +65,38 @@ def plan_preemption(
     pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
 ) -> PreemptionPlan | NoPreemption:
     """Whom to evict for a pod that fits nowhere. Nodes are tried in the order of the cluster; the cheapest set of all counts."""
+    steps = planning(pod, cluster, budgets, budget=budget)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: PreemptionPlan | NoPreemption = end.value
+            return outcome
+
+
+def planning(
+    pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, changed: bool = False, budget: int = DEFAULT_BUDGET
+) -> PlanningSteps:
+    """:func:`plan_preemption` in steps of one placement, for a caller that has other work between them. ``cluster`` must not change.
+
+    ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an eviction.
+    """
     if pod.spec.preemption_policy == "Never":
         return NoPreemption(NEVER, "not eligible due to preemptionPolicy=Never.")
-    trial = PreemptionTrial(pod, cluster, lambda other: priority_of(other) < priority_of(pod), budget)
-    return _Planning(trial, _Disruptions(cluster.pods, budgets)).plan()
+    trial = _trial(pod, cluster, budget)
+    return (yield from _Planning(trial, _Disruptions(cluster.pods, budgets), changed).plan())
+
+
+def still_helps(plan: PreemptionPlan, pod: Pod, cluster: TrialCluster) -> bool:
+    """Whether a plan that was made on an earlier state is of use, and needed on its node, on the cluster as it is. Two placements."""
+    trial = _trial(pod, cluster, 2)
+    candidates = {each.metadata.uid for each in trial.candidates(plan.node)} if plan.node in trial.nodes else set()
+    wanted = frozenset(victim.metadata.uid for victim in plan.victims)
+    return wanted <= candidates and trial.fits(plan.node, wanted) and not trial.fits(plan.node, frozenset())
+
+
+def _trial(pod: Pod, cluster: TrialCluster, budget: int) -> PreemptionTrial:
+    return PreemptionTrial(pod, cluster, lambda other: priority_of(other) < priority_of(pod), budget)
 
 
 class _Disruptions:
@@ -93,21 +123,23 @@ class _Exhausted(Exception):
 
 
 class _Planning:
-    def __init__(self, trial: PreemptionTrial, disruptions: _Disruptions) -> None:
+    def __init__(self, trial: PreemptionTrial, disruptions: _Disruptions, changed: bool) -> None:
         self._trial = trial
+        self._may_fit = changed or trial.is_waiting
         self._disruptions = disruptions
         self._best: tuple[_Cost, str, tuple[Pod, ...]] | None = None
 
-    def plan(self) -> PreemptionPlan | NoPreemption:
+    def plan(self) -> PlanningSteps:
         exhausted = False
         try:
-            for node in self._trial.nodes if self._trial.is_waiting else ():
-                if self._fits(node, ()):
-                    return NoPreemption(NOT_NEEDED, f"node {node} has room once pods are gone that are being deleted", self._trial.tried)
+            for node in self._trial.nodes if self._may_fit else ():
+                if (yield from self._fits(node, ())):
+                    when = "once pods are gone that are being deleted" if self._trial.is_waiting else "by now"
+                    return NoPreemption(NOT_NEEDED, f"node {node} has room {when}", self._trial.tried)
             for node in self._trial.nodes:
                 candidates = sorted(self._trial.candidates(node), key=_cost_of_one)
-                if candidates and self._may_be_cheaper(_cost(candidates[:1])) and self._fits(node, candidates):
-                    self._try(node, candidates)
+                if candidates and self._may_be_cheaper(_cost(candidates[:1])) and (yield from self._fits(node, candidates)):
+                    yield from self._try(node, candidates)
         except _Exhausted:
             exhausted = True
         if self._best is not None:
@@ -120,12 +152,13 @@ class _Planning:
     def _may_be_cheaper(self, cost: _Cost) -> bool:
         return self._best is None or cost < self._best[0]
 
-    def _fits(self, node: str, victims: Sequence[Pod]) -> bool:
+    def _fits(self, node: str, victims: Sequence[Pod]) -> Generator[None, None, bool]:
         if self._trial.is_spent:
             raise _Exhausted
+        yield
         return self._trial.fits(node, frozenset(victim.metadata.uid for victim in victims))
 
-    def _try(self, node: str, candidates: Sequence[Pod]) -> None:
+    def _try(self, node: str, candidates: Sequence[Pod]) -> Generator[None]:
         """The cheapest set of a node if it is cheaper than the best so far."""
         tried = 0
         for cost, victims in _by_cost(candidates):
@@ -133,25 +166,25 @@ class _Planning:
                 return
             if not self._disruptions.allow(victims):
                 continue
-            if self._fits(node, victims):
+            if (yield from self._fits(node, victims)):
                 self._best = cost, node, victims
                 return
             tried += 1
             if tried >= SETS_OF_A_NODE:
-                self._leave_out(node, candidates)
+                yield from self._leave_out(node, candidates)
                 return
 
-    def _leave_out(self, node: str, candidates: Sequence[Pod]) -> None:
+    def _leave_out(self, node: str, candidates: Sequence[Pod]) -> Generator[None]:
         """From all pods that may be disrupted together, leave out one after the other, the costliest first, that isn't needed."""
         victims: list[Pod] = []
         for candidate in candidates:
             if self._disruptions.allow([*victims, candidate]):
                 victims.append(candidate)
-        if not self._fits(node, victims):
+        if not (yield from self._fits(node, victims)):
             return
         for spared in reversed(tuple(victims)):
             fewer = [victim for victim in victims if victim is not spared]
-            if self._fits(node, fewer):
+            if (yield from self._fits(node, fewer)):
                 victims = fewer
         cost = _cost(victims)
         if self._may_be_cheaper(cost):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
 from tests.controllers.loops.loop_world import LoopWorld, play
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
 from virt_dra.api.wire import Json
+from virt_dra.controllers.loops.scheduler import preempting
+from virt_dra.scheduling.preemption import PlanningSteps, PreemptionPlan, planning
+from virt_dra.scheduling.preemption_trial import TrialCluster
 
 LOOPS = ("scheduler", "resource claims")
 ON = {"scheduler.preemption": True}
@@ -26,6 +34,13 @@ async def one_gpu_for_two(world: LoopWorld) -> None:
     await world.create(vm("low", 0))
     await world.calm()
     assert (await get(world, "low")).spec.node_name == "n1"
+
+
+async def another_node(world: LoopWorld) -> None:
+    await world.create(Node.from_wire({"metadata": {"name": "n2"}, "status": {"allocatable": {"pods": "110"}}}))
+    pool = {"name": "n2", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "nodeName": "n2", "devices": [{"name": "d0"}]}
+    await world.create(ResourceSlice.from_wire({"metadata": {"name": "n2"}, "spec": spec}))
 
 
 def vm(name: str, priority: int, **spec: str) -> Pod:
@@ -109,3 +124,32 @@ def test_a_pod_that_never_preempts_waits() -> None:
         assert (await message(world, "high") or "").endswith("preemption: not eligible due to preemptionPolicy=Never.")
 
     play(story, *LOOPS, options=ON, graceful=True)
+
+
+def test_a_long_plan_leaves_room_for_other_work_and_is_made_anew_if_that_spoils_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the first plan is made, its victim goes by itself: nobody need be evicted any more."""
+    victims: list[list[str]] = []
+
+    async def story(world: LoopWorld) -> None:
+        await one_gpu_for_two(world)
+        await another_node(world)
+        await world.create(vm("middle", 5))
+        await world.calm()
+        deleting: list[asyncio.Task[None]] = []
+
+        def watched(pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget], *, changed: bool) -> PlanningSteps:
+            outcome = yield from planning(pod, cluster, budgets, changed=changed)
+            victims.append([victim.name for victim in outcome.victims] if isinstance(outcome, PreemptionPlan) else [])
+            if len(victims) == 1:
+                deleting.append(asyncio.ensure_future(world.cluster.delete(Pod, "low", "lab", grace_seconds=0)))
+                for _ in range(10 * preempting.PLACEMENTS_AT_ONCE):
+                    yield
+            return outcome
+
+        monkeypatch.setattr(preempting, "planning", watched)
+        await world.create(vm("high", 10))
+        await world.calm(15)
+        assert ((await get(world, "high")).spec.node_name, (await get(world, "middle")).metadata.deletion_timestamp) == ("n1", None)
+
+    play(story, *LOOPS, options=ON, graceful=True)
+    assert victims == [["low"], []]

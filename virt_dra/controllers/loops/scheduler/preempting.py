@@ -5,6 +5,7 @@ The plan is :mod:`virt_dra.scheduling.preemption`'s. What is evicted is marked a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,13 +21,17 @@ from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt
 from virt_dra.scheduling.framework.refusals import AttemptError
 from virt_dra.scheduling.placement import ClusterView
-from virt_dra.scheduling.preemption import NOT_NEEDED, NoPreemption, PreemptionPlan, plan_preemption
+from virt_dra.scheduling.preemption import NOT_NEEDED, NoPreemption, PlanningSteps, PreemptionPlan, planning, still_helps
 from virt_dra.scheduling.preemption_trial import TrialCluster
 
 _log = logging.getLogger(__name__)
 
 PREEMPTION: Final = "scheduler.preemption"
 """The loop's option: True evicts."""
+PLACEMENTS_AT_ONCE: Final = 20
+"""Of a plan in one turn of the event loop: informers and binding cycles go on between them."""
+PLANS: Final = 3
+"""How often a plan is made anew because the cluster changed while it was made."""
 PREEMPTED: Final = "Preempted"
 """Of the Event of a victim."""
 MARK: Final = PodCondition(
@@ -51,7 +56,7 @@ class Preempting:
         """Evict for a pod. The text for its condition, empty if pods were evicted; None if nobody is evicted."""
         if not self._enabled:
             return None
-        outcome = self._planned(pod)
+        outcome = await self._planned(pod)
         if isinstance(outcome, PreemptionPlan):
             try:
                 for victim in outcome.victims:
@@ -66,16 +71,34 @@ class Preempting:
             except ApiError as error:
                 return f"preemption: {error}"
             return ""
-        return f"preemption: {outcome.message}." if outcome.reason == NOT_NEEDED else None
+        return f"preemption: {outcome.message}." if outcome is not None and outcome.reason == NOT_NEEDED else None
 
-    def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption:
+    async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
+        """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it was finished."""
+        budgets = sorted(self._budgets.store.values(), key=lambda each: each.key) if self._budgets is not None else ()
+        for attempt in range(PLANS):
+            outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
+            if isinstance(outcome, NoPreemption) or still_helps(outcome, pod, self._as_it_is(pod)):
+                return outcome
+        return None
+
+    async def _in_turns(self, steps: PlanningSteps) -> PreemptionPlan | NoPreemption:
+        while True:
+            try:
+                for _ in range(PLACEMENTS_AT_ONCE):
+                    next(steps)
+            except StopIteration as end:
+                outcome: PreemptionPlan | NoPreemption = end.value
+                return outcome
+            await asyncio.sleep(0)
+
+    def _as_it_is(self, pod: Pod) -> TrialCluster:
+        """The cluster of this moment, which later changes don't reach."""
         known = self._known
         nodes = tuple(state.node for state in known.table.states)
-        view = ClusterView(nodes, known.claims, known.ledger.snapshot)
+        view = ClusterView(nodes, dict(known.claims), known.ledger.snapshot)
         others = self._other_filters(pod)
-        cluster = TrialCluster(view, known.pods.store.values(), known.features, others, known.workload_claims)
-        budgets = sorted(self._budgets.store.values(), key=lambda each: each.key) if self._budgets is not None else ()
-        return plan_preemption(pod, cluster, budgets)
+        return TrialCluster(view, tuple(known.pods.store.values()), known.features, others, known.workload_claims)
 
     def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
         """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits nowhere."""
