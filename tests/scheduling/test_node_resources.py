@@ -11,6 +11,7 @@ import yaml
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
+from virt_dra.scheduling.pod_requests import pod_requests
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "node_resources.yaml").read_text())
 
@@ -74,3 +75,10 @@ def test_a_node_that_becomes_more_even_is_preferred() -> None:
     assert attempt is not None
     assert attempt.scores(table.states) == [62, 87]
     assert BalancedAllocation(NodeUsages()).attempt(pod("none", {"containers": [{}]})) is None
+
+
+def test_requests_are_summed_before_they_are_rounded() -> None:
+    """C-7.2: as kube-scheduler counts, two containers with a tenth of a thousandth of a CPU ask for one thousandth together."""
+    container = {"image": "i", "resources": {"requests": {"cpu": "100u", "memory": "1500m"}}}
+    raw = {"metadata": {"name": "p"}, "spec": {"containers": [container | {"name": "a"}, container | {"name": "b"}]}}
+    assert pod_requests(Pod.from_wire(raw)) == {"cpu": 1, "memory": 3}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
@@ -18,7 +19,7 @@ from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, pod_requests
 
 _SCORED = (CPU, MEMORY)
-UNREQUESTED: Final[Mapping[str, int]] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
+UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Quantity("200Mi")}
 """What a container without a request counts as in scores, so that such pods spread over nodes, too."""
 _MOST = 100
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)

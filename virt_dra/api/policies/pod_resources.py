@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Container, Pod, ResourceRequirements
 from virt_dra.api.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
 ServiceClass = Literal["Guaranteed", "Burstable", "BestEffort"]
+NOTHING: Final[Amounts] = {}
 _COMPUTE = ("cpu", "memory")
 
 
-def pod_total(pod: Pod, field: Literal["requests", "limits"]) -> dict[str, Quantity]:
+def pod_total(pod: Pod, field: Literal["requests", "limits"], missing: Amounts = NOTHING) -> dict[str, Quantity]:
     """The larger of what its containers ask for together and what each init container does while sidecars run; plus overhead.
 
-    What the pod asks for itself (``spec.resources``) replaces that of its containers.
+    What the pod asks for itself (``spec.resources``) replaces that of its containers. ``missing``: what a container counts as that doesn't
+    ask for it.
     """
-    running: dict[str, Quantity] = {}
-    for container in pod.spec.containers:
-        running = added(running, getattr(container.resources, field))
     sidecars: dict[str, Quantity] = {}
     starting: dict[str, Quantity] = {}
     for container in pod.spec.init_containers:
-        amounts = getattr(container.resources, field)
-        if container.restart_policy == "Always":  # a sidecar
-            running = added(running, amounts)
-            sidecars = added(sidecars, amounts)
-            starting = _largest(starting, sidecars)
+        own = {**missing, **_asked(container.resources, field)}
+        if is_sidecar(container):
+            own = sidecars = added(sidecars, own)
         else:
-            starting = _largest(starting, added(amounts, sidecars))
-    total = {**_largest(running, starting), **_of_pod(pod, field)}
+            own = added(own, sidecars)
+        starting = _largest(starting, own)
+    running = sidecars
+    for container in pod.spec.containers:
+        running = added(running, {**missing, **_asked(container.resources, field)})
+    total = {**_largest(running, starting), **_asked(pod.spec.resources, field)}
     overhead = pod.spec.overhead
     if field == "limits":
         overhead = {name: amount for name, amount in overhead.items() if name in total}
     return added(total, overhead)
 
 
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container goes on beside the containers."""
+    return container.restart_policy == "Always"
+
+
 def has_pod_resources(pod: Pod) -> bool:
     """Whether it asks for something itself, beside its containers."""
-    return bool(_of_pod(pod, "requests") or _of_pod(pod, "limits"))
+    return bool(pod.spec.resources.requests or pod.spec.resources.limits)
 
 
 def service_class(pod: Pod) -> ServiceClass:
@@ -49,7 +55,7 @@ def service_class(pod: Pod) -> ServiceClass:
         (each.resources.requests, each.resources.limits) for each in (*pod.spec.containers, *pod.spec.init_containers)
     ]
     if has_pod_resources(pod):
-        pairs = [(_of_pod(pod, "requests"), _of_pod(pod, "limits"))]
+        pairs = [(pod.spec.resources.requests, pod.spec.resources.limits)]
     if not any(amounts.get(name) for pair in pairs for amounts in pair for name in _COMPUTE):
         return "BestEffort"
     guaranteed = all(
@@ -66,6 +72,6 @@ def _largest(left: Amounts, right: Amounts) -> dict[str, Quantity]:
     return {**left, **{name: max(left[name], amount) if name in left else amount for name, amount in right.items()}}
 
 
-def _of_pod(pod: Pod, field: str) -> Amounts:
-    amounts: Amounts = getattr(pod.spec.resources, field)
-    return amounts
+def _asked(resources: ResourceRequirements, field: Literal["requests", "limits"]) -> Amounts:
+    """A limit without a request is one too: the API server writes it so."""
+    return resources.limits if field == "limits" or not resources.requests else {**resources.limits, **resources.requests}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Container, ContainerExtendedResourceRequest, Node, Pod
 from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.policies.pod_resources import is_sidecar
 from virt_dra.api.resource_v1 import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     DeviceClaim,
@@ -17,7 +18,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from virt_dra.scheduling.extended_resources import is_extended
-from virt_dra.scheduling.pod_requests import amount, is_sidecar, pod_requests
+from virt_dra.scheduling.pod_requests import amount, pod_requests
 
 IN_MEMORY = "<extended-resources>"
 """The name of a special claim that isn't stored yet; no claim can have it."""
