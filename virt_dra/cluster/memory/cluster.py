@@ -24,7 +24,9 @@ from virt_dra.cluster.memory.admission import Admission, admin_access_on_create,
 from virt_dra.cluster.memory.authorization import rbac
 from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision, forbidden
 from virt_dra.cluster.memory.authorization.claim_status import granular_faults
+from virt_dra.cluster.memory.authorization.nodes import authorize_node
 from virt_dra.cluster.memory.plugins.chain import NO_PLUGINS, AdmissionPlugins
+from virt_dra.cluster.memory.plugins.node_restriction import restrict_node
 from virt_dra.cluster.memory.plugins.write_request import Operation, WriteRequest
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.memory.selectors import parse_selector
@@ -47,7 +49,8 @@ class MemoryCluster:
     sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
     ``history`` is the least number of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an
     API server does it, for somebody who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6.
-    ``plugins``: the admission plugins, which see every write but those of status.
+    ``plugins``: the admission plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission
+    plugin NodeRestriction (C-13.8), which limit users that are kubelets; without them these have what RBAC gives them.
 
     Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
     """
@@ -55,7 +58,7 @@ class MemoryCluster:
     def __init__(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False, history: int = HISTORY,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._suffixes = names
@@ -64,6 +67,7 @@ class MemoryCluster:
         self._namespaces_must_exist = namespaces_must_exist
         self._granular_status = granular_status
         self._plugins = plugins
+        self._node_rules = node_rules
         self._requester = ADMIN
         self._graceful_deletion = graceful_deletion
         self._store = ObjectStore(history)
@@ -75,14 +79,14 @@ class MemoryCluster:
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False, history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
         return cls(
             lambda: now, generated_names.counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}",
             admission=admission, namespaces_must_exist=namespaces_must_exist, graceful_deletion=graceful_deletion,
-            granular_status=granular_status, plugins=plugins, history=history,
+            granular_status=granular_status, plugins=plugins, node_rules=node_rules, history=history,
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
@@ -118,6 +122,7 @@ class MemoryCluster:
         namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
         generated = not obj.metadata.name and bool(obj.metadata.generate_name)
         self._check_namespace(resource, namespace, obj.metadata.name)
+        self._restrict("CREATE", resource, obj, None)
         defaulted = self._mutated("CREATE", resource, self._defaulted(resource, obj), None, namespace)
         prepared = self._admission.permitted(self._plugins.initial(strategies.for_create(resource, defaulted)), None)
         place = self._new_place(resource, namespace, obj.metadata)
@@ -213,7 +218,9 @@ class MemoryCluster:
         """
         resource = resource_of(kind)
         self._authorize("delete", resource, namespace, name)
-        meta = self._found(resource, name, namespace).metadata
+        found = self._found(resource, name, namespace)
+        self._restrict("DELETE", resource, found, found)
+        meta = found.metadata
         if uid and uid != meta.uid:
             raise refusals.deletion_precondition(resource, name, "UID", uid, meta.uid, "deleted and then recreated")
         if resource_version and resource_version != meta.resource_version:
@@ -299,12 +306,24 @@ class MemoryCluster:
         return request
 
     def _decide(self, request: AccessRequest) -> Decision:
-        return rbac.authorize(request, self._store)
+        by_role = rbac.authorize(request, self._store)
+        if not self._node_rules or by_role.allowed:
+            return by_role
+        by_node = authorize_node(request, self._store)
+        return by_node if by_node.allowed else Decision(allowed=False, reason="\n".join(filter(None, (by_node.reason, by_role.reason))))
+
+    def _restrict(
+        self, operation: Operation, resource: ApiResource, obj: TypedObject, old: TypedObject | None, subresource: str = ""
+    ) -> None:
+        """Raises :class:`Forbidden` if a kubelet may not write this."""
+        if self._node_rules and self._requester is not ADMIN:
+            restrict_node(self._write_request(operation, resource, obj, old, obj.metadata.namespace), subresource)
 
     # --- writing --------------------------------------------------------------------------------------------------
 
     def _update(self, obj: O) -> O:
         resource, stored = self._based_on(obj)
+        self._restrict("UPDATE", resource, obj, stored)
         submitted = self._mutated("UPDATE", resource, self._defaulted(resource, obj), stored, stored.metadata.namespace)
         new = strategies.for_update(resource, submitted, stored, self._now(), self._admission.permitted)
         causes = self._admission.on_update(new, stored)
@@ -340,6 +359,7 @@ class MemoryCluster:
 
     def _update_status(self, obj: O, request: AccessRequest) -> O:
         resource, stored = self._based_on(obj)
+        self._restrict("UPDATE", resource, obj, stored, "status")
         new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
         namespace = self._namespace(stored.metadata.namespace)
         granular = granular_faults(request, new, stored, self._decide) if self._granular_status else ()

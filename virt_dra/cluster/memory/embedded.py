@@ -16,13 +16,19 @@ from virt_dra.cluster.memory.rules import KindRules
 
 
 def strict_cluster(
-    clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], gates: FeatureGates = PLAIN
+    clock: Callable[[], datetime],
+    names: Callable[[], str],
+    uids: Callable[[], str],
+    gates: FeatureGates = PLAIN,
+    *,
+    node_rules: bool = False,
 ) -> MemoryCluster:
     """An empty cluster that is as strict as a kube-apiserver with these gates, its default admission plugins (without ServiceAccount) and
-    the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are charged."""
+    the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are charged. ``node_rules``: the authorizer
+    Node and the plugin NodeRestriction, too, as most clusters have them (C-13.8)."""
     return MemoryCluster(
         clock, names, uids, admission=KindRules(compiled_rules(gates), strict=True), namespaces_must_exist=True, graceful_deletion=True,
-        granular_status=gates.granular_status_authorization, plugins=default_plugins(gates),
+        granular_status=gates.granular_status_authorization, plugins=default_plugins(gates), node_rules=node_rules,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from virt_dra.cluster.memory.authorization.rbac import Stored
 from virt_dra.cluster.port import Forbidden
 from virt_dra.cluster.requester import Requester
 
-Operation = Literal["CREATE", "UPDATE"]
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
 @dataclass(frozen=True)
