@@ -1,7 +1,6 @@
 """What a cluster has beside its control plane, for tests: DRA drivers with their hardware, kubelets, and a small KubeVirt.
 
-All of it works over :class:`virt_dra.cluster.port.Cluster` alone, so on the embedded cluster and on a real API server; the only thing
-that Kubernetes does and the port can't say, ending a pod at once, is handed in (:func:`.kubelet.remover`).
+All of it works over :class:`virt_dra.cluster.port.Cluster` alone, so on the embedded cluster and on a real API server.
 
 * :mod:`.hardware`: a short description of devices, and the ResourceSlices it makes
 * :mod:`.driver`: publishes them, prepares claims, writes metadata files; can be slow, fail, vanish and come back
