@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
@@ -24,16 +24,8 @@ UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Qua
 _MOST = 100
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """The resources whose texts come first."""
-_EVENTS = frozenset(
-    {
-        ClusterEvent.ASSIGNED_POD_DELETE,
-        ClusterEvent.ASSIGNED_POD_UPDATE,
-        ClusterEvent.NODE_ADD,
-        ClusterEvent.NODE_ALLOCATABLE,
-        ClusterEvent.NODE_TAINTS,
-        ClusterEvent.TARGET_POD_UPDATE,
-    }
-)
+_NODE_EVENTS = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_ALLOCATABLE, ClusterEvent.NODE_TAINTS})
+_POD_EVENTS = frozenset({ClusterEvent.ASSIGNED_POD_UPDATE, ClusterEvent.TARGET_POD_UPDATE})
 
 
 @dataclass(frozen=True)
@@ -80,14 +72,39 @@ class NodeResourcesFit(SchedulingPlugin):
 
     @property
     def hints(self) -> tuple[Hint, ...]:
-        return (Hint(_EVENTS), Hint(frozenset({ClusterEvent.DEVICE_CLASS}), _class_helps))
+        return (
+            Hint(frozenset({ClusterEvent.ASSIGNED_POD_DELETE})),
+            Hint(_POD_EVENTS, _asks_for_less),
+            Hint(_NODE_EVENTS, self._node_helps),
+            Hint(frozenset({ClusterEvent.DEVICE_CLASS}), _class_helps),
+        )
 
     def attempt(self, pod: Pod) -> PluginAttempt:
         return _ResourcesAttempt(self, pod)
 
+    def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod asks for."""
+        usage = NodeUsage.of(NodeState(new))
+        requests = {resource: number for resource, number in pod_requests(pod).items() if number}
+        delegated = {resource for resource in requests if resource not in _FIRST and self.left_to_dra(resource, usage)}
+        offered = usage.allocatable
+        if not offered.get(PODS) or any(
+            number > offered.get(resource, 0) for resource, number in requests.items() if resource not in delegated
+        ):
+            return False
+        before = {} if old is None else amounts(old.status.allocatable)
+        return old is None or bool(delegated) or any(offered.get(each, 0) > before.get(each, 0) for each in (PODS, *requests))
+
     def left_to_dra(self, resource: str, usage: NodeUsage) -> bool:
         """Whether devices serve the resource there: a device plugin with something to offer comes first."""
         return not usage.allocatable.get(resource) and self._served_by_dra(resource)
+
+
+def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
+    """Whether a pod that changed, the waiting one or one with a node, now asks for less of what the waiting one asks for."""
+    wanted, before, after = pod_requests(pod), pod_requests(old), pod_requests(new)
+    own = pod.metadata.uid == new.metadata.uid
+    return any(after.get(each, 0) < number for each, number in before.items() if own or wanted.get(each))
 
 
 def _class_helps(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> bool:

@@ -13,6 +13,7 @@ from virt_dra.allocator import wanted_nodes
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.nominations import Nominations
 from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
 
@@ -67,7 +68,7 @@ class SchedulingCycle:
             return prepared
         restricted = [part for part in prepared if part.attempt.only_nodes is not None]
         states = self._candidates(pod, prepared, restricted)
-        fitting, refusals = self._filter(states, prepared)
+        fitting, refusals = self._filter(pod, states, prepared)
         if not fitting:
             failed = next((refusal for refusal in refusals.values() if refusal.error), None)
             if failed is not None:
@@ -114,7 +115,7 @@ class SchedulingCycle:
         nominated = self._table.get(pod.status.nominated_node_name or "")
         if nominated is not None:
             try:
-                if _refusal(parts, nominated) is None:
+                if refusal_beside_nominated(pod, parts, nominated, self._table.nominations) is None:
                     return (nominated,)
             except AttemptError:
                 pass  # the error counts only if it comes again among all nodes
@@ -123,7 +124,9 @@ class SchedulingCycle:
         names = frozenset.intersection(*(part.attempt.only_nodes for part in restricted if part.attempt.only_nodes is not None))
         return tuple(state for state in map(self._table.get, sorted(names)) if state is not None)
 
-    def _filter(self, states: Sequence[NodeState], parts: Sequence[PluginPart]) -> tuple[list[NodeState], dict[str, PluginRefusal]]:
+    def _filter(
+        self, pod: Pod, states: Sequence[NodeState], parts: Sequence[PluginPart]
+    ) -> tuple[list[NodeState], dict[str, PluginRefusal]]:
         """The first nodes that fit, as many as are wanted, and why the others don't."""
         total = len(states)
         wanted, start = total, 0
@@ -134,7 +137,7 @@ class SchedulingCycle:
         refusals: dict[str, PluginRefusal] = {}
         for step in range(total):
             state = states[(start + step) % total]
-            refusal = _refusal(parts, state)
+            refusal = refusal_beside_nominated(pod, parts, state, self._table.nominations)
             if refusal is not None:
                 refusals[state.name] = refusal
                 continue
@@ -153,6 +156,20 @@ class SchedulingCycle:
             for position, score in enumerate(part.attempt.scores(fitting)):
                 totals[position] += part.plugin.weight * score
         return fitting[totals.index(max(totals))]
+
+
+def refusal_beside_nominated(pod: Pod, parts: Sequence[PluginPart], state: NodeState, nominations: Nominations) -> PluginRefusal | None:
+    """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without them."""
+    others = {
+        each.metadata.uid: each
+        for each in nominations.on(state.name)
+        if each.metadata.uid != pod.metadata.uid and (each.spec.priority or 0) >= (pod.spec.priority or 0)
+    }
+    if others:
+        refusal = _refusal(parts, state.supposing({**state.pods, **others}))
+        if refusal is not None:
+            return refusal
+    return _refusal(parts, state)
 
 
 def _refusal(parts: Sequence[PluginPart], state: NodeState) -> PluginRefusal | None:

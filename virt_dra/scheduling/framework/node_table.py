@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count
 
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.scheduling.framework.nominations import Nominations
+
+_supposed = count(-1, -1)
+"""Revisions of states that never were, so that nothing that is kept of a state is taken for theirs."""
 
 
 class NodeState:
@@ -22,6 +27,13 @@ class NodeState:
     def name(self) -> str:
         return self.node.name
 
+    def supposing(self, pods: Mapping[str, Pod]) -> NodeState:
+        """The node as it would be with these pods, by UID."""
+        state = NodeState(self.node)
+        state.pods = dict(pods)
+        state.revision = next(_supposed)
+        return state
+
 
 class NodeTable:
     """Changed by the scheduler's loop only. Pods may be assigned to a node that isn't known (yet)."""
@@ -33,6 +45,7 @@ class NodeTable:
         """Pods by UID, by the name of their node."""
         self._node_of: dict[str, str] = {}
         self._ordered: tuple[NodeState, ...] | None = None
+        self.nominations = Nominations()
 
     def __len__(self) -> int:
         return len(self._states)

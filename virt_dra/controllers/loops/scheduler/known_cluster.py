@@ -241,6 +241,7 @@ class KnownCluster:
             new = None
         if new is None:
             if old is not None:
+                self.table.nominations.forget(old.metadata.uid)
                 self.queue.delete(old.metadata.uid)
                 self.forget(old)
         elif new.spec.node_name:
@@ -250,6 +251,7 @@ class KnownCluster:
 
     def _assigned(self, old: Pod | None, new: Pod, node: str) -> None:
         self.assumed.discard(new.metadata.uid)
+        self.table.nominations.forget(new.metadata.uid)
         self.table.assign(new, node)
         if old is None or not old.spec.node_name:
             self.queue.delete(new.metadata.uid)
@@ -264,6 +266,11 @@ class KnownCluster:
             if new.metadata.deletion_timestamp is not None and self.table.unassign(uid) is not None:
                 self.event(ClusterEvent.ASSIGNED_POD_DELETE, new, None)
             return
+        before = old.status.nominated_node_name if old is not None else None
+        if new.status.nominated_node_name:
+            self.table.nominations.nominate(new, new.status.nominated_node_name)
+        elif before:
+            self.table.nominations.forget(uid)
         if old is None:
             self.queue.add(new, self.now())
             if self._groups is not None:

@@ -17,7 +17,6 @@ from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodRepor
 from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, remedies
-from virt_dra.scheduling.framework.messages import not_preempting
 from virt_dra.scheduling.framework.refusals import AttemptError
 from virt_dra.scheduling.queue import QueuedPod
 
@@ -89,6 +88,7 @@ class SchedulerLoop:
             self._failed(queued, FailedAttempt(UNSCHEDULABLE, message, outcome.diagnosis.rejectors))
         else:
             self._known.assumed.add(queued.uid)
+            self._known.table.nominations.forget(queued.uid)
             self._known.table.assign(pod, outcome.node)
             self._known.queue.done(queued.uid)
             self._start_binding(queued, pod, outcome, frozenset())
@@ -114,9 +114,8 @@ class SchedulerLoop:
             except ApiError as error:
                 return str(error)
             texts.append(remedy.text)
-        room = await self._preempting.make_room(pod)
-        texts.append(not_preempting(outcome.diagnosis, pod.spec.preemption_policy) if room is None else room)
-        return ", ".join(filter(None, texts))
+        room = await self._preempting.make_room(pod, outcome)
+        return room.text if room.found else ", ".join(filter(None, [*texts, room.text]))
 
     async def _bind(self, queued: QueuedPod, binding: BindingCycle) -> None:
         """The binding cycle, and its failure."""

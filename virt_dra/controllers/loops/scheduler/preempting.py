@@ -1,6 +1,7 @@
-"""Preemption by the scheduler's loop, an option that is off: pods of lower priority are evicted for a pod that fits nowhere.
+"""Preemption by the scheduler's loop: pods of lower priority are evicted for a pod that fits nowhere.
 
-The plan is :mod:`virt_dra.scheduling.preemption`'s. What is evicted is marked and reported as kube-scheduler's preemption does.
+Kubernetes' own (:mod:`virt_dra.scheduling.default_preemption`) knows no devices; with the option, which is off, the plan is
+:mod:`virt_dra.scheduling.preemption`'s instead. What is evicted is marked and reported in the same way.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
@@ -17,6 +19,9 @@ from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
 from virt_dra.controllers.loops.scheduler.known_cluster import SCHEDULER_NAME, KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import with_condition
+from virt_dra.scheduling.default_preemption import MARKED, Victims, choose_victims
+from virt_dra.scheduling.framework.cycle import NotFitting
+from virt_dra.scheduling.framework.messages import not_preempting
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt
 from virt_dra.scheduling.framework.refusals import AttemptError
@@ -37,45 +42,84 @@ PREEMPTED: Final = "Preempted"
 MARK: Final = PodCondition(
     type="DisruptionTarget",
     status="True",
-    reason="PreemptionByScheduler",
+    reason=MARKED,
     message=f"{SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
 )
 
 
+@dataclass(frozen=True)
+class Room:
+    """What preemption did: ``text`` for the condition of the pod. ``found``: pods were evicted as Kubernetes does, which is all that the
+    condition says then."""
+
+    text: str
+    found: bool = False
+
+
 class Preempting:
-    """Nothing is read or done unless the option is on."""
+    """Kubernetes' preemption, or with the option the one that frees devices."""
 
     def __init__(self, context: LoopContext, known: KnownCluster) -> None:
         self._context, self._known = context, known
         self._enabled = context.options.get(PREEMPTION) is True
         self._recorder = context.recorder(SCHEDULER_NAME)
         self._revision = 0
-        self._budgets = context.informers.of(PodDisruptionBudget) if self._enabled else None
+        self._budgets = context.informers.of(PodDisruptionBudget)
 
-    async def make_room(self, pod: Pod) -> str | None:
-        """Evict for a pod. The text for its condition, empty if pods were evicted; None if nobody is evicted."""
+    async def make_room(self, pod: Pod, outcome: NotFitting) -> Room:
+        """Evict for a pod."""
         if not self._enabled:
-            return None
-        outcome = await self._planned(pod)
-        if isinstance(outcome, PreemptionPlan):
+            return await self._as_kubernetes(pod, outcome)
+        plan = await self._planned(pod)
+        if isinstance(plan, PreemptionPlan):
             try:
-                for victim in outcome.victims:
-                    await self._evict(victim, pod, outcome.node)
-                await self._context.cluster.patch(
-                    Pod,
-                    pod.name,
-                    pod.namespace,
-                    merge={"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": outcome.node}},
-                    subresource="status",
-                )
+                await self._evict_all(pod, plan.node, plan.victims)
             except ApiError as error:
-                return f"preemption: {error}"
-            return ""
-        return f"preemption: {outcome.message}." if outcome is not None and outcome.reason == NOT_NEEDED else None
+                return Room(f"preemption: {error}")
+            return Room("")
+        if plan is not None and plan.reason == NOT_NEEDED:
+            return Room(f"preemption: {plan.message}.")
+        return Room(not_preempting(outcome.diagnosis, pod.spec.preemption_policy))
+
+    async def _as_kubernetes(self, pod: Pod, outcome: NotFitting) -> Room:
+        """DefaultPreemption. A victim that is being deleted already isn't told again."""
+        pod = self._known.current(pod) or pod
+        chosen = choose_victims(pod, outcome, self._known.table, self._sorted_budgets())
+        try:
+            if isinstance(chosen, Victims):
+                self._known.table.nominations.nominate(pod, chosen.node)
+                await self._evict_all(pod, chosen.node, chosen.pods)
+                return Room(chosen.text, found=True)
+            if chosen.hopeless and pod.status.nominated_node_name:
+                self._known.table.nominations.forget(pod.metadata.uid)
+                await self._nominate(pod, None)
+        except ApiError as error:
+            return Room(f"preemption: {error}")
+        return Room(chosen.text)
+
+    async def _evict_all(self, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
+        """Lower priorities that are nominated for the node look for another one."""
+        for other in tuple(self._known.table.nominations.on(node)):
+            if (other.spec.priority or 0) < (pod.spec.priority or 0):
+                self._known.table.nominations.forget(other.metadata.uid)
+                await self._nominate(other, None)
+        for victim in victims:
+            await self._evict(victim, pod, node)
+        await self._nominate(pod, node)
+
+    async def _nominate(self, pod: Pod, node: str | None) -> None:
+        merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            await self._context.cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+        except NotFound:
+            return
+
+    def _sorted_budgets(self) -> Sequence[PodDisruptionBudget]:
+        return sorted(self._budgets.store.values(), key=lambda each: each.key)
 
     async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
         """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it was finished."""
-        budgets = sorted(self._budgets.store.values(), key=lambda each: each.key) if self._budgets is not None else ()
+        budgets = self._sorted_budgets()
         for attempt in range(PLANS):
             outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
             if isinstance(outcome, NoPreemption) or still_helps(outcome, pod, self._as_it_is(pod)):

@@ -1,0 +1,170 @@
+"""DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse. Pure (C-5.6).
+
+It knows nothing of devices (C-2.2): a claim's devices stay taken whoever is evicted; :mod:`.preemption` is the option that frees them.
+As Kubernetes: on each node where evicting may help, all pods of lower priority are left out, then as many as possible are spared, the most
+important first, before them those whose PodDisruptionBudget would be violated. The node with the least harm is chosen; of equal ones,
+which Kubernetes chooses among by chance, the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import parse_time
+from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.scheduling.framework.cycle import NotFitting, PluginPart, refusal_beside_nominated
+from virt_dra.scheduling.framework.messages import NEVER_PREEMPTS, NO_VICTIMS, NOT_HELPFUL, Diagnosis
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
+
+MARKED: Final = "PreemptionByScheduler"
+"""The reason of a victim's condition DisruptionTarget."""
+_LOWEST: Final = -(2**31)
+_WANTED_NODES: Final = 100
+"""Nodes that are compared at least, if there are so many; else a tenth of them."""
+
+
+@dataclass(frozen=True)
+class Victims:
+    """Whom to evict on a node, the most important first. ``violations``: how many of them a budget protects."""
+
+    node: str
+    pods: tuple[Pod, ...]
+    violations: int = 0
+
+    @property
+    def text(self) -> str:
+        """For the pod's condition."""
+        return f"preemption: found a potential placement for pod on node {self.node}, preempting {len(self.pods)} victims"
+
+
+@dataclass(frozen=True)
+class NoVictims:
+    """``text`` for the pod's condition. ``hopeless``: the pod is nominated for no node any more."""
+
+    text: str
+    hopeless: bool = False
+
+
+def choose_victims(pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Sequence[PodDisruptionBudget]) -> Victims | NoVictims:
+    """For a pod that fits nowhere. ``pod``: as it is now."""
+    if pod.spec.preemption_policy == "Never":
+        return NoVictims(NEVER_PREEMPTS)
+    if _has_preempted(pod, outcome.diagnosis, table):
+        return NoVictims("preemption: not eligible due to a terminating pod on the nominated node.")
+    planning = _Planning(pod, outcome.parts, table, budgets)
+    candidates: list[Victims] = []
+    refusals: dict[str, PluginRefusal] = {}
+    helped = sorted(name for name, refusal in outcome.diagnosis.refusals.items() if refusal.resolvable)
+    enough = max(len(helped) // 10, _WANTED_NODES)
+    for name in helped:
+        state = table.get(name)
+        if state is None:
+            continue
+        try:
+            found = planning.on(state)
+        except AttemptError as error:
+            found = PluginRefusal("", (str(error),))
+        if isinstance(found, PluginRefusal):
+            refusals[name] = found
+            continue
+        candidates.append(found)
+        if len(candidates) >= enough and any(not each.violations for each in candidates):
+            break
+    if candidates:
+        return min(candidates, key=_harm)
+    diagnosis = Diagnosis(outcome.diagnosis.total, refusals, elsewhere=PluginRefusal("", (NOT_HELPFUL,)))
+    return NoVictims(f"preemption: {diagnosis.message}", hopeless=True)
+
+
+def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
+    """Whether victims of the pod are still there, on the node that it is nominated for."""
+    nominated = table.get(pod.status.nominated_node_name or "")
+    refusal = diagnosis.refusals.get(nominated.name) if nominated is not None else None
+    if nominated is None or refusal is None or not refusal.resolvable:
+        return False
+    return any(_priority(each) < _priority(pod) and _is_victim(each) for each in nominated.pods.values())
+
+
+def _is_victim(pod: Pod) -> bool:
+    mark = next((each for each in pod.status.conditions if each.type == "DisruptionTarget"), None)
+    return pod.metadata.deletion_timestamp is not None and mark is not None and (mark.status, mark.reason) == ("True", MARKED)
+
+
+class _Planning:
+    """For one pod."""
+
+    def __init__(self, pod: Pod, parts: Sequence[PluginPart], table: NodeTable, budgets: Sequence[PodDisruptionBudget]) -> None:
+        self._pod, self._parts, self._table, self._budgets = pod, parts, table, budgets
+
+    def on(self, state: NodeState) -> Victims | PluginRefusal:
+        """The victims on a node, or why evicting doesn't help there. Raises AttemptError."""
+        candidates = sorted((each for each in state.pods.values() if _priority(each) < _priority(self._pod)), key=_importance)
+        if not candidates:
+            return PluginRefusal("", (NO_VICTIMS,))
+        gone = {each.metadata.uid for each in candidates}
+        refusal = self._refusal(state, gone)
+        if refusal is not None:
+            return refusal
+        protected, others = _by_protection(candidates, self._budgets)
+        for spared in (*protected, *others):
+            gone.discard(spared.metadata.uid)
+            if self._refusal(state, gone) is not None:
+                gone.add(spared.metadata.uid)
+        violations = sum(each.metadata.uid in gone for each in protected)
+        victims = tuple(each for each in candidates if each.metadata.uid in gone)
+        if not victims:
+            raise AttemptError(f'expected at least one victim pod on node "{state.name}"')
+        return Victims(state.name, victims, violations)
+
+    def _refusal(self, state: NodeState, gone: set[str]) -> PluginRefusal | None:
+        supposed = state.supposing({uid: each for uid, each in state.pods.items() if uid not in gone})
+        return refusal_beside_nominated(self._pod, self._parts, supposed, self._table.nominations)
+
+
+def _by_protection(candidates: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> tuple[list[Pod], list[Pod]]:
+    """Those whose eviction a budget doesn't allow beside those before them, and the others."""
+    left = [budget.status.disruptions_allowed for budget in budgets]
+    protected: list[Pod] = []
+    others: list[Pod] = []
+    for candidate in candidates:
+        (protected if _violates(candidate, budgets, left) else others).append(candidate)
+    return protected, others
+
+
+def _violates(candidate: Pod, budgets: Sequence[PodDisruptionBudget], left: list[int]) -> bool:
+    """The first budget that is used up ends it: later ones aren't charged."""
+    for number, budget in enumerate(budgets):
+        if candidate.metadata.labels and budget.concerns(candidate):
+            left[number] -= 1
+            if left[number] < 0:
+                return True
+    return False
+
+
+def _harm(victims: Victims) -> tuple[int, int, int, int, float]:
+    priorities = [_priority(each) for each in victims.pods]
+    highest = priorities[0]
+    earliest = min(_started(each) for each in victims.pods if _priority(each) == highest)
+    return victims.violations, highest, sum(each - _LOWEST for each in priorities), len(priorities), -earliest
+
+
+def _priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+def _importance(pod: Pod) -> tuple[int, float, str]:
+    """The most important first: high priority, then a long life."""
+    return -_priority(pod), _started(pod), pod.key
+
+
+def _started(pod: Pod) -> float:
+    """When a pod was started by its kubelet; one that wasn't counts as started now."""
+    given = (pod.status.model_extra or {}).get("startTime")
+    try:
+        return parse_time(given).timestamp() if isinstance(given, str) else float("inf")
+    except ValueError:
+        return float("inf")
