@@ -82,7 +82,7 @@ class Preempting:
         return Room(not_preempting(outcome.diagnosis, pod.spec.preemption_policy))
 
     async def _as_kubernetes(self, pod: Pod, outcome: NotFitting) -> Room:
-        """DefaultPreemption. A victim that is being deleted already isn't told again."""
+        """DefaultPreemption. A victim that is being deleted already is left alone."""
         pod = self._known.current(pod) or pod
         chosen = choose_victims(pod, outcome, self._known.table, self._sorted_budgets())
         try:
