@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 
 from rich.console import Console
@@ -26,12 +27,19 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
+from virt_dra.classic.driver import AllocationRefused, PendingClaim, on_node
+from virt_dra.classic.driver_controller import DriverController
+from virt_dra.classic.objects import ClassicAllocation, ClassicClaim
+from virt_dra.classic.rules import classic_cluster
+from virt_dra.classic.versions import read_classic
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
-from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
+from virt_dra.simulator.control_plane import CLASSIC_LOOPS, LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
 NAMESPACE = "lab"
+NewCluster = Callable[[Callable[[], datetime], Callable[[], str], Callable[[], str]], MemoryCluster]
+"""Of a clock, suffixes and uids."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,9 @@ class LoopRow:
     done: Callable[[MemoryCluster], Awaitable[bool]]
     gates: FeatureGates = PLAIN
     vms_per_unit: int = 1
+    loops: tuple[LoopKind, ...] = ()
+    """Empty: those of the control plane that have the row's name."""
+    new_cluster: NewCluster = MemoryCluster
 
 
 async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
@@ -160,6 +171,41 @@ async def _all_freed(cluster: MemoryCluster) -> bool:
     return not any(claim.status.allocation or claim.metadata.finalizers for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items)
 
 
+class _Everywhere:
+    """A classic driver that always has a device on the node that is asked for."""
+
+    name = "gpu.example.com"
+
+    async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        return [on_node(self.name, data="gpu", node=node) for _ in claims]
+
+    async def deallocate(self, claim: ClassicClaim) -> None:
+        """Nothing to free."""
+
+    async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Sequence[str]]:
+        return [[] for _ in claims]
+
+
+async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
+    """Each VM's pod has a claim of a template, on a hundredth as many nodes."""
+    v1alpha2, named = "resource.k8s.io/v1alpha2", {"name": "gpu", "namespace": NAMESPACE}
+    await cluster.create(
+        read_classic({"apiVersion": v1alpha2, "kind": "ResourceClass", "metadata": {"name": "gpu"}, "driverName": _Everywhere.name})
+    )
+    template = {"apiVersion": v1alpha2, "kind": "ResourceClaimTemplate", "metadata": named, "spec": {"spec": {"resourceClassName": "gpu"}}}
+    await cluster.create(read_classic(template))
+    for each in range(max(number // 100, 1)):
+        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{each:05d}"}}))
+    for each in range(number):
+        spec = {
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "containers": [{"name": "compute", "image": "launcher"}],
+        }
+        raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"vm-{each}", "namespace": NAMESPACE}, "spec": spec}
+        await cluster.create(read_classic(raw))
+
+
+_CLASSIC = (*CLASSIC_LOOPS, LoopKind("driver", lambda context: DriverController(context, _Everywhere())))
 _POOL_STATUS = FeatureGates(resource_pool_status=True)
 
 ROWS = (
@@ -170,16 +216,19 @@ ROWS = (
     LoopRow("device taint eviction", "VMs evicted, each by a rule of its own, conditions included", _a_rule_for_each, _completed),
     LoopRow("pool status", "answers about one pool", _a_request_for_each_pool, _all_answered, _POOL_STATUS),
     LoopRow("pool status", "answers about all pools", _requests_for_all_pools, _all_answered, _POOL_STATUS, 100),
+    LoopRow(
+        "classic DRA", "VMs scheduled, a claim of a driver each", _classic_pods, _all_bound, loops=_CLASSIC, new_cluster=classic_cluster
+    ),
 )
 
 
 async def _measure(row: LoopRow, number: int) -> float:
     """Seconds."""
     uids = count(1)
-    cluster = MemoryCluster(virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}")
+    cluster = row.new_cluster(virtual_now, counted_suffixes(), lambda: f"00000000-0000-4000-8000-{next(uids):012x}")
     await cluster.create(Namespace.from_wire({"metadata": {"name": NAMESPACE}}))
     await row.given(cluster, number)
-    loops = tuple(loop for loop in LOOPS if loop.name == row.loop)
+    loops = row.loops or tuple(loop for loop in LOOPS if loop.name == row.loop)
     began = time.perf_counter()
     async with control_plane(cluster, AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), gates=row.gates, loops=loops):
         while not await row.done(cluster):
