@@ -56,7 +56,7 @@ def problems(found: Stored) -> Iterator[str]:
             made_for = found.pods.get(owner.name) or found.groups.get(owner.name)
             if made_for is None or not found.needs(owner.kind, owner.name, owner.uid):
                 yield f"claim {name} of {owner.kind} {owner.name} is left"
-            elif name not in {status.resource_claim_name for status in made_for.status.resource_claim_statuses}:
+            elif name not in _claims_made_for(made_for):
                 yield f"claim {name} was made for {owner.kind} {owner.name} beside the one that its status names"
             elif claim.status.allocation is not None and not users:
                 yield f"claim {name} is allocated and nobody uses it"
@@ -65,6 +65,13 @@ def problems(found: Stored) -> Iterator[str]:
         members = [pod for pod in found.pods.values() if pod_group_name(pod) == name and not has_finished(pod)]
         if group.metadata.deletion_timestamp is not None and not members:
             yield f"PodGroup {name} is being deleted, has no pods, and keeps its finalizers {', '.join(group.metadata.finalizers)}"
+
+
+def _claims_made_for(owner: Pod | PodGroup) -> set[str]:
+    """The generated claims that its status names."""
+    names = {status.resource_claim_name or "" for status in owner.status.resource_claim_statuses}
+    special = owner.status.extended_resource_claim_status if isinstance(owner, Pod) else None
+    return names | {special.resource_claim_name} if special is not None else names
 
 
 def _held_twice(found: Stored) -> Iterator[str]:
@@ -77,8 +84,8 @@ def _held_twice(found: Stored) -> Iterator[str]:
         if len(claims) > 1:
             yield f"device {'/'.join(device)} is held by {', '.join(claims)}"
     for name, pod in sorted(found.pods.items()):
-        for status in pod.status.resource_claim_statuses:
-            held = found.claims.get(status.resource_claim_name or "")
+        for made in sorted(_claims_made_for(pod)):
+            held = found.claims.get(made)
             allocation = held.status.allocation if held is not None else None
             pools = {result.pool for result in allocation.devices.results} if allocation is not None else set()
             if pod.spec.node_name and not is_done(pod) and pools - {pod.spec.node_name}:
@@ -91,12 +98,13 @@ def normal_form(found: Stored) -> Json:
     A direct claim that stays allocated without a consumer counts as free: after an attempt that failed no controller cleans it up
     (C-5.16, C-10.13), the next attempt uses or frees it.
     """
-    pods = {}
+    pods: dict[str, list[object]] = {}
     for name, pod in found.pods.items():
         entries = [status.name for status in pod.status.resource_claim_statuses] if not is_done(pod) else None
+        special = pod.status.extended_resource_claim_status is not None if not is_done(pod) else None
         # A finished pod may have got a node before it finished, or not.
         placed = bool(pod.spec.node_name) if not is_done(pod) else None
-        pods[name] = [pod.status.phase, placed, pod.metadata.deletion_timestamp is not None, entries]
+        pods[name] = [pod.status.phase, placed, pod.metadata.deletion_timestamp is not None, entries, special]
     claims: dict[str, list[object]] = {}
     for claim in sorted(found.claims.values(), key=lambda claim: claim.name):
         owner = claim.metadata.controller_owner

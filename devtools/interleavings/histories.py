@@ -23,14 +23,16 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import random_suffixes
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import ApiError, NotFound
+from virt_dra.scheduling.queue import LONGEST_UNSCHEDULABLE
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
 ROUGH_SECONDS = 3.0
 """Of turbulence after the last step of an episode."""
-CALM_SECONDS = 1200.0
+CALM_SECONDS = 3600.0
 """Of cluster time until everything has come to rest: longer than every back-off that turbulence can have caused."""
-CALM_TURN = 60.0
+CALM_TURN = LONGEST_UNSCHEDULABLE + 60.0
+"""Nothing changed for so long: nothing will. A pod whose special claim was left by a failed attempt is woken by no event (C-4.7, C-7.3)."""
 GRACE_SECONDS = 30
 
 WITH_GROUPS = FeatureGates(generic_workload=True, workload_resource_claims=True)

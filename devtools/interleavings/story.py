@@ -23,6 +23,8 @@ DEVICES = 48
 MOST_PODS = 5
 """Made in one episode."""
 SPEC: Json = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+RESOURCE = "example.com/gpu"
+"""The extended resource that devices serve."""
 RULE = "broken"
 
 
@@ -96,8 +98,11 @@ class _Author:
         for _ in range(self.chance.randint(1, MOST_PODS)):
             name = f"p{next(self.numbers)}"
             entries = [self._entry(0), *(self._templated(1) for _ in range(self.chance.randint(0, 1)))]
+            extended = self.chance.choice((0, 0, 0, 1, 2))
+            if extended and self.chance.random() < 0.5:
+                entries = []
             self.alive[name] = [entry["resourceClaimName"] for entry in entries if "resourceClaimName" in entry]
-            steps.append(self._create(Pod, name, _pod_spec(entries)))
+            steps.append(self._create(Pod, name, _pod_spec(entries, extended)))
         self.chance.shuffle(steps)  # a template may come after its pods
         return steps
 
@@ -186,13 +191,17 @@ class _Author:
         return self.chance.choice((0.0, 0.0, 0.0, 0.05, 0.3, 2.0))
 
 
-def _pod_spec(entries: list[Json]) -> Json:
-    return {"schedulerName": "default-scheduler", "containers": [{"name": "c", "image": "i"}], "resourceClaims": entries}
+def _pod_spec(entries: list[Json], extended: int = 0) -> Json:
+    """``extended``: how many devices it asks for by the name of a resource."""
+    container: Json = {"name": "c", "image": "i"}
+    if extended:
+        container["resources"] = {"requests": {RESOURCE: str(extended)}, "limits": {RESOURCE: str(extended)}}
+    return {"schedulerName": "default-scheduler", "containers": [container], "resourceClaims": entries}
 
 
 def _cluster() -> Iterator[TypedObject]:
     yield Namespace.from_wire({"metadata": {"name": NAMESPACE}})
-    yield DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {}})
+    yield DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": RESOURCE}})
     capacity = {"cpu": "64", "memory": "64Gi", "pods": "110"}
     for number in range(NODES):
         name = f"n{number}"

@@ -38,7 +38,7 @@ def test_a_loop_that_forgets_what_it_made_is_found_out(monkeypatch: pytest.Monke
 
 def test_a_missing_loop_is_found_out() -> None:
     loops = tuple(loop for loop in LOOPS if loop.name != "resource claims")
-    assert quietly(lambda: compared(0, loops)) != ()
+    assert any(quietly(lambda seed=seed: compared(seed, loops)) for seed in range(10))  # type: ignore[misc]  # bound at once
 
 
 def _break_the_claim_controller(monkeypatch: pytest.MonkeyPatch) -> None:
