@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -27,14 +27,9 @@ from virt_dra.api.resource_v1 import (
     ResourcePoolStatusRequest,
     ResourceSlice,
 )
-from virt_dra.classic.driver import AllocationRefused, PendingClaim, on_node
-from virt_dra.classic.driver_controller import DriverController
-from virt_dra.classic.objects import ClassicAllocation, ClassicClaim
-from virt_dra.classic.rules import classic_cluster
-from virt_dra.classic.versions import read_classic
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
-from virt_dra.simulator.control_plane import CLASSIC_LOOPS, LOOPS, AmbientSources, LoopKind, control_plane
+from virt_dra.simulator.control_plane import LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
 NAMESPACE = "lab"
@@ -79,7 +74,7 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
         await cluster.create(Pod.from_wire({"metadata": named, "spec": {"resourceClaims": [entry], "containers": containers}}))
 
 
-async def _all_bound(cluster: MemoryCluster) -> bool:
+async def all_bound(cluster: MemoryCluster) -> bool:
     return all(pod.spec.node_name for pod in (await cluster.list(Pod, NAMESPACE)).items)
 
 
@@ -171,54 +166,16 @@ async def _all_freed(cluster: MemoryCluster) -> bool:
     return not any(claim.status.allocation or claim.metadata.finalizers for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items)
 
 
-class _Everywhere:
-    """A classic driver that always has a device on the node that is asked for."""
-
-    name = "gpu.example.com"
-
-    async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
-        return [on_node(self.name, data="gpu", node=node) for _ in claims]
-
-    async def deallocate(self, claim: ClassicClaim) -> None:
-        """Nothing to free."""
-
-    async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Sequence[str]]:
-        return [[] for _ in claims]
-
-
-async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
-    """Each VM's pod has a claim of a template, on a hundredth as many nodes."""
-    v1alpha2, named = "resource.k8s.io/v1alpha2", {"name": "gpu", "namespace": NAMESPACE}
-    await cluster.create(
-        read_classic({"apiVersion": v1alpha2, "kind": "ResourceClass", "metadata": {"name": "gpu"}, "driverName": _Everywhere.name})
-    )
-    template = {"apiVersion": v1alpha2, "kind": "ResourceClaimTemplate", "metadata": named, "spec": {"spec": {"resourceClassName": "gpu"}}}
-    await cluster.create(read_classic(template))
-    for each in range(max(number // 100, 1)):
-        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{each:05d}"}}))
-    for each in range(number):
-        spec = {
-            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
-            "containers": [{"name": "compute", "image": "launcher"}],
-        }
-        raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"vm-{each}", "namespace": NAMESPACE}, "spec": spec}
-        await cluster.create(read_classic(raw))
-
-
-_CLASSIC = (*CLASSIC_LOOPS, LoopKind("driver", lambda context: DriverController(context, _Everywhere())))
 _POOL_STATUS = FeatureGates(resource_pool_status=True)
 
 ROWS = (
-    LoopRow("scheduler", "VMs scheduled, a GPU each, as many nodes", _devices_and_pods, _all_bound),
+    LoopRow("scheduler", "VMs scheduled, a GPU each, as many nodes", _devices_and_pods, all_bound),
     LoopRow("resource claims", "claims made of a template and recorded", _pods_of_a_template, _all_recorded),
     LoopRow("resource claims", "claims of finished VMs released", _finished_vms, _all_freed),
     LoopRow("device taint eviction", "VMs evicted by one rule", _one_rule_for_all, _all_evicted),
     LoopRow("device taint eviction", "VMs evicted, each by a rule of its own, conditions included", _a_rule_for_each, _completed),
     LoopRow("pool status", "answers about one pool", _a_request_for_each_pool, _all_answered, _POOL_STATUS),
     LoopRow("pool status", "answers about all pools", _requests_for_all_pools, _all_answered, _POOL_STATUS, 100),
-    LoopRow(
-        "classic DRA", "VMs scheduled, a claim of a driver each", _classic_pods, _all_bound, loops=_CLASSIC, new_cluster=classic_cluster
-    ),
 )
 
 
@@ -238,9 +195,11 @@ async def _measure(row: LoopRow, number: int) -> float:
 
 def main(*, quick: bool = False) -> None:
     """Print a row for each loop."""
+    from bench.classic import classic_rows  # which needs what is above
+
     number = 500 if quick else 5000
     table = Table("loop", "number", "seconds", "a second", "MiB", "of what", title="control loops, embedded, in virtual time")
-    for row in ROWS:
+    for row in (*ROWS, *classic_rows()):
         seconds = run_virtually(_measure(row, number))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         units = number // row.vms_per_unit

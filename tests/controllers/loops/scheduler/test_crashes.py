@@ -10,7 +10,7 @@ import pytest
 from tests.controllers.loops.loop_world import virtual_cluster
 from tests.controllers.loops.scheduler.test_scheduler_loop import World, pod, seconds
 from tests.controllers.loops.test_scheduler import GPU, claim, node, slice_
-from virt_dra.api.core_v1 import Namespace
+from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.port import Conflict, Unavailable
@@ -103,3 +103,43 @@ def test_a_scheduler_that_ends_between_two_writes_has_a_successor(number: int, *
         await check(world)
 
     run_virtually(main())
+
+
+def test_a_pod_that_was_bound_keeps_its_claims_however_long_nobody_answers() -> None:
+    """C-20.23, C-7.7: a binding whose answer is lost, and then the reads that ask for it: it counts as what it is."""
+
+    class Mute(Failing):
+        """No answer to the binding, nor to ten reads of a pod."""
+
+        def __init__(self, memory: MemoryCluster) -> None:
+            super().__init__(memory, 0, Unavailable, after=True)
+            self.unanswered = 0
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._memory, name)
+
+            async def bind(pod: Pod, node: str) -> None:
+                await method(pod, node)
+                self.unanswered = 10
+                raise Unavailable("unexpected EOF")
+
+            async def get(*given: Any) -> Any:
+                if self.unanswered:
+                    self.unanswered -= 1
+                    raise Unavailable("unexpected EOF")
+                return await method(*given)
+
+            return {"bind": bind, "get": get}.get(name, method)
+
+    async def story() -> None:
+        cluster = virtual_cluster()
+        world = World(cluster)
+        await world.add(Namespace.from_wire({"metadata": {"name": "lab"}}), GPU, node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
+        running = asyncio.ensure_future(scheduler(Mute(cluster)))
+        await asyncio.sleep(100)
+        running.cancel()
+        assert await world.nodes("p") == ["n1"]
+        assert [each.name for each in (await world.claim("c")).status.reserved_for] == ["p"]
+        assert await world.condition("p") == ("True", "", "")
+
+    run_virtually(story())

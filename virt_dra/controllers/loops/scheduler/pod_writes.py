@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import datetime
 
@@ -13,6 +14,9 @@ from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
 _log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
+READ_ATTEMPTS = 20
+LONGEST_PAUSE = 5.0
+"""Seconds between two of them; together more than a minute."""
 
 
 def unscheduled(reason: str, message: str) -> PodCondition:
@@ -21,13 +25,25 @@ def unscheduled(reason: str, message: str) -> PodCondition:
 
 
 async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
-    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound. Raises ApiError."""
+    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound. Raises ApiError.
+
+    Asked again and again, since the special claim of a pod that counts as not bound is deleted, and no controller makes it again (C-7.7).
+    """
     try:
         await cluster.bind(pod, node)
     except Unavailable:
-        current = await cluster.get(Pod, pod.name, pod.namespace)
+        current = await _read(cluster, pod)
         if current.metadata.uid != pod.metadata.uid or current.spec.node_name != node:
             raise
+
+
+async def _read(cluster: Cluster, pod: Pod) -> Pod:
+    for attempt in range(READ_ATTEMPTS - 1):
+        try:
+            return await cluster.get(Pod, pod.name, pod.namespace)
+        except Unavailable:
+            await asyncio.sleep(min(0.1 * 2**attempt, LONGEST_PAUSE))
+    return await cluster.get(Pod, pod.name, pod.namespace)
 
 
 def _seen(pod: Pod) -> dict[str, str]:
