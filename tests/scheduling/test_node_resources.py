@@ -82,3 +82,16 @@ def test_requests_are_summed_before_they_are_rounded() -> None:
     container = {"image": "i", "resources": {"requests": {"cpu": "100u", "memory": "1500m"}}}
     raw = {"metadata": {"name": "p"}, "spec": {"containers": [container | {"name": "a"}, container | {"name": "b"}]}}
     assert pod_requests(Pod.from_wire(raw)) == {"cpu": 1, "memory": 3}
+
+
+def test_what_a_pod_asks_for_is_summed_once_until_the_pod_changes() -> None:
+    """Preemption asks again for a node without this pod or that: a hundred nodes full of pods took ten seconds."""
+    small, large = (pod("p", {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}) for cpu in "12")
+    table, usages = NodeTable(), NodeUsages()
+    table.put(node({"cpu": "4", "pods": "10"}))
+    table.assign(small, "n1")
+    state = table.get("n1")
+    assert state is not None
+    assert usages.of(state).requested == {"cpu": 1000}
+    assert usages.of(state.supposing({})).requested == {}
+    assert usages.of(state.supposing({"p": large})).requested == {"cpu": 2000}

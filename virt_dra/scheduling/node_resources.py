@@ -3,7 +3,6 @@ prefers nodes whose cpu and memory become more evenly used. Scores are those of 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +20,8 @@ from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, POD
 _SCORED = (CPU, MEMORY)
 UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Quantity("200Mi")}
 """What a container without a request counts as in scores, so that such pods spread over nodes, too."""
+_REMEMBERED: Final = 20_000
+"""Pods whose requests are remembered."""
 _MOST = 100
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """The resources whose texts come first."""
@@ -37,28 +38,38 @@ class NodeUsage:
     scored: Mapping[str, int]
     pods: int
 
-    @classmethod
-    def of(cls, state: NodeState) -> NodeUsage:
-        requested: Counter[str] = Counter()
-        scored: Counter[str] = Counter()
-        for pod in state.pods.values():
-            requested.update(pod_requests(pod))
-            scored.update(pod_requests(pod, UNREQUESTED))
-        return cls(amounts(state.node.status.allocatable), requested, scored, len(state.pods))
-
 
 class NodeUsages:
-    """The usage of each node, summed again only when the node or its pods changed."""
+    """The usage of each node, summed again only when the node or its pods changed; what a pod asks for is summed once.
+
+    Preemption asks for a node as it would be without this pod or that, once for each of its pods.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[NodeState, int, NodeUsage]] = {}
         """By node, with the revision of the state that it was summed from."""
+        self._pods: dict[str, tuple[Pod, Mapping[str, int], Mapping[str, int]]] = {}
+        """By UID: what a pod requests, and what it counts as in scores."""
 
     def of(self, state: NodeState) -> NodeUsage:
         found = self._known.get(state.name)
         if found is None or found[0] is not state or found[1] != state.revision:
-            found = self._known[state.name] = (state, state.revision, NodeUsage.of(state))
+            found = self._known[state.name] = (state, state.revision, self._summed(state))
         return found[2]
+
+    def _summed(self, state: NodeState) -> NodeUsage:
+        requested: dict[str, int] = {}
+        scored: dict[str, int] = {}
+        for pod in state.pods.values():
+            known = self._pods.get(pod.metadata.uid)
+            if known is None or known[0] is not pod:
+                if len(self._pods) >= _REMEMBERED:
+                    self._pods.clear()
+                known = self._pods[pod.metadata.uid] = (pod, pod_requests(pod), pod_requests(pod, UNREQUESTED))
+            for total, more in ((requested, known[1]), (scored, known[2])):
+                for name, number in more.items():
+                    total[name] = total.get(name, 0) + number
+        return NodeUsage(amounts(state.node.status.allocatable), requested, scored, len(state.pods))
 
 
 class NodeResourcesFit(SchedulingPlugin):
@@ -84,7 +95,7 @@ class NodeResourcesFit(SchedulingPlugin):
 
     def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod asks for."""
-        usage = NodeUsage.of(NodeState(new))
+        usage = NodeUsages().of(NodeState(new))
         requests = {resource: number for resource, number in pod_requests(pod).items() if number}
         delegated = {resource for resource in requests if resource not in _FIRST and self.left_to_dra(resource, usage)}
         offered = usage.allocatable
