@@ -15,13 +15,14 @@ from typing import Final
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
-from virt_dra.scheduling.framework.cycle import NotFitting, PluginPart, refusal_beside_nominated
+from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, PluginPart, refusal_beside_nominated
 from virt_dra.scheduling.framework.messages import NEVER_PREEMPTS, NO_VICTIMS, NOT_HELPFUL, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
 
 MARKED: Final = "PreemptionByScheduler"
 """The reason of a victim's condition DisruptionTarget."""
+DEVICES: Final = "DynamicResources"
 _LOWEST: Final = -(2**31)
 _WANTED_NODES: Final = 100
 """Nodes that are compared at least, if there are so many; else a tenth of them."""
@@ -78,6 +79,48 @@ def choose_victims(pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Seq
         return min(candidates, key=_harm)
     diagnosis = Diagnosis(outcome.diagnosis.total, refusals, elsewhere=PluginRefusal("", (NOT_HELPFUL,)))
     return NoVictims(f"preemption: {diagnosis.message}", hopeless=True)
+
+
+def choose_group_victims(
+    assignments: Sequence[tuple[Pod, FoundNode]], candidates: Sequence[Pod], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
+) -> tuple[Pod, ...]:
+    """The victims for a pod group that was placed as if none of ``candidates`` were there, the most important first (C-9.4).
+
+    ``table`` is without them and without the group's pods when it is called and when it returns. Devices aren't asked for again: no
+    victim has them on its node alone.
+    """
+    protected, others = _by_protection(sorted(candidates, key=_importance), budgets)
+    victims = [spared for spared in (*protected, *others) if not _fit_beside(spared, assignments, table)]
+    for candidate in candidates:
+        table.unassign(candidate.metadata.uid)
+    return tuple(sorted(victims, key=_importance))
+
+
+def _fit_beside(spared: Pod, assignments: Sequence[tuple[Pod, FoundNode]], table: NodeTable) -> bool:
+    """Whether the group's pods still fit where they were placed; the pod stays there then."""
+    table.assign(spared, spared.spec.node_name or "")
+    placed: list[Pod] = []
+    fits = True
+    for pod, found in assignments:
+        state = table.get(found.node)
+        parts = [part for part in found.parts if part.plugin.name != DEVICES]
+        if state is None or refusal_beside_nominated(pod, parts, state, table.nominations) is not None:
+            fits = False
+            break
+        table.assign(pod, found.node)
+        placed.append(pod)
+    for pod in placed:
+        table.unassign(pod.metadata.uid)
+    if not fits:
+        table.unassign(spared.metadata.uid)
+    return fits
+
+
+def waits_for_victims(pods: Sequence[Pod], priority: int, table: NodeTable) -> bool:
+    """Whether victims of a pod group are still there, on the nodes that its pods are nominated for."""
+    nodes = {pod.status.nominated_node_name for pod in pods if pod.status.nominated_node_name}
+    states = [state for state in map(table.get, sorted(nodes)) if state is not None]
+    return any(_priority(each) < priority and _is_victim(each) for state in states for each in state.pods.values())
 
 
 def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from virt_dra.allocator import wanted_nodes
 from virt_dra.api.core_v1 import Pod
+from virt_dra.scheduling.claim_references import pod_group_name
 from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.nominations import Nominations
@@ -159,11 +160,15 @@ class SchedulingCycle:
 
 
 def refusal_beside_nominated(pod: Pod, parts: Sequence[PluginPart], state: NodeState, nominations: Nominations) -> PluginRefusal | None:
-    """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without them."""
+    """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without them. Those of its
+    own group are tried in the same cycle, and count when they have got their place."""
+    group = pod_group_name(pod)
     others = {
         each.metadata.uid: each
         for each in nominations.on(state.name)
-        if each.metadata.uid != pod.metadata.uid and (each.spec.priority or 0) >= (pod.spec.priority or 0)
+        if each.metadata.uid != pod.metadata.uid
+        and (each.spec.priority or 0) >= (pod.spec.priority or 0)
+        and (group is None or (each.namespace, pod_group_name(each)) != (pod.namespace, group))
     }
     if others:
         refusal = _refusal(parts, state.supposing({**state.pods, **others}))

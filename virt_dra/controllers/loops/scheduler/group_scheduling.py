@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition, format_time
@@ -14,10 +15,12 @@ from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.binding_cycle import device_part
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, deallocate_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
+from virt_dra.controllers.loops.scheduler.preempting import Preempting
 from virt_dra.controllers.loops.scheduler.reports import FailedAttempt, PodReports
 from virt_dra.controllers.loops.scheduler.special_claims import apply_remedy
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, group_claim_name, not_for_group
+from virt_dra.scheduling.default_preemption import choose_group_victims, waits_for_victims
 from virt_dra.scheduling.dynamic_resources.plugin import GroupAllocations
 from virt_dra.scheduling.framework.cycle import FoundNode, NoNodes, NotFitting, remedies
 from virt_dra.scheduling.framework.group_cycle import (
@@ -34,8 +37,18 @@ from virt_dra.scheduling.queue import GroupFailure, QueuedPod
 _log = logging.getLogger(__name__)
 
 DONE = "deallocation and deletion of ResourceClaims completed"
+PREEMPTION = "pod group preemption: "
 NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
 NEVER_PREEMPTS = "pod group preemption: not eligible due to preemptionPolicy=Never."
+
+
+class _PostFilter(Enum):
+    """How PodGroupPostFilter ended. *Preempts*: victims of the group are going."""
+
+    REJECTED = auto()
+    FAILED = auto()
+    PREEMPTS = auto()
+
 
 StartBinding = Callable[[QueuedPod, Pod, FoundNode, frozenset[str]], None]
 
@@ -43,8 +56,9 @@ StartBinding = Callable[[QueuedPod, Pod, FoundNode, frozenset[str]], None]
 class GroupScheduling:
     """One group after the other, from the queue to the binding cycles of its pods."""
 
-    def __init__(self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding) -> None:
+    def __init__(self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding, preempting: Preempting) -> None:
         self._context = context
+        self._preempting = preempting
         self._known = known
         self._reports = reports
         self._bind = bind
@@ -61,11 +75,14 @@ class GroupScheduling:
         if not result.success:
             self._give_back(taken)
         group_text = result.error or result.rejected
+        waits = False
         if result.rejected:
-            text, failed = await self._post_filter(group, pods, result)
+            text, outcome = await self._post_filter(group, pods, result)
+            failed, waits = outcome is _PostFilter.FAILED, outcome is _PostFilter.PREEMPTS
             group_text = text if failed else f"{result.rejected}, {text}"
             result = GroupResult(result.members, "" if failed else result.rejected, text if failed else "")
-        self._submit(queued, pods, result, group_text, frozenset(allocations.pending))
+        prefix = "" if waits else f"{UNSCHEDULABLE_GROUP}, "
+        self._submit(queued, pods, result, f"{prefix}{group_text}", frozenset(allocations.pending))
         await self._write_condition(group, result, group_text)
 
     def member_failed(self, pod: Pod, failure: FailedAttempt) -> None:
@@ -133,8 +150,8 @@ class GroupScheduling:
 
     # --- PostFilter of groups (C-9.4) -----------------------------------------------------------------------------
 
-    async def _post_filter(self, group: PodGroup, pods: Sequence[Pod], result: GroupResult) -> tuple[str, bool]:
-        """What was done for the group, and whether it failed."""
+    async def _post_filter(self, group: PodGroup, pods: Sequence[Pod], result: GroupResult) -> tuple[str, _PostFilter]:
+        """What was done for the group."""
         try:
             idle = False
             for member in result.members:
@@ -143,12 +160,44 @@ class GroupScheduling:
             if idle and self._known.workload_claims and not self._known.scheduled_of(group.key):
                 freed = await self._free_claims(group, result)
                 if freed is not None:
-                    return freed, False
+                    return freed, _PostFilter.REJECTED
         except ApiError as error:
-            return f'error in "DynamicResources" PodGroupPostFilter plugins: {error}', True
+            return f'error in "DynamicResources" PodGroupPostFilter plugins: {error}', _PostFilter.FAILED
         if group.spec.preemption_policy == "Never" or any(pod.spec.preemption_policy == "Never" for pod in pods):
-            return f"{DONE}, {NEVER_PREEMPTS}", False
-        return NO_VICTIMS, False
+            return f"{DONE}, {NEVER_PREEMPTS}", _PostFilter.REJECTED
+        try:
+            return await self._preempt(group, pods)
+        except ApiError as error:
+            return f'error in "DefaultPreemption" PodGroupPostFilter plugins: {PREEMPTION}{error}', _PostFilter.FAILED
+
+    async def _preempt(self, group: PodGroup, pods: Sequence[Pod]) -> tuple[str, _PostFilter]:
+        """Pods of lower priority, wherever they are, make room for the group if it fits without them. Raises ApiError."""
+        table = self._known.table
+        priority = group.spec.priority or 0
+        if waits_for_victims(pods, priority, table):
+            return f"{PREEMPTION}ongoing preemption on nominated nodes", _PostFilter.PREEMPTS
+        lower = [each for state in table.states for each in state.pods.values() if (each.spec.priority or 0) < priority]
+        candidates = [each for each in lower if each.spec.node_name]
+        if not candidates:
+            return NO_VICTIMS, _PostFilter.REJECTED
+        for each in candidates:
+            table.unassign(each.metadata.uid)
+        taken: list[tuple[Pod, FoundNode]] = []
+        try:
+            result = self._place(group, pods, GroupAllocations(), taken)
+            self._give_back(taken)
+            if not result.success:
+                return f"{DONE}, {PREEMPTION}{result.error or result.rejected}", _PostFilter.REJECTED
+            victims = choose_group_victims(taken, candidates, table, self._preempting.sorted_budgets())
+        finally:
+            for each in candidates:
+                table.assign(each, each.spec.node_name or "")
+        nominated = {}
+        for pod, found in taken:
+            table.nominations.nominate(pod, found.node)
+            nominated[pod.metadata.uid] = pod.with_(status=pod.status.with_(nominated_node_name=found.node))
+        await self._preempting.make_room_for_group(group, nominated, victims)
+        return f"{PREEMPTION}found a placement for podgroup, preempting {len(victims)} victims", _PostFilter.PREEMPTS
 
     async def _remedied(self, member: MemberResult) -> bool:
         """As PostFilter of a single pod (C-5.6)."""
@@ -223,7 +272,7 @@ def _failure(member: MemberResult | None, result: GroupResult, text: str) -> Fai
         return FailedAttempt(UNSCHEDULABLE, member.found.diagnosis.message)
     if isinstance(member.found, NoNodes):
         return FailedAttempt(UNSCHEDULABLE, member.found.message)
-    return FailedAttempt(UNSCHEDULABLE, f"{UNSCHEDULABLE_GROUP}, {text}")
+    return FailedAttempt(UNSCHEDULABLE, text)
 
 
 def reserve(outcome: FoundNode) -> None:

@@ -45,7 +45,7 @@ class SchedulerLoop:
         self._known.follow()
         async with asyncio.TaskGroup() as tasks:
             reports = PodReports(self._context, tasks)
-            groups = GroupScheduling(self._context, self._known, reports, self._start_binding)
+            groups = GroupScheduling(self._context, self._known, reports, self._start_binding, self._preempting)
             self._run = _Run(tasks, reports, groups)
             while True:
                 queued = self._known.queue.pop(self._known.now())

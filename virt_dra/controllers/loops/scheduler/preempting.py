@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
-from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.api.scheduling_v1 import PodDisruptionBudget, PodGroup
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
@@ -39,12 +39,13 @@ PLANS: Final = 3
 """How often a plan is made anew because the cluster changed while it was made."""
 PREEMPTED: Final = "Preempted"
 """Of the Event of a victim."""
-MARK: Final = PodCondition(
-    type="DisruptionTarget",
-    status="True",
-    reason=MARKED,
-    message=f"{SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
-)
+GROUP: Final = "podgroup"
+
+
+def _mark(kind: str) -> PodCondition:
+    """A victim's condition; ``kind``: of whom it is evicted for."""
+    message = f"{SCHEDULER_NAME}: preempting to accommodate a higher priority {kind}"
+    return PodCondition(type="DisruptionTarget", status="True", reason=MARKED, message=message)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Preempting:
     async def _as_kubernetes(self, pod: Pod, outcome: NotFitting) -> Room:
         """DefaultPreemption. A victim that is being deleted already is left alone."""
         pod = self._known.current(pod) or pod
-        chosen = choose_victims(pod, outcome, self._known.table, self._sorted_budgets())
+        chosen = choose_victims(pod, outcome, self._known.table, self.sorted_budgets())
         try:
             if isinstance(chosen, Victims):
                 self._known.table.nominations.nominate(pod, chosen.node)
@@ -104,8 +105,15 @@ class Preempting:
                 self._known.table.nominations.forget(other.metadata.uid)
                 await self._nominate(other, None)
         for victim in victims:
-            await self._evict(victim, pod, node)
+            await self._evict(victim, "pod", pod.metadata.uid, node)
         await self._nominate(pod, node)
+
+    async def make_room_for_group(self, group: PodGroup, nominated: Mapping[str, Pod], victims: Sequence[Pod]) -> None:
+        """Evict for a pod group; ``nominated``: its pods by UID, each in the node's place that it was given. Raises ApiError."""
+        for victim in victims:
+            await self._evict(victim, GROUP, group.metadata.uid, "cluster")
+        for pod in nominated.values():
+            await self._nominate(pod, pod.status.nominated_node_name)
 
     async def _nominate(self, pod: Pod, node: str | None) -> None:
         merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
@@ -114,12 +122,13 @@ class Preempting:
         except NotFound:
             return
 
-    def _sorted_budgets(self) -> Sequence[PodDisruptionBudget]:
+    def sorted_budgets(self) -> Sequence[PodDisruptionBudget]:
+        """By namespace and name."""
         return sorted(self._budgets.store.values(), key=lambda each: each.key)
 
     async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
         """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it was finished."""
-        budgets = self._sorted_budgets()
+        budgets = self.sorted_budgets()
         for attempt in range(PLANS):
             outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
             if isinstance(outcome, NoPreemption) or still_helps(outcome, pod, self._as_it_is(pod)):
@@ -170,15 +179,15 @@ class Preempting:
         except AttemptError:
             return False
 
-    async def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
-        """Raises ApiError; a victim that is gone, or another of its name, is none any more."""
+    async def _evict(self, victim: Pod, kind: str, uid: str, node: str) -> None:
+        """``kind`` and ``uid``: for whom. Raises ApiError; a victim that is gone, or another of its name, is none any more."""
         cluster = self._context.cluster
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
                 current = await cluster.get(Pod, victim.name, victim.namespace)
                 if current.metadata.uid != victim.metadata.uid or current.metadata.deletion_timestamp is not None:
                     return
-                conditions = with_condition(current, MARK, self._context.clock())
+                conditions = with_condition(current, _mark(kind), self._context.clock())
                 if conditions != current.status.conditions:
                     seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
                     merge = {"metadata": seen, "status": {"conditions": [each.to_wire() for each in conditions]}}
@@ -191,6 +200,6 @@ class Preempting:
                     raise
             else:
                 break
-        _log.info("pod %s preempted for %s on %s", victim.key, pod.key, node)
+        _log.info("pod %s preempted for %s %s on %s", victim.key, kind, uid, node)
         about = ObjectReference(api_version="v1", kind="Pod", name=victim.name, namespace=victim.namespace, uid=victim.metadata.uid)
-        self._recorder.record(about, "Normal", PREEMPTED, f"Preempted by pod {pod.metadata.uid} on node {node}")
+        self._recorder.record(about, "Normal", PREEMPTED, f"Preempted by {kind} {uid} on node {node}")
