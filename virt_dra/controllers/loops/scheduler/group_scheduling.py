@@ -81,6 +81,8 @@ class GroupScheduling:
             failed, waits = outcome is _PostFilter.FAILED, outcome is _PostFilter.PREEMPTS
             group_text = text if failed else f"{result.rejected}, {text}"
             result = GroupResult(result.members, "" if failed else result.rejected, text if failed else "")
+        if not waits:
+            await self._give_up_places(pods, result)
         prefix = "" if waits else f"{UNSCHEDULABLE_GROUP}, "
         self._submit(queued, pods, result, f"{prefix}{group_text}", frozenset(allocations.pending))
         await self._write_condition(group, result, group_text)
@@ -127,6 +129,12 @@ class GroupScheduling:
         finally:
             self._known.devices.group = None
 
+    async def _give_up_places(self, pods: Sequence[Pod], result: GroupResult) -> None:
+        """After an error no pod stays nominated, after a rejection none that would have fitted."""
+        fitting = [member.pod for member in result.members if isinstance(member.found, FoundNode)]
+        for pod in pods if result.error else fitting if result.rejected else ():
+            await self._preempting.give_up_place(pod)
+
     def _give_back(self, taken: list[tuple[Pod, FoundNode]]) -> None:
         for pod, found in reversed(taken):
             for part in reversed(found.parts):
@@ -151,7 +159,9 @@ class GroupScheduling:
     # --- PostFilter of groups (C-9.4) -----------------------------------------------------------------------------
 
     async def _post_filter(self, group: PodGroup, pods: Sequence[Pod], result: GroupResult) -> tuple[str, _PostFilter]:
-        """What was done for the group."""
+        """What was done for the group. If no pod was tried, DynamicResources has nothing to go by."""
+        if not result.members:
+            return 'error in "DynamicResources" PodGroupPostFilter plugins: not found', _PostFilter.FAILED
         try:
             idle = False
             for member in result.members:

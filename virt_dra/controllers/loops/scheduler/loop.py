@@ -79,9 +79,11 @@ class SchedulerLoop:
             if isinstance(outcome, FoundNode):
                 reserve(outcome)
         except AttemptError as error:
+            await self._preempting.give_up_place(pod)
             self._failed(queued, FailedAttempt(SCHEDULER_ERROR, str(error)))
             return
         if isinstance(outcome, NoNodes):
+            await self._preempting.give_up_place(pod)
             self._failed(queued, FailedAttempt(UNSCHEDULABLE, outcome.message))
         elif isinstance(outcome, NotFitting):
             message = outcome.diagnosis.after(await self._post_filter(pod, outcome)).message
@@ -126,6 +128,7 @@ class SchedulerLoop:
         except BindError as error:
             await binding.undo()
             self._known.forget(pod)
+            await self._preempting.give_up_place(pod)
             failure = FailedAttempt(SCHEDULER_ERROR, str(error))
             if queued.is_group:
                 self._run.groups.member_failed(pod, failure)

@@ -91,9 +91,8 @@ class Preempting:
                 self._known.table.nominations.nominate(pod, chosen.node)
                 await self._evict_all(pod, chosen.node, chosen.pods)
                 return Room(chosen.text, found=True)
-            if chosen.hopeless and pod.status.nominated_node_name:
-                self._known.table.nominations.forget(pod.metadata.uid)
-                await self._nominate(pod, None)
+            if chosen.hopeless:
+                await self.give_up_place(pod)
         except ApiError as error:
             return Room(f"preemption: {error}")
         return Room(chosen.text)
@@ -114,6 +113,16 @@ class Preempting:
             await self._evict(victim, GROUP, group.metadata.uid, "cluster")
         for pod in nominated.values():
             await self._nominate(pod, pod.status.nominated_node_name)
+
+    async def give_up_place(self, pod: Pod) -> None:
+        """The pod is nominated for no node any more."""
+        self._known.table.nominations.forget(pod.metadata.uid)
+        if not pod.status.nominated_node_name:
+            return
+        try:
+            await self._nominate(pod, None)
+        except ApiError as error:
+            _log.warning("nomination of pod %s not taken back: %s", pod.key, error)
 
     async def _nominate(self, pod: Pod, node: str | None) -> None:
         merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
