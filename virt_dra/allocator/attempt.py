@@ -20,7 +20,7 @@ from virt_dra.allocator.pruning.pruner import SearchPruner
 from virt_dra.allocator.pruning_port import Problem
 from virt_dra.allocator.requests import plan_claims
 from virt_dra.allocator.result import Results
-from virt_dra.allocator.reuse.pod_classes import PodClass, Solution, solution_of
+from virt_dra.allocator.reuse.pod_classes import OutcomeKey, PodClass, Solution, solution_of
 from virt_dra.allocator.search import DEFAULT_STEP_LIMIT, Search
 from virt_dra.allocator.snapshot import Snapshot
 from virt_dra.api.core_v1 import Node
@@ -42,6 +42,10 @@ class Unsatisfiable:
     node: str
     explanation: Explanation | None
     steps: int
+
+
+DeviceOrder = tuple[int, ...]
+"""Every position in `Reachable.devices` once: the device to try first comes first."""
 
 
 class AttemptResult(NamedTuple):
@@ -73,7 +77,7 @@ class Allocator:
     ) -> None:
         """``table``: the features; a subclass may add some."""
         self._snapshot = snapshot
-        self._claims = claims
+        self.claims = claims
         self._features = features
         self._step_limit = step_limit
         self._effort = effort
@@ -91,18 +95,37 @@ class Allocator:
             return Unsatisfiable(node.name, self.explain(node) if explain else None, found.steps)
         return Allocated(self.write(found), found.steps)
 
-    def decide(self, node: Node) -> AttemptResult:
-        """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises."""
+    def outcome_key(self, node: Node) -> OutcomeKey | None:
+        """Equal for nodes with the same outcome, by positions; None if nothing is known about that."""
+        if self.pod_class is None:
+            return None
+        return self.pod_class.key(self._pools.reachable(node), self._snapshot.used, self._selectors, lambda: self._table(node))
+
+    def reachable(self, node: Node) -> Reachable:
+        """Everything that the node can reach."""
+        return self._pools.reachable(node)
+
+    def candidates(self, request: Request, node: Node) -> Sequence[PoolDevice]:
+        """The node's devices that the selectors of one of the pod class's requests don't refuse, in use or not."""
+        return self._selectors.candidates(request, self._pools.reachable(node))
+
+    def decide(self, node: Node, order: DeviceOrder | None = None) -> AttemptResult:
+        """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises.
+
+        ``order``: in which the node's devices are tried, instead of that of A-5.6. Whether they fit is the same in any order.
+        """
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
         if pod_class is None:
-            found = self._solve(node, reachable, self._plan(node, reachable))
+            found = self._solve(node, reachable, self._plan(node, reachable), order)
         else:
-            key = pod_class.key(reachable, self._snapshot.used, self._selectors, lambda: self._table(node))
+            key = self.outcome_key(node)
+            if key is not None and order is not None:
+                key = key[0], (key[1], order)
             if key is not None and key in pod_class.outcomes:
                 found = AttemptResult(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
             else:
-                found = self._solve_as_class(pod_class, node, reachable)
+                found = self._solve_as_class(pod_class, node, reachable, order)
                 pod_class.remember(key, found.solution)
         if found.solution is None and any(problem.reason == INVALID for problem in reachable.problems):
             raise NodeError("invalid resource pools were encountered")  # devices of these pools might have fitted (E11)
@@ -112,7 +135,7 @@ class Allocator:
         """The results of a decision with a solution."""
         if found.solution is None:
             raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
-        return found.results.of(self._claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name)
+        return found.results.of(self.claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name)
 
     def explain(self, node: Node) -> Explanation:
         reachable = self._pools.reachable(node)
@@ -121,20 +144,21 @@ class Allocator:
         self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
         return collector.explanation(node.name, reachable.problems, len(reachable.devices))
 
-    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable) -> AttemptResult:
+    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable, order: DeviceOrder | None) -> AttemptResult:
         """By searching. The plans of the class are those of a pod with other names, which only matters to the text of an error."""
         if not pod_class.same_everywhere:
-            return self._solve(node, reachable, self._plan(node, reachable))
+            return self._solve(node, reachable, self._plan(node, reachable), order)
         try:
-            return self._solve(node, reachable, pod_class.plans)
+            return self._solve(node, reachable, pod_class.plans, order)
         except Aborted:
             raise
         except AllocationError:
-            self._solve(node, reachable, self._plan(node, reachable))
+            self._solve(node, reachable, self._plan(node, reachable), order)
             raise
 
-    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...]) -> AttemptResult:
-        search = self._search(node, reachable, plans)
+    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...], order: DeviceOrder | None = None) -> AttemptResult:
+        candidates = None if order is None else _Reordered(self._selectors, reachable, order)
+        search = self._search(node, reachable, plans, candidates)
         if search.solved:
             known = self.pod_class
             named, results = (known.plans, known.results) if known is not None else (plans, self._results(plans))
@@ -159,7 +183,7 @@ class Allocator:
 
     def _plan(self, node: Node, reachable: Reachable) -> tuple[ClaimPlan, ...]:
         """The claims as they are called. Raises what breaks a rule first (A-6)."""
-        return plan_claims(self._claims, self._snapshot.classes, reachable, self._features, self._table(node).selectable)
+        return plan_claims(self.claims, self._snapshot.classes, reachable, self._features, self._table(node).selectable)
 
     def _search(
         self,
@@ -187,5 +211,24 @@ class Allocator:
             return ""
         entries = search.problem.entries
         entry = entries[search.deepest]
-        where = f"claim {self._claims[entry.claim].key}, request {entry.plan.name}"
+        where = f"claim {self.claims[entry.claim].key}, request {entry.plan.name}"
         return f"; it got as far as {where} ({search.deepest + 1} of {len(entries)} requests)"
+
+
+class _Reordered:
+    """The candidates of requests on a node, in another order than that of A-5.6."""
+
+    def __init__(self, selectors: SelectorFilter, reachable: Reachable, order: DeviceOrder) -> None:
+        self._selectors = selectors
+        self._reachable = reachable
+        devices = reachable.devices
+        self._rank = {devices[position]: rank for rank, position in enumerate(order)}
+        self._known: dict[int, tuple[Sequence[PoolDevice], Sequence[PoolDevice]]] = {}
+        """By the identity of the candidates in search order: these, which keeps the identity from being reused, and the reordered ones."""
+
+    def __call__(self, request: Request) -> Sequence[PoolDevice]:
+        given = self._selectors.candidates(request, self._reachable)
+        found = self._known.get(id(given))
+        if found is None:
+            found = self._known[id(given)] = given, sorted(given, key=self._rank.__getitem__)
+        return found[1]
