@@ -15,7 +15,6 @@ from typing import Final
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
-from virt_dra.scheduling.claim_references import pod_group_name
 from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, PluginPart, refusal_beside_nominated
 from virt_dra.scheduling.framework.messages import NEVER_PREEMPTS, NO_VICTIMS, NOT_HELPFUL, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
@@ -200,9 +199,9 @@ def _priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
-def _importance(pod: Pod) -> tuple[int, bool, float]:
-    """The most important first: high priority, pods of groups, a long life; of equal ones, as Kubernetes, the first on the node."""
-    return -_priority(pod), pod_group_name(pod) is None, _started(pod)
+def _importance(pod: Pod) -> tuple[int, float, str]:
+    """The most important first: high priority, then a long life."""
+    return -_priority(pod), _started(pod), pod.key
 
 
 def _started(pod: Pod) -> float:

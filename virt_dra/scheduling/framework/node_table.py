@@ -88,9 +88,7 @@ class NodeTable:
         if before is not None and before != node:
             self.unassign(uid)
         self._node_of[uid] = node
-        pods = self._pods.setdefault(node, {})
-        pods.pop(uid, None)  # a pod that changed is the last, as on the nodes of kube-scheduler
-        pods[uid] = pod
+        self._pods.setdefault(node, {})[uid] = pod
         self._changed(node)
 
     def unassign(self, uid: str) -> Pod | None:

@@ -1,0 +1,246 @@
+"""Cards: what the devices of a node are parts of, and how much of each card is free.
+
+A *card* is the unit in which devices strand one another: a counter set whose partitions exclude one another (KEP-4815), a device of which
+many VMs may have a share (KEP-5075), or a device that one VM has alone. Amounts are thousandths of a card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from virt_dra.allocator.counter_sets import CounterSets
+from virt_dra.allocator.features.capacity import Resolver, is_shared
+from virt_dra.allocator.features.consumption import Consumption
+from virt_dra.allocator.model import PoolDevice, PoolId, Request
+from virt_dra.allocator.pools import Pools, Reachable
+from virt_dra.allocator.usage import NOTHING_USED, PoolUse, Used
+from virt_dra.api.quantity import Quantity
+
+WHOLE = 1000
+"""A whole card, in thousandths."""
+
+_PCIE_ROOT = frozenset({"pcieRoot"})
+_NUMA = frozenset({"numaNode", "numa", "numaNodeID", "numaNodeId"})
+"""Identifiers, in any domain, under which drivers publish where a device sits."""
+
+DeviceSeat = int | None
+"""A PCIe root or NUMA node of a node; None: not published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What taking a device takes of a card."""
+
+    card: int
+    amount: int
+    """Thousandths. Of a shared device: of its whole; a request for a share takes less (`CardCatalog.taken`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardLayout:
+    """The cards of nodes that are alike to policies. Tuples are by position in `Reachable.devices` unless they say otherwise."""
+
+    count: int
+    """Number of cards."""
+    parts: tuple[tuple[Part, ...], ...]
+    """The cards that the device is part of."""
+    roots: tuple[DeviceSeat, ...]
+    """The PCIe root, numbered in the order of appearance."""
+    numa: tuple[DeviceSeat, ...]
+    """The NUMA node, numbered in the order of appearance."""
+    sizes: tuple[int, ...]
+    """How large the device is beside the largest of the cluster, in thousandths (`CardCatalog.size`)."""
+    alike: tuple[int, ...]
+    """By card: equal numbers for cards whose devices publish the same but for names and attributes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeCards:
+    """The cards of one node. ``layout`` is the same object for nodes with equal ones."""
+
+    reachable: Reachable
+    layout: CardLayout
+
+
+@dataclass(frozen=True, slots=True)
+class CardState:
+    """How the cards of a node are used. Both tuples are by card."""
+
+    free: tuple[int, ...]
+    """Thousandths that are left."""
+    users: tuple[int, ...]
+    """Devices and shares in use on the card."""
+
+
+class CardCatalog:
+    """The cards of every node, for one set of slices."""
+
+    def __init__(self, pools: Pools, resolver: Resolver) -> None:
+        self._pools = pools
+        self._resolver = resolver
+        self._cards: dict[Reachable, NodeCards] = {}
+        self._states: dict[Reachable, tuple[tuple[PoolUse, ...], CardState]] = {}
+        self._largest = _largest_amounts(pools)
+        self._layouts: dict[CardLayout, CardLayout] = {}
+
+    def of(self, reachable: Reachable) -> NodeCards:
+        found = self._cards.get(reachable)
+        if found is None:
+            found = self._cards[reachable] = self._build(reachable)
+        return found
+
+    def state(self, reachable: Reachable, used: Used) -> CardState:
+        """Computed again only when the use of one of the node's pools has changed."""
+        uses = tuple([used.get(pool.id, NOTHING_USED) for pool in reachable.pools])
+        known = self._states.get(reachable)
+        if known is not None and all(map(_same, known[0], uses)):
+            return known[1]
+        state = self._state(self.of(reachable), uses)
+        self._states[reachable] = uses, state
+        return state
+
+    def taken(self, request: Request, device: PoolDevice, part: Part) -> int | None:
+        """The thousandths of a card that the request takes with the device; None: its capacities can't serve the request."""
+        if request.admin_access:
+            return 0
+        if not is_shared(device) or device.published.consumes_counters:
+            return part.amount
+        found = self._resolver.of(request, device)
+        if not isinstance(found, Consumption):
+            return None
+        shares = [-(-amount * WHOLE // limit) for amount, limit in zip(found.amounts, found.limits, strict=True) if limit]
+        return max(shares, default=0)
+
+    def size(self, device: PoolDevice) -> int:
+        """The mean of a device's capacities, each beside the largest of its name in the cluster; of its counters if it has no capacity.
+
+        1000 for a device without either: nothing is known about it."""
+        amounts = _capacities(device) or _counters(device)
+        shares = [amount * WHOLE // self._largest[name] for name, amount in amounts if self._largest.get(name)]
+        return sum(shares) // len(shares) if shares else WHOLE
+
+    def _build(self, reachable: Reachable) -> NodeCards:
+        parts: list[tuple[Part, ...]] = []
+        alike: list[int] = []
+        sets: dict[tuple[PoolId, int], int] = {}
+        for pool in reachable.pools:
+            counters = self._pools.counter_sets(pool.id) if pool.problem is None else None
+            for device in pool.devices:
+                of_sets = {} if counters is None else _of_counter_sets(counters, device)
+                if not of_sets:
+                    parts.append((Part(len(alike), WHOLE),))
+                    alike.append(device.profile)
+                    continue
+                found = []
+                for number, amount in of_sets.items():
+                    card = sets.setdefault((pool.id, number), len(alike))
+                    if card == len(alike):
+                        alike.append(device.profile)
+                    found.append(Part(card, amount))
+                parts.append(tuple(found))
+        devices = reachable.devices
+        layout = CardLayout(
+            len(alike),
+            tuple(parts),
+            _places(devices, _PCIE_ROOT),
+            _places(devices, _NUMA),
+            tuple([self.size(device) for device in devices]),
+            tuple(alike),
+        )
+        return NodeCards(reachable, self._layouts.setdefault(layout, layout))
+
+    def _state(self, cards: NodeCards, uses: Sequence[PoolUse]) -> CardState:
+        parts_of = cards.layout.parts
+        free = [WHOLE] * cards.layout.count
+        users = [0] * cards.layout.count
+        position = 0
+        for pool, use in zip(cards.reachable.pools, uses, strict=True):
+            if use.empty:
+                position += len(pool.devices)
+                continue
+            shares: dict[str, int] = {}
+            for name, _ in use.shares:
+                shares[name] = shares.get(name, 0) + 1
+            for device in pool.devices:
+                name = device.id.device
+                if name in use.devices:
+                    for part in parts_of[position]:
+                        users[part.card] += shares.get(name, 1)
+                        if device.published.consumes_counters:
+                            free[part.card] = max(free[part.card] - part.amount, 0)
+                        else:
+                            free[part.card] = _left_of(device, use.consumed.get(name, {})) if is_shared(device) else 0
+                position += 1
+        return CardState(tuple(free), tuple(users))
+
+
+def _same(a: PoolUse, b: PoolUse) -> bool:
+    return a is b
+
+
+def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, int]:
+    """Number of a counter set -> the largest share of one of its counters that the device consumes, in thousandths."""
+    found: dict[int, int] = {}
+    names = {name: number for number, name in enumerate(counters.set_names)}
+    declared = {(each.counter_set, each.name): counters.declared[i] * each.unit for i, each in enumerate(counters.counters)}
+    for consumption in device.published.consumes_counters:
+        number = names[consumption.counter_set]
+        found.setdefault(number, 0)
+        for name, counter in consumption.counters.items():
+            whole = declared[consumption.counter_set, name]
+            if whole:
+                found[number] = max(found[number], min(WHOLE, -(-counter.value.nano * WHOLE // whole)))
+    return found
+
+
+def _left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
+    """What is left of the capacity of which least is left; a device without capacities can always be shared once more."""
+    left = WHOLE
+    for name, amount in consumed.items():
+        capacity = device.published.capacity.get(name)
+        whole = 0 if capacity is None else capacity.value.nano
+        if whole:
+            left = min(left, max(whole - amount.nano, 0) * WHOLE // whole)
+    return left
+
+
+def _places(devices: Sequence[PoolDevice], identifiers: frozenset[str]) -> tuple[DeviceSeat, ...]:
+    numbers: dict[Hashable, int] = {}
+    found = [_published(device, identifiers) for device in devices]
+    return tuple([None if place is None else numbers.setdefault(place, len(numbers)) for place in found])
+
+
+def _published(device: PoolDevice, identifiers: frozenset[str]) -> Hashable:
+    for name, value in device.published.attributes.items():
+        if name.rpartition("/")[2] in identifiers:
+            return next((each for each in (value.string, value.int_value, value.version) if each is not None), None)
+    return None
+
+
+def _capacities(device: PoolDevice) -> list[tuple[str, int]]:
+    return [(_bare(name), each.value.nano) for name, each in device.published.capacity.items()]
+
+
+def _counters(device: PoolDevice) -> list[tuple[str, int]]:
+    return [(_bare(name), counter.value.nano) for each in device.published.consumes_counters for name, counter in each.counters.items()]
+
+
+def _bare(name: str) -> str:
+    """Drivers call memory memory: amounts of the same identifier are compared whatever their domain."""
+    return name.rpartition("/")[2]
+
+
+def _largest_amounts(pools: Pools) -> Mapping[str, int]:
+    """The largest amount of each capacity and counter that a device of the cluster has."""
+    largest: dict[str, int] = {}
+    seen: set[int] = set()
+    for pool in pools.all:
+        for part in pool.slices:
+            for device in part.devices:
+                if device.profile in seen:
+                    continue
+                seen.add(device.profile)
+                for name, amount in (*_capacities(device), *_counters(device)):
+                    largest[name] = max(largest.get(name, 0), amount)
+    return largest

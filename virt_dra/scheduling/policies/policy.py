@@ -1,0 +1,56 @@
+"""The interface of placement policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar
+
+from virt_dra.allocator.attempt import DeviceOrder
+from virt_dra.scheduling.policies.cards import CardLayout, CardState, NodeCards
+from virt_dra.scheduling.policies.offer import NodeRoom, Offer
+
+Score = tuple[float, ...]
+"""Compared as tuples: the lower, the better. Offers with equal scores go to the first node."""
+
+DevicePreference = Callable[[int], object]
+"""Position of a device -> what devices are sorted by; the smaller, the earlier it is tried."""
+
+
+class Policy:
+    """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is taken.
+
+    ``name``: how users call it. ``summary``: one line for help texts.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
+        """The orders in which a node's devices are tried, each of which gives an offer. None: the order of A-5.6. At least one."""
+        return (None,)
+
+    def device_score(self, offer: Offer) -> Score:
+        """What the score depends on of the devices alone: computed once for equal nodes."""
+        raise NotImplementedError
+
+    def score(self, offer: Offer, of_devices: Score, before: NodeRoom, after: NodeRoom) -> Score:
+        """The whole score: ``of_devices``, and by default how little cpu and memory is left."""
+        return (*of_devices, after.left)
+
+    def kind(self, cards: NodeCards) -> Hashable:
+        """Equal for nodes of one layout whose equal offers have equal scores."""
+        return None
+
+
+def sorted_devices(cards: CardLayout, key: DevicePreference) -> DeviceOrder:
+    """All devices of a node, the preferred first; those preferred alike in the order of A-5.6."""
+    return tuple(sorted(range(len(cards.parts)), key=key))  # type: ignore[arg-type]
+
+
+def each_first(groups: Iterable[Sequence[int]], rest: DeviceOrder) -> list[DeviceOrder]:
+    """For each group an order that begins with its devices; the others follow in the order ``rest``."""
+    found: list[DeviceOrder] = []
+    for group in groups:
+        members = frozenset(group)
+        found.append((*group, *[position for position in rest if position not in members]))
+    return found
