@@ -98,6 +98,14 @@ class Fitting:
         errors = validate_create(apply_defaults(pod, NOW))
         return f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "") if errors else None
 
+    def wanted(self, subject: VmObject, namespace: str) -> tuple[Pod, tuple[ResourceClaim, ...]] | str:
+        """The launcher pod of a VM and its claims, generated ones included; a text if there can't be one."""
+        pod = self._pod(_instance(subject, namespace), namespace)
+        if not isinstance(pod, Pod):
+            return f"KubeVirt can't make it: {pod.message}"
+        claims = self._claims(pod)
+        return "a claim or template that it names isn't there" if claims is None else (pod, tuple(claim for _, claim in claims))
+
     def claims(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
         return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None

@@ -1,0 +1,1 @@
+"""Inputs for experiments that tests and benchmarks need."""

@@ -1,0 +1,66 @@
+"""The VM of a file that a what-if adds: a VirtualMachine, VirtualMachineInstance or Pod, with the claims and templates that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.dump import Shapes, of_kind
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.fit import Fitting
+from webhooks.lint.inputs import KubeVirtAtHand
+
+_EPOCH: Final = "1970-01-01T00:00:00Z"
+_NAMESPACE: Final = "default"
+
+
+def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape:
+    """``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises BadExperiment."""
+    vms = [each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance | Pod)]
+    if len(vms) != 1:
+        raise BadExperiment(f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time")
+    there = [_in_namespace(each) for each in (*cluster, *objects) if not isinstance(each, Node)]
+    vm = _in_namespace(vms[0])
+    if isinstance(vm, Pod):
+        pod, claims = _of_pod(vm, there, source)
+    elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
+        configuration = KubeVirtAtHand.of(next(iter(of_kind(there, KubeVirt)), None))
+        found = Fitting(there, configuration).wanted(vm, vm.namespace)
+        if isinstance(found, str):
+            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {found}")
+        pod, claims = found
+    else:
+        raise AssertionError("only these kinds were looked for")
+    shape = Shapes().of(pod, claims)
+    return VmShape(vm.key, shape.pod, shape.claims)
+
+
+def _in_namespace(obj: TypedObject) -> TypedObject:
+    if obj.namespace or not obj.NAMESPACED:
+        return obj
+    return obj.with_(metadata=obj.metadata.with_(namespace=_NAMESPACE))
+
+
+def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:
+    defaulted = [apply_defaults(each, _EPOCH) for each in there if isinstance(each, ResourceClaim | ResourceClaimTemplate)]
+    templates = {each.key: each for each in of_kind(defaulted, ResourceClaimTemplate)}
+    direct = {each.key: each for each in of_kind(defaulted, ResourceClaim)}
+    claims: list[ResourceClaim] = []
+    for number, entry in enumerate(pod.spec.resource_claims):
+        if entry.resource_claim_template_name is not None:
+            template = templates.get(f"{pod.namespace}/{entry.resource_claim_template_name}")
+            claim = None if template is None else generated_claim(pod, entry.name, template)
+        else:
+            claim = direct.get(f"{pod.namespace}/{entry.resource_claim_name}")
+        if claim is None:
+            name = entry.resource_claim_template_name or entry.resource_claim_name
+            raise BadExperiment(f"{source}: Pod {pod.key}: spec.resourceClaims[{number}]: {name} isn't there")
+        claims.append(claim)
+    return pod, tuple(claims)

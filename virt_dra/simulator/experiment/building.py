@@ -1,0 +1,255 @@
+"""Makes an experiment of its description: nodes, slices, classes, and every arrival, drawn by the seed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
+from virt_dra.api.wire import Json, WireError
+from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.description import (
+    MOST_ARRIVALS,
+    ArrivalsPart,
+    Description,
+    DevicesPart,
+    EventPart,
+    LifetimePart,
+    NodesPart,
+    VmPart,
+    claims_of,
+    nodes_of,
+)
+from virt_dra.simulator.experiment.dump import cluster_of
+from virt_dra.simulator.experiment.durations import seconds_of
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+
+_PER_SLICE: Final = 128
+_ARRIVAL_COLUMNS: Final = ("at", "vm", "name", "lifetime", "priority", "gang")
+
+
+def build_experiment(
+    description: Description, source: str, objects: Sequence[TypedObject] = (), arrivals: tuple[str, Iterable[str]] | None = None,
+    *, seed: int | None = None,
+) -> Experiment:  # fmt: skip
+    """``objects``: those of the cluster's files; ``arrivals``: name and lines of the CSV file; ``seed``: instead of the description's.
+
+    Raises BadExperiment with every fault of a part.
+    """
+    seed = description.seed if seed is None else seed
+    there = cluster_of(objects)
+    nodes = [*there.nodes]
+    slices = [*there.slices]
+    for part in description.cluster.nodes:
+        made = nodes_of(part, source)
+        nodes += made
+        slices += [each for node in made for each in _slices(part, node.name)]
+    _each_once((node.name for node in nodes), f"{source}: cluster.nodes", "node")
+    shapes = {vm.name: _shape(vm, number, source) for number, vm in enumerate(description.vms)}
+    found = _arrivals(description, source, shapes, seed)
+    if arrivals is not None:
+        found += _listed(*arrivals, description, shapes)
+    if not found:
+        raise BadExperiment(f"{source}: vms: no VM arrives; give a kind of VM its arrivals, or an arrivals file")
+    found.sort(key=lambda arrival: arrival.at)
+    return Experiment(
+        nodes=tuple(nodes),
+        slices=tuple(slices),
+        classes=tuple(_classes(description, there.classes, slices, source)),
+        arrivals=found,
+        disturbances=_disturbances(description.events, nodes, source),
+        until=description.until,
+        allocated=there.allocated,
+        notes=there.notes,
+    )
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def _slices(part: NodesPart, node: str) -> Iterator[ResourceSlice]:
+    """One pool for each driver; a slice for each 128 devices."""
+    by_driver: dict[str, list[Json]] = {}
+    for each in part.devices:
+        devices = by_driver.setdefault(each.driver, [])
+        devices += _devices(each, len(devices))
+    for driver, devices in by_driver.items():
+        parts = [devices[first : first + _PER_SLICE] for first in range(0, len(devices), _PER_SLICE)]
+        for number, of_slice in enumerate(parts):
+            pool = {"name": node, "generation": 1, "resourceSliceCount": len(parts)}
+            spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": of_slice}
+            yield ResourceSlice.from_wire({"metadata": {"name": f"{node}-{driver}-{number}"}, "spec": spec})
+
+
+def _devices(part: DevicesPart, first: int) -> Iterator[Json]:
+    attributes: dict[str, Json] = {}
+    for name, value in part.attributes.items():
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
+        attributes[name] = {kind: value}
+    capacity = {name: {"value": str(amount)} for name, amount in part.capacity.items()}
+    for number in range(part.count):
+        placed = dict(attributes)
+        if part.per_root is not None:
+            placed["resource.kubernetes.io/pcieRoot"] = {"string": f"pci0000:{number // part.per_root:02x}"}
+        if part.per_numa is not None:
+            placed["numaNode"] = {"int": number // part.per_numa}
+        device: Json = {"name": f"{part.name}-{first + number}", "attributes": placed}
+        if capacity:
+            device["capacity"] = capacity
+        if part.shared:
+            device["allowMultipleAllocations"] = True
+        yield device
+
+
+def _classes(description: Description, there: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str) -> Iterator[DeviceClass]:
+    given: dict[str, DeviceClass] = {each.name: each for each in there}
+    for number, raw in enumerate(description.classes):
+        try:
+            made = DeviceClass.from_wire(raw)
+        except WireError as error:
+            raise BadExperiment(f"{source}: classes[{number}]: {error}") from None
+        given[made.name] = made
+    for driver in dict.fromkeys(each.spec.driver for each in slices):
+        if driver not in given:
+            selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+            given[driver] = DeviceClass.from_wire({"metadata": {"name": driver}, "spec": {"selectors": [selector]}})
+    yield from given.values()
+
+
+def _each_once(names: Iterable[str], where: str, what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise BadExperiment(f"{where}: two {what}s are called {name}")
+        seen.add(name)
+
+
+def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: str) -> tuple[Disturbance, ...]:
+    numbers = {node.name: number for number, node in enumerate(nodes)}
+    found: list[Disturbance] = []
+    problems: list[str] = []
+    for number, event in enumerate(events):
+        until = None if event.lasts is None else event.at + event.lasts
+        if event.taint is not None:
+            taint = DeviceTaint(key=event.taint.key, value=event.taint.value, effect=event.taint.effect)
+            found.append(DevicesTainted(event.at, taint, event.taint.driver, event.taint.pool, event.taint.device, until))
+            continue
+        names = event.fail or event.drain or event.cordon or []
+        for position, name in enumerate(names):
+            if name not in numbers:
+                meant = nearest(name, numbers)
+                hint = f"; did you mean {meant}?" if meant is not None else ""
+                problems.append(f"{source}: events[{number}].{event.word}[{position}]: there is no node {name}{hint}")
+        members = tuple(sorted({numbers[name] for name in names if name in numbers}))
+        found.append(NodesDown(event.at, members, until, event.word, evicts=event.cordon is None))
+    if problems:
+        raise BadExperiment(*problems)
+    return tuple(sorted(found, key=lambda each: each.at))
+
+
+# --- VMs --------------------------------------------------------------------------------------------------------------
+
+
+def _shape(vm: VmPart, number: int, source: str) -> VmShape:
+    requests = {"cpu": str(vm.cpu), "memory": str(vm.memory)}
+    containers = [{"name": "compute", "resources": {"requests": requests}}]
+    pod = Pod.from_wire({"spec": {"containers": containers, **({"nodeSelector": vm.node_selector} if vm.node_selector else {})}})
+    return VmShape(vm.name, pod, claims_of(vm, number, source))
+
+
+def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShape], seed: int) -> list[Arrival]:
+    found: list[Arrival] = []
+    for number, vm in enumerate(description.vms):
+        if vm.arrivals is None:
+            continue
+        random = Random(f"{seed}/{vm.name}")
+        for index, at in enumerate(_times(vm.arrivals, random)):
+            if len(found) >= MOST_ARRIVALS:
+                raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
+            found.append(Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm, random), vm.priority, vm.gang))
+    return found
+
+
+def _times(part: ArrivalsPart, random: Random) -> Iterator[float]:
+    if part.at is not None:
+        yield from sorted(part.at)
+        return
+    at = part.begin
+    for index in count():
+        if part.rate is not None:
+            at += random.expovariate(part.rate)
+        elif part.every is not None:
+            at = part.begin + index * part.every
+        if (part.count is not None and index >= part.count) or (part.end is not None and at > part.end):
+            return
+        yield at
+
+
+def _lifetime(vm: VmPart, random: Random) -> float | None:
+    return random.expovariate(1 / max(vm.lifetime.mean, 1e-9)) if isinstance(vm.lifetime, LifetimePart) else vm.lifetime
+
+
+def _listed(name: str, lines: Iterable[str], description: Description, shapes: Mapping[str, VmShape]) -> list[Arrival]:
+    """The arrivals of a CSV file. Raises BadExperiment with file, line and column."""
+    kinds = {vm.name: vm for vm in description.vms}
+    reader = csv.DictReader(lines, strict=True)
+    found: list[Arrival] = []
+    try:
+        columns = [each.strip() for each in reader.fieldnames or ()]
+        reader.fieldnames = columns
+        for column in ("at", "vm"):
+            if column not in columns:
+                raise BadExperiment(f"{name}:1: column {column!r} is missing; the columns are {', '.join(_ARRIVAL_COLUMNS)}")
+        for column in columns:
+            if column not in _ARRIVAL_COLUMNS:
+                raise BadExperiment(f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(_ARRIVAL_COLUMNS)}")
+        for row in reader:
+            found.append(_listed_one(name, reader.line_num, row, kinds, shapes))
+    except csv.Error as error:
+        raise BadExperiment(f"{name}:{reader.reader.line_num}: not CSV: {error}") from None
+    except UnicodeDecodeError as error:
+        raise BadExperiment(f"{name}: not UTF-8 text: {error}") from None
+    return found
+
+
+def _listed_one(name: str, line: int, row: Mapping[str, Any], kinds: Mapping[str, VmPart], shapes: Mapping[str, VmShape]) -> Arrival:
+    def read(column: str, convert: Callable[[str], Any], missing: Any) -> Any:
+        text = (row.get(column) or "").strip()
+        if not text:
+            return missing
+        try:
+            return convert(text)
+        except ValueError as error:
+            problem = str(error) if convert is seconds_of else f"must be a whole number, is {text[:40]!r}"
+            raise BadExperiment(f"{name}:{line}: {column}: {problem}") from None
+
+    if None in row:
+        raise BadExperiment(f"{name}:{line}: more values than columns")
+    kind = (row.get("vm") or "").strip()
+    vm = kinds.get(kind)
+    if vm is None:
+        meant = nearest(kind, kinds)
+        hint = f"; did you mean {meant}?" if meant is not None else f"; the kinds are {', '.join(kinds) or 'none'}"
+        raise BadExperiment(f"{name}:{line}: vm: there is no kind of VM called {kind[:40]!r}{hint}")
+    at = read("at", seconds_of, None)
+    if at is None:
+        raise BadExperiment(f"{name}:{line}: at: is required")
+    members = read("gang", int, vm.gang)
+    if not 1 <= members <= 1000:
+        raise BadExperiment(f"{name}:{line}: gang: must be 1 to 1000, is {members}")
+    fixed = vm.lifetime if not isinstance(vm.lifetime, LifetimePart) else vm.lifetime.mean
+    return Arrival(
+        at,
+        shapes[kind],
+        read("name", str, f"{kind}-line-{line}"),
+        read("lifetime", seconds_of, fixed),
+        read("priority", int, vm.priority),
+        members,
+    )

@@ -1,0 +1,158 @@
+"""Objects of a cluster, as ``kubectl get … -o yaml`` writes them, as the beginning of an experiment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.counting import counted
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
+from virt_dra.scheduling.policies.placer import VmShape
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.model import Arrival, Experiment
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
+
+_EPOCH: Final = "1970-01-01T00:00:00Z"
+_FINISHED: Final = ("Succeeded", "Failed")
+_USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod)
+
+
+@dataclass(frozen=True)
+class DumpedCluster:
+    """A cluster and the pods on it."""
+
+    nodes: tuple[Node, ...]
+    slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    taint_rules: tuple[DeviceTaintRule, ...]
+    allocated: tuple[ResourceClaim, ...]
+    """Claims that hold devices."""
+    pods: tuple[DumpedPod, ...]
+    """Pods that have not finished, oldest first."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DumpedPod:
+    """A pod with the claims that are its alone. ``claims`` is None if one of them is missing."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...] | None
+
+    @property
+    def node(self) -> str | None:
+        return self.pod.spec.node_name or None
+
+
+def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
+    """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
+    by_key: dict[tuple[type, str], TypedObject] = {}
+    others: Counter[str] = Counter()
+    for each in objects:
+        if isinstance(each, _USED):
+            by_key[type(each), each.key] = each
+        else:
+            others[each.kind] += 1
+    there = [apply_defaults(each, _EPOCH) for each in by_key.values()]
+    claims = {each.key: each for each in of_kind(there, ResourceClaim)}
+    pods = [each for each in of_kind(there, Pod) if each.status.phase not in _FINISHED]
+    pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
+    notes = [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"] if others else []
+    consumers = Counter(key for pod in pods for key in set(_claim_keys(pod)) if key is not None)
+    shared = {key for key, number in consumers.items() if number > 1}
+    if shared:
+        notes.append(f"{counted(len(shared), 'claim')} of several pods: what they hold stays theirs")
+    dumped = tuple(DumpedPod(pod, _claims_of(pod, claims, shared)) for pod in pods)
+    missing = sum(each.claims is None for each in dumped)
+    if missing:
+        notes.append(f"{counted(missing, 'pod')} left out, of which a claim isn't there")
+    return DumpedCluster(
+        nodes=tuple(sorted(of_kind(there, Node), key=lambda node: node.name)),
+        slices=tuple(of_kind(there, ResourceSlice)),
+        classes=tuple(of_kind(there, DeviceClass)),
+        taint_rules=tuple(of_kind(there, DeviceTaintRule)),
+        allocated=tuple(each for each in claims.values() if each.status.allocation is not None),
+        pods=dumped,
+        notes=tuple(notes),
+    )
+
+
+def of_kind(objects: Iterable[TypedObject], kind: type[O]) -> list[O]:
+    return [each for each in objects if isinstance(each, kind)]
+
+
+def _listed(others: Counter[str]) -> list[str]:
+    return [f"{number} {kind}" for kind, number in sorted(others.items())[:8]] + (["…"] if len(others) > 8 else [])
+
+
+def _claim_keys(pod: Pod) -> list[str | None]:
+    """By entry, the key of its claim; None if it isn't known yet. Entries that need no claim are left out."""
+    names = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    found: list[str | None] = []
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or names.get(entry.name)
+        if name is not None:
+            found.append(f"{pod.namespace}/{name}")
+        elif entry.name not in names:
+            found.append(None)
+    return found
+
+
+def _claims_of(pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]) -> tuple[ResourceClaim, ...] | None:
+    """The pod's own claims, without those that others use too; None if one isn't there."""
+    found: list[ResourceClaim] = []
+    for key in _claim_keys(pod):
+        claim = claims.get(key or "")
+        if claim is None:
+            return None
+        if claim.key not in shared:
+            found.append(claim)
+    return tuple(found)
+
+
+class Shapes:
+    """The shapes of pods: one for all that ask for the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], VmShape] = {}
+
+    def of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
+        spec = pod.spec
+        requests = pod_requests(pod)
+        wishes = spec.model_dump_json(include={"node_selector", "affinity", "tolerations"})
+        key = (requests.get(CPU, 0), requests.get(MEMORY, 0), wishes, *[each.spec.model_dump_json() for each in claims])
+        found = self._known.get(key)
+        if found is None:
+            unallocated = tuple(
+                each.with_(metadata=each.metadata.with_(name=f"claim-{i}", uid=""), status=ResourceClaimStatus())
+                for i, each in enumerate(claims)
+            )
+            found = self._known[key] = VmShape(pod.name, pod, unallocated)
+        return found
+
+
+def replayed(cluster: DumpedCluster, source: str) -> Experiment:
+    """An experiment in which the cluster's pods are placed anew, oldest first. Claims that no pod uses keep their devices.
+
+    Raises BadExperiment for a cluster without pods.
+    """
+    shapes = Shapes()
+    pods = [each for each in cluster.pods if each.claims is not None]
+    if not pods:
+        raise BadExperiment(f"{source}: no pod to place; a description (kind: Simulation) says which VMs arrive")
+    arrivals = [
+        Arrival(float(number), shapes.of(each.pod, each.claims or ()), each.pod.key, priority=each.pod.spec.priority or 0)
+        for number, each in enumerate(pods)
+    ]
+    theirs = {claim.key for each in pods for claim in each.claims or ()}
+    held = tuple(claim for claim in cluster.allocated if claim.key not in theirs)
+    return Experiment(
+        cluster.nodes, cluster.slices, cluster.classes, arrivals, allocated=held, taint_rules=cluster.taint_rules, notes=cluster.notes
+    )

@@ -1,0 +1,272 @@
+"""Runs one policy over an experiment: a queue of events in virtual time, and of VMs that wait.
+
+VMs are tried in the order of their priority, then of their arrival, whenever something was freed. Everything is deterministic: the same
+experiment, policy and seed give the same result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Final
+
+from virt_dra.allocator import FatalError, Snapshot
+from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.resource_v1 import DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from virt_dra.api.tolerations import tolerates
+from virt_dra.scheduling.policies.catalog import policy_named
+from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
+from virt_dra.scheduling.policies.typical import TypicalVms
+from virt_dra.simulator.experiment.measures import SAMPLES, CardMeter, ClusterSample, Measures, Waits
+from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
+from virt_dra.simulator.experiment.waiting import WaitingVms
+
+ArrivalProgress = Callable[[int, int], None]
+"""VMs that have arrived, and all of them."""
+
+_REPORTED_EVERY: Final = 200
+"""Arrivals between two reports of progress."""
+
+
+class Simulation:
+    """One policy's run. `run` may be ended by an exception: `measures` then gives what is known so far."""
+
+    def __init__(self, experiment: Experiment, policy: str, *, seed: int = 0, progress: ArrivalProgress | None = None) -> None:
+        """Raises KeyError for an unknown policy, FatalError for slices that can't be read."""
+        self._experiment = experiment
+        self._policy = policy
+        self._progress = progress or (lambda arrived, total: None)
+        self._taints: list[DevicesTainted] = []
+        snapshot = self._snapshot()
+        catalog = card_catalog(snapshot, experiment.features)
+        weights: Counter[VmShape] = Counter()
+        for arrival in experiment.arrivals:
+            weights[arrival.shape] += arrival.members
+        self._typical = TypicalVms(weights, experiment.nodes, snapshot, catalog, experiment.features)
+        chosen = policy_named(policy, lambda: self._typical.workload, Random(seed).random)
+        self._placer = PolicyPlacer(snapshot, experiment.nodes, chosen, catalog, experiment.features)
+        self._meter = CardMeter(self._placer, self._typical.workload)
+        self._waiting = WaitingVms()
+        self._running: dict[int, tuple[Arrival, float, tuple[PlacedVm, ...]]] = {}
+        """By number: what runs, since when, and where."""
+        self._departures: list[tuple[float, int]] = []
+        self._closed: Counter[int] = Counter()
+        """By node, for how many reasons it is closed."""
+        self._numbers = count()
+        self._waits = Waits()
+        self._samples: list[ClusterSample] = []
+        self._now = self._used_seconds = 0.0
+        self._vms = self._started = self._evictions = self._gangs = self._gangs_started = self._errors = self._asked = 0
+        self._first_error: str | None = None
+        self._complete = False
+
+    def run(self) -> None:
+        """To the end of the experiment."""
+        total = len(self._experiment.arrivals)
+        sampled_every = max(1, total // SAMPLES)
+        end = self._experiment.end
+        self._sample()
+        for at, happening in self._happenings():
+            if at > end:
+                break
+            self._pass_time(at)
+            if isinstance(happening, Arrival):
+                self._arrive(happening)
+                if self._vms % sampled_every == 0:
+                    self._sample()
+                if self._vms % _REPORTED_EVERY == 0:
+                    self._progress(self._vms, total)
+            elif isinstance(happening, int):
+                self._depart(happening)
+            else:
+                self._disturb(*happening)
+                self._sample()
+        self._pass_time(end)
+        self._complete = True
+        self._progress(total, total)
+
+    def measures(self) -> Measures:
+        """What was measured up to now."""
+        self._sample()
+        unfinished = [self._now - since for arrival, since in self._waiting for _ in range(arrival.members)]
+        p50, p95, p99 = self._waits.percentiles(unfinished)
+        return Measures(
+            policy=self._policy,
+            ended=self._now,
+            complete=self._complete,
+            cards=self._meter.cards,
+            vms=self._vms,
+            started=self._started,
+            waiting=self._waiting.vms,
+            evictions=self._evictions,
+            gangs=self._gangs,
+            gangs_waiting=self._gangs - self._gangs_started,
+            errors=self._errors,
+            first_error=self._first_error,
+            pending_p50=p50,
+            pending_p95=p95,
+            pending_p99=p99,
+            used_mean=self._used_seconds / self._now if self._now else self._meter.used,
+            samples=tuple(self._samples),
+            notes=self._experiment.notes,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        """With the taints of now, and nothing in use but what is all the time."""
+        experiment = self._experiment
+        rules = [_rule(number, each) for number, each in enumerate(self._taints)]
+        return Snapshot.build(experiment.slices, experiment.classes, experiment.allocated, (*experiment.taint_rules, *rules))
+
+    def _happenings(self) -> Iterator[tuple[float, Arrival | int | tuple[Disturbance, bool]]]:
+        """In the order of time; at one moment departures come first, then what happens to the cluster, then arrivals."""
+        changes: list[tuple[float, int, Disturbance, bool]] = []
+        for number, each in enumerate(self._experiment.disturbances):
+            changes.append((each.at, 2 * number, each, True))
+            if each.until is not None:
+                changes.append((each.until, 2 * number + 1, each, False))
+        changes.sort(key=lambda change: change[:2], reverse=True)
+        arrivals = iter(self._experiment.arrivals)
+        arrival = next(arrivals, None)
+        while True:
+            at_arrival = arrival.at if arrival is not None else None
+            at_change = changes[-1][0] if changes else None
+            next_other = min((at for at in (at_arrival, at_change) if at is not None), default=None)
+            if self._departures and (next_other is None or self._departures[0][0] <= next_other):
+                yield heappop(self._departures)
+            elif at_change is not None and (at_arrival is None or at_change <= at_arrival):
+                at, _, change, begins = changes.pop()
+                yield at, (change, begins)
+            elif arrival is not None:
+                yield arrival.at, arrival
+                arrival = next(arrivals, None)
+            else:
+                return
+
+    def _pass_time(self, to: float) -> None:
+        self._used_seconds += self._meter.used * (to - self._now)
+        self._now = to
+
+    # --- VMs ---------------------------------------------------------------------------------------------------------
+
+    def _arrive(self, arrival: Arrival) -> None:
+        self._vms += 1
+        self._asked += self._typical.asked(arrival.shape) * arrival.members
+        self._gangs += arrival.members > 1
+        if not self._start(arrival, self._now):
+            self._waiting.add(arrival, self._now)
+
+    def _start(self, arrival: Arrival, since: float) -> bool:
+        """Place all of its VMs, or none. False: it has to wait. A VM with broken claims counts as an error, and is gone."""
+        placed: list[PlacedVm] = []
+        try:
+            for member in range(arrival.members):
+                name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
+                found = self._placer.place(arrival.shape, name)
+                if found is None:
+                    break
+                placed.append(found)
+        except FatalError as error:
+            self._errors += arrival.members
+            self._first_error = self._first_error or f"{arrival.shape.name}: {error}"
+            self._release(placed)
+            return True
+        if len(placed) < arrival.members:
+            self._release(placed)
+            return False
+        number = next(self._numbers)
+        self._running[number] = (arrival, self._now, tuple(placed))
+        self._meter.update([each.node for each in placed])
+        self._started += arrival.members
+        if arrival.members > 1 and not arrival.evicted:
+            self._gangs_started += 1
+        for _ in placed:
+            self._waits.add(self._now - since)
+        if arrival.lifetime is not None:
+            heappush(self._departures, (self._now + arrival.lifetime, number))
+        return True
+
+    def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
+        for each in placed:
+            self._placer.release(each)
+        self._meter.update([each.node for each in placed])
+
+    def _depart(self, number: int) -> None:
+        ended = self._running.pop(number, None)
+        if ended is None:
+            return  # it was evicted, and runs under another number
+        self._release(ended[2])
+        self._retry()
+
+    def _retry(self) -> None:
+        if self._waiting.vms:
+            self._waiting.start_what_fits(self._start)
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def _disturb(self, disturbance: Disturbance, begins: bool) -> None:
+        if isinstance(disturbance, NodesDown):
+            self._close(disturbance, begins)
+        else:
+            self._taint(disturbance, begins)
+        self._retry()
+
+    def _close(self, down: NodesDown, begins: bool) -> None:
+        for number in down.nodes:
+            self._closed[number] += 1 if begins else -1
+            self._placer.set_open(number, open=not self._closed[number])
+        if begins and down.evicts:
+            nodes = frozenset(down.nodes)
+            self._evict(lambda placed: placed.node in nodes)
+
+    def _taint(self, tainted: DevicesTainted, begins: bool) -> None:
+        if begins:
+            self._taints.append(tainted)
+        else:
+            self._taints.remove(tainted)
+        experiment = self._experiment
+        snapshot = self._snapshot()
+        self._placer.replace_slices(snapshot, card_catalog(snapshot, experiment.features))
+        if begins and tainted.taint.effect == "NoExecute":
+            self._evict(lambda placed: _holds(placed, tainted))
+
+    def _evict(self, concerns: Callable[[PlacedVm], bool]) -> None:
+        """End the VMs concerned, whole gangs with them, and let them wait again for the rest of their lives."""
+        for number in [number for number, (_, _, placed) in self._running.items() if any(map(concerns, placed))]:
+            arrival, since, placed = self._running.pop(number)
+            self._release(placed)
+            self._evictions += arrival.members
+            rest = None if arrival.lifetime is None else max(arrival.lifetime - (self._now - since), 0.0)
+            again = Arrival(arrival.at, arrival.shape, arrival.name, rest, arrival.priority, arrival.members, evicted=True)
+            self._waiting.add(again, self._now)
+
+    def _sample(self) -> None:
+        meter = self._meter
+        if self._samples and self._samples[-1].at == self._now:
+            self._samples.pop()  # the last state of a moment counts
+        asked = self._asked / (meter.cards * 1000) if meter.cards else 0.0
+        self._samples.append(
+            ClusterSample(
+                self._now, self._vms, asked, meter.used, self._waiting.vms, meter.fragmentation(), meter.largest_vm, meter.largest_share()
+            )
+        )
+
+
+def _rule(number: int, tainted: DevicesTainted) -> DeviceTaintRule:
+    selector = {name: getattr(tainted, name) for name in ("driver", "pool", "device") if getattr(tainted, name) is not None}
+    spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(**selector), taint=tainted.taint)
+    return DeviceTaintRule(metadata=ObjectMeta(name=f"taint-{number}"), spec=spec)
+
+
+def _holds(placed: PlacedVm, tainted: DevicesTainted) -> bool:
+    """Whether the VM has a tainted device whose taint its request doesn't tolerate."""
+    return any(
+        result.driver == (tainted.driver or result.driver)
+        and result.pool == (tainted.pool or result.pool)
+        and result.device == (tainted.device or result.device)
+        and not any(tolerates(toleration, tainted.taint) for toleration in result.tolerations)
+        for allocation in placed.results
+        for result in allocation.devices.results
+    )

@@ -1,0 +1,206 @@
+"""What a simulation measures: waiting, use of the devices, fragmentation, evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from virt_dra.api.wire import Json
+from virt_dra.scheduling.policies.cards import WHOLE
+from virt_dra.scheduling.policies.fragmentation import TypicalWorkload
+from virt_dra.scheduling.policies.placer import PolicyPlacer
+
+SAMPLES = 200
+"""Points of a time series, at most twice as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """The cluster at one moment. Shares are of 1."""
+
+    at: float
+    """Seconds since the beginning."""
+    arrived: int
+    """VMs that have arrived."""
+    asked: float
+    """What they ask for in cards, beside the cluster's."""
+    used: float
+    """The part of the cards that is in use."""
+    waiting: int
+    """VMs that wait."""
+    fragmentation: float
+    """The part of the cards that is free and that a typical VM can't use, on average over the workload."""
+    largest_vm: int
+    """The most whole cards that one VM can still get."""
+    largest_share: float
+    """The largest free part of one card."""
+
+    def to_json(self) -> Json:
+        return {
+            "at": round(self.at, 3),
+            "arrived": self.arrived,
+            "asked": round(self.asked, 6),
+            "used": round(self.used, 6),
+            "waiting": self.waiting,
+            "fragmentation": round(self.fragmentation, 6),
+            "largestVM": self.largest_vm,
+            "largestShare": round(self.largest_share, 3),
+        }
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The result of one policy."""
+
+    policy: str
+    ended: float
+    """Seconds since the beginning."""
+    complete: bool
+    """False if it was interrupted."""
+    cards: int
+    vms: int
+    started: int
+    waiting: int
+    """VMs that wait at the end, those of gangs included."""
+    evictions: int
+    gangs: int
+    gangs_waiting: int
+    """Gangs that have not started at the end."""
+    errors: int
+    """VMs whose claims are broken."""
+    first_error: str | None
+    pending_p50: float
+    """Seconds that VMs waited; those that still wait count with the time so far."""
+    pending_p95: float
+    pending_p99: float
+    used_mean: float
+    """Over time, the part of the cards in use."""
+    samples: tuple[ClusterSample, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def last(self) -> ClusterSample:
+        return self.samples[-1]
+
+    @property
+    def unallocated(self) -> float:
+        """Cards that nobody uses at the end."""
+        return self.cards * (1 - self.last.used)
+
+    def to_json(self) -> Json:
+        shown: Json = {
+            "policy": self.policy,
+            "complete": self.complete,
+            "ended": round(self.ended, 3),
+            "cards": self.cards,
+            "vms": self.vms,
+            "started": self.started,
+            "waiting": self.waiting,
+            "evictions": self.evictions,
+            "gangs": self.gangs,
+            "gangsWaiting": self.gangs_waiting,
+            "pendingSeconds": {"p50": round(self.pending_p50, 3), "p95": round(self.pending_p95, 3), "p99": round(self.pending_p99, 3)},
+            "used": {"mean": round(self.used_mean, 6), "end": round(self.last.used, 6)},
+            "unallocated": round(self.unallocated, 3),
+            "fragmentation": {"end": round(self.last.fragmentation, 6), "max": round(max(each.fragmentation for each in self.samples), 6)},
+            "largestVM": {"end": self.last.largest_vm, "min": min(each.largest_vm for each in self.samples)},
+            "errors": self.errors,
+            "samples": [each.to_json() for each in self.samples],
+        }
+        return shown if self.first_error is None else {**shown, "firstError": self.first_error}
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Of sorted numbers, the smallest that is at least as large as ``percent`` of them; 0 of none."""
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * percent // 100) - 1))]
+
+
+class CardMeter:
+    """The cards of a whole cluster, kept up to date node by node. Cards that several nodes reach are counted at the first of them."""
+
+    def __init__(self, placer: PolicyPlacer, workload: TypicalWorkload) -> None:
+        self._placer = placer
+        self._workload = workload
+        self._free: list[int] = []
+        self._whole: list[int] = []
+        """By node, its cards nobody uses."""
+        self._counted: list[tuple[int, ...]] = []
+        """By node, the cards that count here."""
+        self.cards = 0
+        seen: set[tuple[str, str, str]] = set()
+        for number in range(len(placer.nodes)):
+            counted = self._new_cards(number, seen)
+            self._counted.append(counted)
+            self.cards += len(counted)
+            free, whole = self._of_node(number)
+            self._free.append(free)
+            self._whole.append(whole)
+        self.free = sum(self._free)
+        self._whole_sorted = sorted(self._whole)
+
+    def _new_cards(self, number: int, seen: set[tuple[str, str, str]]) -> tuple[int, ...]:
+        cards = self._placer.cards(number)
+        found: set[int] = set()
+        known: set[int] = set()
+        for device, parts in zip(cards.reachable.devices, cards.layout.parts, strict=True):
+            target = known if device.id in seen else found
+            seen.add(device.id)
+            target.update(part.card for part in parts)
+        return tuple(sorted(found - known))
+
+    @property
+    def used(self) -> float:
+        return 1 - self.free / (self.cards * WHOLE) if self.cards else 0.0
+
+    @property
+    def largest_vm(self) -> int:
+        return max((self._whole[number] for number, open_ in enumerate(self._placer.open) if open_), default=0)
+
+    def update(self, numbers: Sequence[int]) -> None:
+        """After the use of nodes has changed."""
+        for number in numbers:
+            free, whole = self._of_node(number)
+            self.free += free - self._free[number]
+            self._free[number], self._whole[number] = free, whole
+
+    def _of_node(self, number: int) -> tuple[int, int]:
+        state = self._placer.card_state(number)
+        free = [state.free[card] for card in self._counted[number]]
+        return sum(free), sum([each == WHOLE for each in free])
+
+    def largest_share(self) -> float:
+        shares = (max(self._placer.card_state(number).free, default=0) for number, open_ in enumerate(self._placer.open) if open_)
+        return max(shares, default=0) / WHOLE
+
+    def fragmentation(self) -> float:
+        """Of all cards, the part that is free and that a typical VM can't use; on closed nodes all of it."""
+        if not self.cards or not self._workload.weight:
+            return 0.0
+        total = 0
+        for number, room in enumerate(self._placer.rooms):
+            if self._free[number]:
+                cards, state = self._placer.cards(number), self._placer.card_state(number)
+                total += (
+                    self._workload.fragmentation(cards, state, room)
+                    if self._placer.open[number]
+                    else self._free[number] * self._workload.weight
+                )
+        return total / (self.cards * WHOLE * self._workload.weight)
+
+
+class Waits:
+    """How long VMs waited, in seconds."""
+
+    def __init__(self) -> None:
+        self._waits: list[float] = []
+        self._ordered = True
+
+    def add(self, seconds: float) -> None:
+        self._waits.append(seconds)
+
+    def percentiles(self, unfinished: Sequence[float]) -> tuple[float, float, float]:
+        """p50, p95, p99. ``unfinished``: of those that still wait."""
+        ordered = sorted([*self._waits, *unfinished])
+        return percentile(ordered, 50), percentile(ordered, 95), percentile(ordered, 99)

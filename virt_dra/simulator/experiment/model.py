@@ -1,0 +1,91 @@
+"""What an experiment consists of: a cluster, VMs that arrive, and what happens to the cluster meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from virt_dra.allocator import DEFAULT, Features
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.scheduling.policies.placer import VmShape
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One VM, or a gang of VMs of which all start or none."""
+
+    at: float
+    """Seconds since the beginning."""
+    shape: VmShape
+    name: str
+    lifetime: float | None = None
+    """Seconds from its start to its end; None: it stays."""
+    priority: int = 0
+    """VMs of higher priority are tried first."""
+    members: int = 1
+    """More than one: a gang."""
+    evicted: bool = False
+    """True for a VM that runs again after it was evicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesDown:
+    """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds since the beginning; None: for ever.
+
+    ``evicts``: False for nodes that are only cordoned."""
+
+    at: float
+    nodes: tuple[int, ...]
+    until: float | None
+    word: str
+    """What happens, for reports: fail, drain or cordon."""
+    evicts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesTainted:
+    """Devices get a taint: by driver, pool and device, of which those not given match all. NoExecute evicts their VMs."""
+
+    at: float
+    taint: DeviceTaint
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    until: float | None = None
+
+
+Disturbance = NodesDown | DevicesTainted
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that a simulation needs but the policy. Arrivals and disturbances are sorted by time."""
+
+    nodes: tuple[Node, ...]
+    slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    arrivals: Sequence[Arrival]
+    disturbances: Sequence[Disturbance] = ()
+    until: float | None = None
+    """When it ends, in seconds; None: when the last VM has arrived, and the last disturbance begun."""
+    features: Features = DEFAULT
+    allocated: tuple[ResourceClaim, ...] = ()
+    """Claims that hold devices all the time."""
+    taint_rules: tuple[DeviceTaintRule, ...] = ()
+    """Rules that hold all the time."""
+    unit: str = "devices"
+    """What cards are called in reports."""
+    notes: tuple[str, ...] = field(default=())
+    """What was left out of the input, for the user."""
+
+    def ending(self, until: float) -> Experiment:
+        """The experiment with another end."""
+        return replace(self, until=until)
+
+    @property
+    def end(self) -> float:
+        """When it ends, in seconds."""
+        if self.until is not None:
+            return self.until
+        return max([self.arrivals[-1].at if self.arrivals else 0.0, *(each.at for each in self.disturbances)])

@@ -1,0 +1,280 @@
+"""What would happen on a cluster of which there is a dump: nodes cordoned, drained or gone, VMs added or ended, drivers and devices gone.
+
+Changes apply one after the other, each on what the ones before it left. Pods keep their nodes and devices unless a change takes them away;
+those that lose their place are placed again by the policy, in order of priority, then age.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from virt_dra.allocator import Features, Snapshot
+from virt_dra.allocator.explain import histogram
+from virt_dra.api.counting import counted
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.scheduling.policies.catalog import policy_named
+from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
+from virt_dra.scheduling.policies.typical import TypicalVms
+from virt_dra.simulator.experiment.dump import DumpedCluster, Shapes
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.measures import CardMeter
+
+FORMS: Final = (
+    "cordon NODE[,NODE...]", "drain NODE[,NODE...]", "node NODE gone", "driver DRIVER gone", "device DRIVER/POOL/DEVICE gone",
+    "delete [NAMESPACE/]POD", "add FILE [x NUMBER]",
+)  # fmt: skip
+MOST_ADDED: Final = 100_000
+
+
+@dataclass(frozen=True)
+class ClusterChange:
+    """One change: a verb and what it is about. ``number``: of VMs that are added."""
+
+    text: str
+    verb: str
+    subjects: tuple[str, ...]
+    number: int = 1
+
+
+@dataclass
+class ChangeOutcome:
+    """What a change does. Names of pods as ``namespace/name``, new ones with a number."""
+
+    text: str
+    evicted: list[str] = field(default_factory=list)
+    """Pods that lose their node or their devices."""
+    moved: list[tuple[str, str]] = field(default_factory=list)
+    """Of these, those that run elsewhere, and on which node."""
+    started: list[tuple[str, str]] = field(default_factory=list)
+    """Pods that waited, or are new, and run now."""
+    refused: list[str] = field(default_factory=list)
+    """New pods that fit nowhere; evicted ones that do are those that are not among ``moved``."""
+    why: str = ""
+    """Why the first of the pods that now wait, and didn't before, fits nowhere: kube-scheduler's histogram over the nodes."""
+    used: float = 0.0
+    """The part of the devices in use afterwards."""
+    waiting: int = 0
+    """Pods that wait afterwards."""
+
+
+def parse_change(text: str) -> ClusterChange:
+    """Raises BadExperiment for what is none of FORMS."""
+    words = text.split()
+    match words:
+        case ["cordon" | "drain" as verb, *names] if names:
+            return ClusterChange(text, verb, tuple(name for word in names for name in word.split(",") if name))
+        case ["node" | "driver" | "device" as verb, name, "gone"]:
+            return ClusterChange(text, verb, (name,))
+        case ["delete", name]:
+            return ClusterChange(text, "delete", (name,))
+        case ["add", file]:
+            return ClusterChange(text, "add", (file,))
+        case ["add", file, count] if re.fullmatch(r"x\d{1,9}", count):
+            return _added(text, file, count[1:])
+        case ["add", file, "x", count] if count.isdecimal():
+            return _added(text, file, count)
+    raise BadExperiment(f"{text!r} is no change; write one of: {'; '.join(FORMS)}")
+
+
+def _added(text: str, file: str, count: str) -> ClusterChange:
+    number = int(count)
+    if not 1 <= number <= MOST_ADDED:
+        raise BadExperiment(f"{text!r}: adds 1 to {MOST_ADDED} VMs")
+    return ClusterChange(text, "add", (file,), number)
+
+
+@dataclass(eq=False)
+class _Vm:
+    """A pod of the cluster, or an added one."""
+
+    name: str
+    shape: VmShape
+    priority: int
+    placed: PlacedVm | None
+
+
+class Prospect:
+    """The cluster, as changes leave it."""
+
+    def __init__(self, cluster: DumpedCluster, policy: str, *, features: Features, seed: int = 0) -> None:
+        """Raises FatalError for slices that can't be read."""
+        self._cluster = cluster
+        self._features = features
+        self._slices = cluster.slices
+        snapshot = self._snapshot(self._slices)
+        catalog = card_catalog(snapshot, features)
+        shapes = Shapes()
+        there = [(pod, shapes.of(pod.pod, pod.claims or ())) for pod in cluster.pods if pod.claims is not None]
+        weights: dict[VmShape, int] = {}
+        for _, shape in there:
+            weights[shape] = weights.get(shape, 0) + 1
+        typical = TypicalVms(weights, cluster.nodes, snapshot, catalog, features)
+        chosen = policy_named(policy, lambda: typical.workload, Random(seed).random)
+        self._placer = PolicyPlacer(snapshot, cluster.nodes, chosen, catalog, features)
+        self._typical = typical.workload
+        self._numbers = {node.name: number for number, node in enumerate(cluster.nodes)}
+        self._meter = CardMeter(self._placer, typical.workload)
+        self._vms: list[_Vm] = []
+        self.unknown_nodes = 0
+        """Pods on nodes that the dump doesn't have; they are left out."""
+        for pod, shape in there:
+            placed = None
+            if pod.node is not None:
+                number = self._numbers.get(pod.node)
+                if number is None:
+                    self.unknown_nodes += 1
+                    continue
+                allocations = [claim.status.allocation for claim in pod.claims or ()]
+                placed = PlacedVm(shape, number, tuple(each for each in allocations if each is not None))
+                self._placer.occupy(placed)
+            self._vms.append(_Vm(pod.pod.key, shape, pod.pod.spec.priority or 0, placed))
+        self._added = 0
+
+    @property
+    def waiting(self) -> list[str]:
+        return [vm.name for vm in self._vms if vm.placed is None]
+
+    @property
+    def running(self) -> int:
+        return sum(vm.placed is not None for vm in self._vms)
+
+    @property
+    def used(self) -> float:
+        self._meter.update(range(len(self._placer.nodes)))
+        return self._meter.used
+
+    def apply(self, change: ClusterChange, added: VmShape | None = None) -> ChangeOutcome:
+        """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken claims."""
+        found = ChangeOutcome(change.text)
+        waited = {id(vm) for vm in self._vms if vm.placed is None}
+        new: set[int] = set()
+        match change.verb:
+            case "cordon" | "drain" | "node":
+                self._close([self._number(name) for name in change.subjects], found, evict=change.verb != "cordon")
+            case "driver" | "device":
+                self._remove_devices(change, found)
+            case "delete":
+                self._delete(change.subjects[0])
+            case "add" if added is not None:
+                new = {id(vm) for vm in self._add(added, change.number)}
+        for vm in sorted((vm for vm in self._vms if vm.placed is None), key=lambda vm: -vm.priority):
+            placed = self._placer.place(vm.shape, vm.name)
+            if placed is not None:
+                vm.placed = placed
+                where = (vm.name, self._placer.nodes[placed.node].name)
+                (found.started if id(vm) in waited or id(vm) in new else found.moved).append(where)
+                continue
+            if id(vm) in new:
+                found.refused.append(vm.name)
+            if id(vm) not in waited and not found.why:
+                found.why = f"{vm.name}: {histogram(len(self._placer.nodes), self._placer.refusals(vm.shape).elements())}"
+        found.used, found.waiting = self.used, len(self.waiting)
+        return found
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def _close(self, numbers: Sequence[int], found: ChangeOutcome, *, evict: bool) -> None:
+        for number in numbers:
+            self._placer.set_open(number, open=False)
+        if evict:
+            self._evict(lambda vm: vm.placed is not None and vm.placed.node in numbers, found)
+
+    def _remove_devices(self, change: ClusterChange, found: ChangeOutcome) -> None:
+        """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their place."""
+        driver, _, rest = change.subjects[0].partition("/")
+        pool, _, device = rest.rpartition("/")
+        concerned = {
+            (each.spec.driver, each.spec.pool.name, published.name)
+            for each in self._slices
+            for published in each.spec.devices
+            if each.spec.driver == driver and (change.verb == "driver" or (each.spec.pool.name, published.name) == (pool, device))
+        }
+        if not concerned:
+            drivers = sorted({each.spec.driver for each in self._slices})
+            meant = nearest(driver, drivers)
+            hint = (
+                f"; did you mean {meant}?" if meant is not None and meant != driver else f"; the drivers are {', '.join(drivers) or 'none'}"
+            )
+            raise BadExperiment(f"{change.text!r}: no such {'devices' if change.verb == 'driver' else 'device'}{hint}")
+        self._evict(
+            lambda vm: (
+                vm.placed is not None
+                and any((d.driver, d.pool, d.device) in concerned for result in vm.placed.results for d in result.devices.results)
+            ),
+            found,
+        )
+        self._slices = tuple(_without(each, concerned) for each in self._slices)
+        snapshot = self._snapshot(self._slices)
+        self._placer.replace_slices(snapshot, card_catalog(snapshot, self._features))
+        self._meter = CardMeter(self._placer, self._typical)
+
+    def _delete(self, name: str) -> None:
+        names = {vm.name: vm for vm in self._vms}
+        vm = names.get(name) or names.get(f"default/{name}")
+        if vm is None:
+            meant = nearest(name, names)
+            raise BadExperiment(f"delete {name}: there is no such pod" + (f"; did you mean {meant}?" if meant is not None else ""))
+        if vm.placed is not None:
+            self._placer.release(vm.placed)
+        self._vms.remove(vm)
+
+    def _add(self, shape: VmShape, number: int) -> list[_Vm]:
+        new = [_Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0, None) for i in range(1, number + 1)]
+        self._added += number
+        self._vms += new
+        return new
+
+    def _evict(self, concerns: Callable[[_Vm], bool], found: ChangeOutcome) -> None:
+        for vm in self._vms:
+            if vm.placed is not None and concerns(vm):
+                self._placer.release(vm.placed)
+                vm.placed = None
+                found.evicted.append(vm.name)
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            meant = nearest(name, self._numbers)
+            raise BadExperiment(f"there is no node {name}" + (f"; did you mean {meant}?" if meant is not None else ""))
+        return number
+
+    def _snapshot(self, slices: Sequence[ResourceSlice]) -> Snapshot:
+        cluster = self._cluster
+        return Snapshot.build(slices, cluster.classes, cluster.allocated, cluster.taint_rules)
+
+
+def _without(slice_: ResourceSlice, concerned: set[tuple[str, str, str]]) -> ResourceSlice:
+    spec = slice_.spec
+    kept = tuple(each for each in spec.devices if (spec.driver, spec.pool.name, each.name) not in concerned)
+    return slice_ if len(kept) == len(spec.devices) else slice_.with_(spec=spec.with_(devices=kept))
+
+
+def sentences(outcome: ChangeOutcome, most: int = 10) -> list[str]:
+    """What a change does, for people; of long lists the first ``most``."""
+
+    def listed(names: Sequence[str]) -> str:
+        return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+    lines: list[str] = []
+    if outcome.evicted:
+        elsewhere = dict(outcome.moved)
+        stuck = [name for name in outcome.evicted if name not in elsewhere]
+        lines.append(f"{counted(len(outcome.evicted), 'pod')} evicted: {listed(outcome.evicted)}")
+        if outcome.moved:
+            lines.append(
+                f"{counted(len(outcome.moved), 'pod')} of them elsewhere: {listed([f'{n} on {node}' for n, node in outcome.moved])}"
+            )
+        if stuck:
+            lines.append(f"{counted(len(stuck), 'pod')} of them nowhere: {listed(stuck)}")
+    if outcome.started:
+        lines.append(f"{counted(len(outcome.started), 'pod')} started: {listed([f'{n} on {node}' for n, node in outcome.started])}")
+    if outcome.refused:
+        lines.append(f"{counted(len(outcome.refused), 'new pod')} without a place: {listed(outcome.refused)}")
+    if outcome.why:
+        lines.append(outcome.why)
+    return lines or ["nothing changes for any pod"]
