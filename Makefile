@@ -1,7 +1,7 @@
 # Each command does its own set-up, once: make run, make check (quick), make test (everything).
 BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
-READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/ examples/requests/,$(wildcard examples/*/))
+READY := $(filter-out examples/failing/ examples/contention/ examples/cluster/ examples/requests/ examples/simulation/,$(wildcard examples/*/))
 
 .PHONY: run check test flaky lint bench conformance cluster clean setup setup-tests lock audit sbom release matrix base-image
 

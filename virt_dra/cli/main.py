@@ -23,6 +23,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "cel": _Subcommand("cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
     "allocate": _Subcommand("allocate.command", "Allocate devices to claims on nodes, and say why not."),
     "scenario": _Subcommand("scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."),
+    "simulate": _Subcommand("simulate.command", "Compare placement policies on a cluster, a workload or a trace."),
     "lint": _Subcommand("lint.command", "Check VMs and everything they name before anything is created."),
     "admit": _Subcommand("jsonl.admit", "Check VMIs against the admission rules (JSON lines)."),
     "webhook": _Subcommand("webhook.command", "Serve the admission webhooks (HTTPS)."),

@@ -1,0 +1,250 @@
+"""``virt-dra simulate`` as a user meets it: tables, documents, pages, what-ifs, bad input, interrupts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from click.testing import CliRunner, Result
+from pytest_mock import MockerFixture
+
+from devtools.experiments.traces import write_trace
+from virt_dra.api.wire import Json
+from virt_dra.cli.main import cli
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "simulation"
+FLEET, CLUSTER, VM = (str(EXAMPLES / name) for name in ("fleet.yaml", "cluster.yaml", "vm.yaml"))
+
+
+def _run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ["simulate", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def _document(*arguments: str) -> Json:
+    result = _run(*arguments, "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: Json = json.loads(result.stdout)
+    return found
+
+
+def test_a_row_for_each_policy() -> None:
+    result = _run(FLEET, "--policy", "pack", "--policy", "spread,pack", "--until", "6h")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "40 nodes, 320 devices, 472 arrivals, seed 1"
+    assert lines[1].split() == (
+        [
+            "POLICY",
+            "STARTED",
+            "WAITING",
+            "WAIT",
+            "p50",
+            "p95",
+            "p99",
+            "USED",
+            "mean",
+            "end",
+            "UNUSED",
+            "devices",
+            "FRAGMENTED",
+            "LARGEST",
+            "VM",
+            "EVICTED",
+            "GANGS",
+            "WAITING",
+        ]
+    )
+    assert [line.split()[0] for line in lines[2:]] == ["pack", "spread"]
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    first, again, other = (_run(FLEET, "--seed", seed, "--policy", "pack,random", "-o", "json").stdout for seed in ("7", "7", "8"))
+    assert first == again != other
+
+
+def test_the_policies_of_the_description_and_its_events() -> None:
+    found = _document(FLEET)
+    assert [each["policy"] for each in found["policies"]] == ["first-fit", "pack", "spread", "least-fragmentation"]
+    assert all(each["evictions"] > 0 and each["gangs"] == 6 and each["complete"] for each in found["policies"])
+    assert found["policies"][1]["fragmentation"]["end"] < found["policies"][2]["fragmentation"]["end"]
+
+
+def test_csv_has_a_row_for_each_moment() -> None:
+    rows = list(csv.DictReader(io.StringIO(_run(FLEET, "--policy", "pack", "--until", "3h", "-o", "csv").stdout)))
+    assert [float(row["at"]) for row in rows] == sorted({float(row["at"]) for row in rows})
+    assert rows[-1]["at"] == "10800.000"
+    assert all(abs(float(row["unallocated"]) - 320 * (1 - float(row["used"]))) < 0.01 for row in rows)
+
+
+class _Loaded(HTMLParser):
+    """What a page would load or run, and its tables' rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.rows = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.rows += tag == "tr"
+        if tag in ("script", "link", "iframe", "img"):
+            self.loads.append(tag)
+        self.loads += [f"{name}={value}" for name, value in attrs if name in ("src",) or name.startswith("on")]
+
+
+def test_the_page_loads_nothing() -> None:
+    result = _run(FLEET, "--policy", "pack,spread", "--until", "3h", "-o", "html")
+    assert result.exit_code == 0
+    page = _Loaded()
+    page.feed(result.stdout)
+    assert (page.loads, page.rows) == ([], 3)
+    assert "<svg" in result.stdout
+    assert result.stdout == _run(FLEET, "--policy", "pack,spread", "--until", "3h", "-o", "html").stdout
+
+
+@pytest.mark.parametrize(("name", "begin"), [("plot.svg", b"<?xml"), ("plot.png", b"\x89PNG")])
+def test_plots_are_written(name: str, begin: bytes, tmp_path: Path) -> None:
+    assert _run(FLEET, "--policy", "pack", "--until", "2h", "--plot", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / name).read_bytes().startswith(begin)
+
+
+def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
+    nodes, tasks = write_trace(tmp_path, 1, count=200, scale=0.01)
+    trace = ("--trace-nodes", str(nodes), "--trace-pods", str(tasks))
+    result = _run(*trace, "--inflate", "50%", "--policy", "pack,random")
+    assert result.exit_code == 0
+    assert "By load: unused GPUs / fragmented part of all GPUs" in result.stdout
+    assert [line.split()[0] for line in result.stdout.splitlines()[-5:]] == ["10%", "20%", "30%", "40%", "50%"]
+    found = _document(*trace, "--inflate", "until-full", "--policy", "pack")
+    assert found["unit"] == "GPUs"
+    assert found["policies"][0]["samples"][-1]["asked"] == pytest.approx(1.3, abs=0.05)
+    as_it_was = _document(*trace, "--policy", "pack")
+    assert as_it_was["policies"][0]["vms"] == 200
+
+
+def test_the_pods_of_a_dump_are_placed_anew() -> None:
+    found = _document(CLUSTER, "--policy", "spread,pack")
+    assert [(each["vms"], each["started"], each["waiting"], each["largestVM"]["end"]) for each in found["policies"]] == [
+        (5, 4, 1, 1),
+        (5, 4, 1, 2),
+    ]
+
+
+def test_what_changes_do_one_after_the_other() -> None:
+    changes = ["drain node-3", "device gpu.example.com/node-1/gpu-0 gone", "delete virt-launcher-emil", f"add {VM} x 2"]
+    result = _run(CLUSTER, *[word for change in changes for word in ("--what-if", change)])
+    assert result.exit_code == 2
+    assert result.stderr == "error: delete virt-launcher-emil: there is no such pod; did you mean cad/virt-launcher-emil?\n"
+    changes[2] = "delete cad/virt-launcher-emil"
+    result = _run(CLUSTER, *[word for change in changes for word in ("--what-if", change)])
+    assert result.exit_code == 0
+    assert result.stdout.replace(VM, "vm.yaml") == (
+        "now: 4 pods running, 1 waiting, 66.7% of the devices in use\n"
+        "drain node-3:\n"
+        "  2 pods evicted: cad/virt-launcher-cleo, cad/virt-launcher-dora\n"
+        "  2 pods of them elsewhere: cad/virt-launcher-cleo on node-1, cad/virt-launcher-dora on node-2\n"
+        "  then 1 waiting, 66.7% of the devices in use\n"
+        "device gpu.example.com/node-1/gpu-0 gone:\n"
+        "  1 pod evicted: cad/virt-launcher-anna\n"
+        "  1 pod of them nowhere: cad/virt-launcher-anna\n"
+        "  cad/virt-launcher-anna: 0/3 nodes can allocate: 2 cannot allocate all claims, 1 node(s) were closed\n"
+        "  then 2 waiting, 60.0% of the devices in use\n"
+        "delete cad/virt-launcher-emil:\n"
+        "  nothing changes for any pod\n"
+        "  then 1 waiting, 60.0% of the devices in use\n"
+        "add vm.yaml x 2:\n"
+        "  2 new pods without a place: cad/desktop-1, cad/desktop-2\n"
+        "  cad/desktop-1: 0/3 nodes can allocate: 2 cannot allocate all claims, 1 node(s) were closed\n"
+        "  then 3 waiting, 60.0% of the devices in use\n"
+    )
+
+
+def test_added_vms_fill_what_is_free() -> None:
+    found = _document(CLUSTER, "--policy", "pack", "--what-if", f"add {VM} x3", "--what-if", "driver gpu.example.com gone")
+    added, gone = found["changes"]
+    assert added["started"] == [{"pod": "cad/desktop-1", "node": "node-1"}, {"pod": "cad/desktop-2", "node": "node-2"}]
+    assert (added["refused"], added["used"]) == (["cad/desktop-3"], 1.0)
+    assert (len(gone["evicted"]), gone["moved"], gone["waiting"], gone["used"]) == (6, [], 8, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Error: name a description or a dump (or use --trace-nodes and --trace-pods)"),
+        ((FLEET, "--policy", "pakc"), "Error: Invalid value for '--policy': there is no policy 'pakc'; did you mean pack?"),
+        ((FLEET, "--until", "-3h"), "Error: Invalid value for '--until': must not be negative, is -3h"),
+        ((FLEET, "--inflate", "1.3"), "Error: --inflate goes with --trace-nodes and --trace-pods"),
+        (("--trace-nodes", "n.csv"), "Error: --trace-nodes and --trace-pods go together"),
+        (("--trace-nodes", "n", "--trace-pods", "p", "--inflate", "full"),
+         "Error: Invalid value for '--inflate': 'full' is neither until-full nor a load of more than 0 and at most 10, "
+         "such as 1.3 or 130%"),
+        (("--trace-nodes", "/none.csv", "--trace-pods", "/none.csv"), "error: /none.csv: No such file or directory"),
+        (("/none.yaml",), "error: /none.yaml: No such file or directory"),
+        ((VM,), f"error: {VM}: no Node; a dump is what kubectl get nodes,pods,… -A -o yaml writes, a description has kind: Simulation"),
+        ((FLEET, "--plot", "x.gif"), "Error: Invalid value for '--plot': 'x.gif' ends with neither .svg nor .png"),
+        ((CLUSTER, "--what-if", "drain node-9"), "error: there is no node node-9; did you mean node-3?"),
+        ((CLUSTER, "--what-if", "driver gpu.example.con gone"),
+         "error: 'driver gpu.example.con gone': no such devices; did you mean gpu.example.com?"),
+        ((CLUSTER, "--what-if", f"add {VM} x 0"), f"error: 'add {VM} x 0': adds 1 to 100000 VMs"),
+        ((CLUSTER, "--what-if", f"add {CLUSTER}"),
+         f"error: {CLUSTER}: has 5 VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"),
+        ((CLUSTER, "--what-if", "drain node-1", "-o", "html"), "Error: --what-if does not go with -o html"),
+        ((CLUSTER, "--what-if", "drain node-1", "--until", "3h"), "Error: --what-if goes with --policy, --seed and -o only"),
+        ((FLEET, "--what-if", "drain gpu-1"), f"error: {FLEET}: is a description; --what-if needs a dump of a cluster"),
+    ],
+)  # fmt: skip
+def test_bad_input_ends_with_two_and_says_what_to_do(arguments: tuple[str, ...], message: str) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == message
+
+
+def test_a_description_with_faults_names_each(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("kind: Simulation\ncluster: {nodes: [{cout: 2}]}\nvms: [{name: one, cpu: lots}]\n", encoding="utf-8")
+    result = _run(str(file))
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f'error: {file}: cluster.nodes[0].cout: unknown field; did you mean "count"?\n'
+        f"error: {file}: vms[0].cpu: 'lots' is no amount; write such as 8, 500m or 64Gi\n",
+    )
+
+
+def test_an_arrivals_file_and_a_cluster_beside_the_description(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(Path(CLUSTER).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "a.csv").write_text("at,vm\n1m,one\n2m,one\n", encoding="utf-8")
+    (tmp_path / "x.yaml").write_text(
+        "kind: Simulation\ncluster: {files: [cluster.yaml]}\narrivals: a.csv\n"
+        "vms: [{name: one, devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}]\n",
+        encoding="utf-8",
+    )
+    found = _document(str(tmp_path / "x.yaml"), "--policy", "first-fit")
+    assert (found["policies"][0]["started"], found["policies"][0]["used"]["end"]) == (2, 1.0)
+
+
+def test_an_interrupt_prints_what_is_known(mocker: MockerFixture) -> None:
+    @contextmanager
+    def interrupted(doing: str) -> Iterator[Callable[[int, int], None]]:
+        def report(done: int, total: int) -> NoReturn:
+            raise KeyboardInterrupt
+
+        yield report if doing == "spread" else lambda done, total: None
+
+    mocker.patch("virt_dra.cli.simulate.command.progress", interrupted)
+    result = _run(FLEET, "--policy", "pack,spread,random", "-o", "json")
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
+    assert [(each["policy"], each["complete"], each["vms"]) for each in json.loads(result.stdout)["policies"]] == [
+        ("pack", True, 472),
+        ("spread", False, 200),
+    ]
+    table = _run(FLEET, "--policy", "spread")
+    assert table.exit_code == 130
+    assert table.stdout.splitlines()[2].startswith("spread (interrupted) ")

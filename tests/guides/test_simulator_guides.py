@@ -1,0 +1,32 @@
+"""docs/guides/simulator.md and policies.md: their commands as written, in order, print what they show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.guides.page import blocks
+from tests.guides.shell import Shell
+
+ROOT: Final = Path(__file__).parents[2]
+ENVIRONMENT: Final = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("guide", ["simulator", "policies"])
+def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
+    found = [block for block in blocks((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")) if block.way != "cluster"]
+    assert found
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "examples").symlink_to(ROOT / "examples")
+    with Shell(tmp_path / "shell", tmp_path / "here", ENVIRONMENT, "") as shell:
+        for block in found:
+            ran = shell.run(block.commands)
+            where = f"docs/guides/{guide}.md, line {block.line}:\n{block.commands}{ran.printed}"
+            assert ran.failed == (), where
+            assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"

@@ -1,0 +1,67 @@
+"""``virt-dra simulate --what-if``: changes on a dump, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virt_dra.allocator import DEFAULT, FatalError
+from virt_dra.api.counting import counted
+from virt_dra.api.wire import Json
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.simulate.inputs import description_in, dumped_objects, refused
+from virt_dra.simulator.experiment.added_vms import added_vm
+from virt_dra.simulator.experiment.dump import cluster_of
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.what_if import ChangeOutcome, Prospect, parse_change, sentences
+
+
+def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int, output: str) -> None:
+    """Print what the changes do, one after the other. All of them are read before the first is applied."""
+    if description_in(paths, output) is not None:
+        refuse([f"{paths[0]}: is a description; --what-if needs a dump of a cluster"], output)
+    objects = dumped_objects(paths, output)
+    with refused(output):
+        parsed = [parse_change(text) for text in changes]
+        added = [
+            added_vm(dumped_objects(each.subjects, output), objects, each.subjects[0]) if each.verb == "add" else None for each in parsed
+        ]
+        cluster = cluster_of(objects)
+        if not cluster.nodes:
+            raise BadExperiment(f"{', '.join(paths)}: no Node; --what-if needs a dump of a cluster")
+        try:
+            prospect = Prospect(cluster, policy, features=DEFAULT, seed=seed)
+            running, waiting, used = prospect.running, prospect.waiting, prospect.used
+            outcomes = [prospect.apply(change, vm) for change, vm in zip(parsed, added, strict=True)]
+        except FatalError as error:
+            raise BadExperiment(f"the cluster can't be simulated: {error}") from None
+    if output in ("json", "yaml"):
+        now = {"running": running, "waiting": waiting, "used": round(used, 6)}
+        print_document({"policy": policy, "notes": list(cluster.notes), "now": now, "changes": [_json(each) for each in outcomes]}, output)
+        return
+    for note in cluster.notes:
+        say(note, err=True)
+    if prospect.unknown_nodes:
+        say(f"{counted(prospect.unknown_nodes, 'pod')} left out, whose node isn't there", err=True)
+    say(f"now: {counted(running, 'pod')} running, {len(waiting)} waiting, {used:.1%} of the devices in use")
+    for each in outcomes:
+        say(f"{each.text}:")
+        for line in sentences(each):
+            say(f"  {line}")
+        say(f"  then {each.waiting} waiting, {each.used:.1%} of the devices in use")
+
+
+def _json(outcome: ChangeOutcome) -> Json:
+    def placed(found: Sequence[tuple[str, str]]) -> list[Json]:
+        return [{"pod": name, "node": node} for name, node in found]
+
+    return {
+        "change": outcome.text,
+        "evicted": outcome.evicted,
+        "moved": placed(outcome.moved),
+        "started": placed(outcome.started),
+        "refused": outcome.refused,
+        **({"why": outcome.why} if outcome.why else {}),
+        "waiting": outcome.waiting,
+        "used": round(outcome.used, 6),
+    }
