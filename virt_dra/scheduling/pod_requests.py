@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.policies.pod_resources import NOTHING, pod_total
+from virt_dra.api.policies.pod_resources import NOTHING, Amounts, added, pod_total
 from virt_dra.api.quantity import Quantity
 
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
@@ -25,5 +25,21 @@ def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def pod_requests(pod: Pod, missing: Mapping[str, Quantity] = NOTHING) -> Mapping[str, int]:
-    """The effective requests, rounded once they are summed. ``missing``: what a container without a request counts as."""
-    return amounts(pod_total(pod, "requests", missing))
+    """The effective requests, rounded once they are summed; with what its claims take of the node's own resources (C-8.5).
+
+    ``missing``: what a container without a request counts as."""
+    return amounts(pod_total(pod, "requests", missing, node_resources_of(pod)))
+
+
+def node_resources_of(pod: Pod) -> Amounts:
+    """What the pod's claims take of the node's own resources, as its status says: devices' amounts, and overheads for the pod and for each
+    container that names the claim (C-8.3)."""
+    total: dict[str, Quantity] = {}
+    for status in pod.status.node_allocatable_resource_claim_statuses:
+        total = added(total, {each.name: each.quantity for each in status.mapping if each.quantity is not None})
+        for each in status.overhead:
+            if each.per_pod is not None:
+                total = added(total, {each.name: each.per_pod})
+            if each.per_container is not None and status.containers:
+                total = added(total, {each.name: each.per_container * len(status.containers)})
+    return total

@@ -14,11 +14,11 @@ NOTHING: Final[Amounts] = {}
 _COMPUTE = ("cpu", "memory")
 
 
-def pod_total(pod: Pod, field: Literal["requests", "limits"], missing: Amounts = NOTHING) -> dict[str, Quantity]:
+def pod_total(pod: Pod, field: Literal["requests", "limits"], missing: Amounts = NOTHING, beside: Amounts = NOTHING) -> dict[str, Quantity]:
     """The larger of what its containers ask for together and what each init container does while sidecars run; plus overhead.
 
     What the pod asks for itself (``spec.resources``) replaces that of its containers. ``missing``: what a container counts as that doesn't
-    ask for it.
+    ask for it. ``beside``: what is asked for beside the containers, before the pod's own.
     """
     sidecars: dict[str, Quantity] = {}
     starting: dict[str, Quantity] = {}
@@ -32,7 +32,7 @@ def pod_total(pod: Pod, field: Literal["requests", "limits"], missing: Amounts =
     running = sidecars
     for container in pod.spec.containers:
         running = added(running, {**missing, **_asked(container.resources, field)})
-    total = {**_largest(running, starting), **_asked(pod.spec.resources, field)}
+    total = {**added(_largest(running, starting), beside), **_asked(pod.spec.resources, field)}
     overhead = pod.spec.overhead
     if field == "limits":
         overhead = {name: amount for name, amount in overhead.items() if name in total}

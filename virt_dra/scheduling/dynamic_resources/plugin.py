@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from virt_dra.allocator import DeadlineExceeded, FatalError, Snapshot
 from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
-from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, Blocked, check_claims, each_once, pod_claims
+from virt_dra.scheduling.claim_references import Resolved, claim_name, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim, claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
 from virt_dra.scheduling.dynamic_resources.extended_claim import LEFT_OVER, NOWHERE, ClassOf, ExtendedResources
-from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, INVALID_POOLS, NODE_ERROR, DeviceLimits, DeviceRefusal, PodDevices
+from virt_dra.scheduling.dynamic_resources.node_allocatable import (
+    MappingDevices,
+    Statuses,
+    Taken,
+    claim_statuses,
+    pod_level_refusal,
+    shortages,
+)
+from virt_dra.scheduling.dynamic_resources.pod_devices import (
+    DEVICES,
+    INVALID_POOLS,
+    NODE_ERROR,
+    DeviceLimits,
+    DeviceRefusal,
+    PodDevices,
+    usable_on,
+)
 from virt_dra.scheduling.framework.cycle import normalized
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
+from virt_dra.scheduling.node_resources import NodeUsages
+from virt_dra.scheduling.pod_requests import pod_requests
 
 DYNAMIC_RESOURCES = "DynamicResources"
 DEALLOCATED = "deallocation of ResourceClaim completed"
@@ -50,6 +69,10 @@ class DeviceOptions:
     workload_claims: bool = False
     timer: FilterTimer | None = None
     class_of: ClassOf = lambda resource: None
+    node_allocatable: bool = False
+    """Gate DRANodeAllocatableResources."""
+    usages: NodeUsages = field(default_factory=NodeUsages)
+    """What the pods of each node ask for."""
 
 
 class DynamicResources(SchedulingPlugin):
@@ -70,6 +93,7 @@ class DynamicResources(SchedulingPlugin):
         self._options = options
         self.timer = options.timer
         self._hints = claim_hints(self.usable, pods_of_claim)
+        self._mapping: tuple[Sequence[ResourceSlice], MappingDevices] | None = None
         self.group: GroupAllocations | None = None
         """Set while the pods of a group are scheduled together."""
 
@@ -112,7 +136,27 @@ class DynamicResources(SchedulingPlugin):
                 devices.on(None)
             except FatalError as error:
                 raise AttemptError(str(error)) from error
-        return DeviceAttempt(pod, devices, self)
+        return DeviceAttempt(pod, devices, self, self._node_resources(pod, claims))
+
+    def _node_resources(self, pod: Pod, claims: Sequence[ResourceClaim]) -> NodeResources | None:
+        """What the claims may take of the nodes' own resources; None if no device of the cluster does (C-8)."""
+        if not self._options.node_allocatable:
+            return None
+        slices = self.ledger.snapshot.slices
+        if self._mapping is None or self._mapping[0] is not slices:
+            self._mapping = slices, MappingDevices(slices)
+        mapping = self._mapping[1]
+        if not mapping.any:
+            return None
+        by_key = {claim.key: claim.metadata.uid for claim in claims}
+        names = ((entry.name, claim_name(pod, entry)) for entry in pod.spec.resource_claims)
+        entries = {
+            entry: uid
+            for entry, name in names
+            if isinstance(name, Resolved) and (uid := by_key.get(f"{pod.namespace}/{name.name}")) is not None
+        }
+        pending = frozenset() if self.group is None else frozenset(self.group.pending)
+        return NodeResources(pod, mapping, entries, self._options.usages, pending, self._options.workload_claims)
 
     def _adopted(self, claims: Sequence[ResourceClaim]) -> dict[str, AllocationResult]:
         """The allocations in flight that this cycle of the pod's group made (C-5.2 item 3)."""
@@ -136,6 +180,7 @@ class NodeDevices:
         self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits, extended: ExtendedResources | None = None
     ) -> None:
         self.claims = claims
+        self.adopted = limits.adopted
         self.extended = extended
         self._snapshot = snapshot
         self._limits = limits
@@ -182,12 +227,71 @@ class NodeDevices:
         return next((claim for claim in found if claim is not None), None)
 
 
+class NodeResources:
+    """What one pod's claims take of the resources of nodes (C-8)."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        devices: MappingDevices,
+        entries: Mapping[str, str],
+        usages: NodeUsages,
+        pending: frozenset[str],
+        workload_claims: bool,
+    ) -> None:
+        """``entries``: name in the pod -> UID of the claim. ``pending``: UIDs of claims that other pods of the group got in this cycle."""
+        self._pod, self._devices, self._entries, self._usages = pod, devices, entries, usages
+        self._pending, self._workload_claims = pending, workload_claims
+        self._maps: dict[str, bool] = {}
+        self._found: dict[str, Statuses] = {}
+
+    def shared(self, claim: ResourceClaim, allocation: AllocationResult) -> PluginRefusal | None:
+        """C-8.4: amounts that a device stands for are for one pod."""
+        uid = claim.metadata.uid
+        if uid not in self._maps:
+            self._maps[uid] = self._devices.maps(allocation)
+        if not self._maps[uid]:
+            return None
+        reserved = claim.status.reserved_for and not is_reserved_for(claim, self._pod, workload_claims=self._workload_claims)
+        if not reserved and uid not in self._pending:
+            return None
+        text = f"node allocatable resource claim {claim.name} has a mapped device and cannot be shared across pods"
+        return PluginRefusal(DYNAMIC_RESOURCES, (text,))
+
+    def lacking(self, state: NodeState, taken: Sequence[Taken]) -> PluginRefusal | None:
+        """C-8.5. Raises AttemptError."""
+        concerned = [each for each in taken if self._devices.concern(each.allocation, state.node)]
+        if not concerned:
+            return None
+        statuses = claim_statuses(self._pod, self._entries, concerned, self._devices, state.node)
+        pod = with_statuses(self._pod, statuses)
+        refusal = pod_level_refusal(pod)
+        if refusal is not None:
+            return PluginRefusal(DYNAMIC_RESOURCES, (refusal,))
+        texts, resolvable = shortages(pod_requests(pod), state.node, self._usages.of(state).requested)
+        if texts:
+            return PluginRefusal(DYNAMIC_RESOURCES, texts, resolvable=resolvable)
+        self._found[state.name] = statuses
+        return None
+
+    def statuses(self, node: str) -> Statuses:
+        return self._found.get(node, ())
+
+
+def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
+    """The pod as it is assumed on a node (C-8.6)."""
+    if pod.status.node_allocatable_resource_claim_statuses == statuses:
+        return pod
+    return pod.with_(status=pod.status.with_(node_allocatable_resource_claim_statuses=statuses))
+
+
 class DeviceAttempt(PluginAttempt):
     """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's ``namespace/name``, and ``devices``
     the claims as the node needs them, unless a device plugin serves all that the pod wants there."""
 
-    def __init__(self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources) -> None:
+    def __init__(self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources, resources: NodeResources | None = None) -> None:
         self._pod = pod
+        self._resources = resources
         self.nodes = nodes
         self._plugin = plugin
         self._group = plugin.group
@@ -203,6 +307,9 @@ class DeviceAttempt(PluginAttempt):
 
     def filter(self, state: NodeState) -> PluginRefusal | None:
         """The claims on one node (C-5.4, C-5.5)."""
+        shared = self._shared(state)
+        if shared is not None:
+            return shared
         if self._plugin.timer is not None:
             self._plugin.timer.start()
         try:
@@ -212,9 +319,34 @@ class DeviceAttempt(PluginAttempt):
         except FatalError as error:
             raise AttemptError(str(error)) from error
         if refusal is None:
-            return None
+            return None if self._resources is None else self._resources.lacking(state, self._taken(state.name))
         undecided = refusal.reason == NODE_ERROR and refusal.message != INVALID_POOLS
         return PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided)
+
+    def _shared(self, state: NodeState) -> PluginRefusal | None:
+        """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be shared."""
+        if self._resources is None:
+            return None
+        adopted = self.nodes.adopted
+        for claim in self.nodes.claims:
+            allocation = claim.status.allocation or adopted.get(claim.key)
+            if allocation is not None and usable_on(allocation, state.node):
+                refusal = self._resources.shared(claim, allocation)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _taken(self, node: str) -> list[Taken]:
+        devices = self.nodes.found(node)
+        if devices is None:
+            return []
+        new = devices.allocations(node)
+        found = ((claim, new.get(claim.key) or claim.status.allocation) for claim in devices.claims)
+        return [Taken(claim, allocation) for claim, allocation in found if allocation is not None]
+
+    def statuses(self, node: str) -> Statuses:
+        """What the pod's claims take of the node's own resources."""
+        return () if self._resources is None else self._resources.statuses(node)
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """Points for early alternatives, normalised (C-5.8)."""

@@ -146,6 +146,17 @@ class PodDevices:
         return matchers
 
 
+def usable_on(allocation: AllocationResult, node: Node) -> bool:
+    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. A selector that can't be read
+    selects nothing here; it is an error elsewhere."""
+    if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features and _skips_node_operations(allocation):
+        return False
+    try:
+        return allocation.node_selector is None or NodeMatcher(allocation.node_selector).matches(node)
+    except NodeSelectorError:
+        return False
+
+
 def _skips_node_operations(allocation: AllocationResult | None) -> bool:
     """True if only a node that can skip operations can use the claim's devices (C-5.4 item 2)."""
     return allocation is not None and any(result.skip_node_operations for result in allocation.devices.results)

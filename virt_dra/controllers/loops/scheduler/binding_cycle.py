@@ -16,12 +16,13 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
-from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod
+from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, clear_node_resources, write_node_resources
 from virt_dra.controllers.loops.scheduler.special_claims import create_special, delete_special, write_mappings
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
 from virt_dra.scheduling.dynamic_resources.binding_conditions import TIMED_OUT, BindingDeadline, BindingFailed, ready, summary, waits
 from virt_dra.scheduling.dynamic_resources.extended_claim import IN_MEMORY
-from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
+from virt_dra.scheduling.dynamic_resources.node_allocatable import Statuses
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, with_statuses
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +69,15 @@ class BindingCycle:
                 self.claims[position] = await self._bind_special(position, devices)
             elif not is_reserved_for(claim, self.pod, workload_claims=self.known.workload_claims):
                 self.claims[position] = await self._bind_claim(claim, devices)
+        if self._statuses(devices):
+            await write_node_resources(self.context.cluster, self.pod, self._statuses(devices))
         if self.known.features.device_binding_and_status and any(map(waits, self.claims)):
             await self._become_ready()
         devices.done()
+
+    def _statuses(self, devices: DeviceAttempt) -> Statuses:
+        """What the pod's claims take of the node's own resources (C-8.6)."""
+        return devices.statuses(self.node)
 
     async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
         bound = await bind_claim(self.context.cluster, claim, self._binding(claim, devices.reserved.get(claim.key)))
@@ -174,6 +181,9 @@ class BindingCycle:
                 if released is not None:
                     self.known.claims.assume(released)
 
+        if self._statuses(self.devices):
+            await clear_node_resources(self.context.cluster, self.pod)
+
     async def _delete(self, special: ResourceClaim) -> None:
         """The claim of extended resources is never used again (C-7.7); the pod goes on naming it."""
         try:
@@ -194,3 +204,9 @@ def reference(pod: Pod) -> ObjectReference:
 def device_part(parts: Sequence[object]) -> DeviceAttempt | None:
     """DynamicResources' part among those of all plugins."""
     return next((part for part in parts if isinstance(part, DeviceAttempt)), None)
+
+
+def assumed(pod: Pod, node: str, parts: Sequence[object]) -> Pod:
+    """The pod as it counts on its node from now on, with what its claims take of the node's own resources (C-8.6)."""
+    devices = device_part(parts)
+    return with_statuses(pod, () if devices is None else devices.statuses(node))

@@ -12,7 +12,7 @@ from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.scheduling_v1 import INITIALLY_SCHEDULED, PodGroup
 from virt_dra.cluster.port import ApiError, Conflict
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.controllers.loops.scheduler.binding_cycle import device_part
+from virt_dra.controllers.loops.scheduler.binding_cycle import assumed, device_part
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, deallocate_claim, release_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.preempting import Preempting
@@ -118,7 +118,7 @@ class GroupScheduling:
 
         def take(pod: Pod, found: FoundNode) -> None:
             reserve(found)
-            self._known.table.assign(pod, found.node)
+            self._known.table.assign(assumed(pod, found.node, [part.attempt for part in found.parts]), found.node)
             self._known.assumed.add(pod.metadata.uid)
             taken.append((pod, found))
 

@@ -73,9 +73,9 @@ class KnownCluster:
         self.table = NodeTable()
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
-        self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options())
-        gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
         usages = NodeUsages()
+        self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options(usages))
+        gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
         self.plugins: Sequence[SchedulingPlugin] = (
             SchedulingGates(),
             *node_filters(),
@@ -181,7 +181,7 @@ class KnownCluster:
         rules = sorted(self._rules.store.values(), key=lambda each: each.name) if self._gates.taint_rules else ()
         return Published(by_name, self._classes.store.values(), rules)
 
-    def _device_options(self) -> DeviceOptions:
+    def _device_options(self, usages: NodeUsages) -> DeviceOptions:
         context, features = self._context, self._gates.features
 
         def limits() -> DeviceLimits:
@@ -190,7 +190,7 @@ class KnownCluster:
 
         timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
-        return DeviceOptions(limits, self._gates.workload_claims, timer, self._class_of)
+        return DeviceOptions(limits, self._gates.workload_claims, timer, self._class_of, context.gates.node_allocatable_resources, usages)
 
     def _class_of(self, resource: str) -> DeviceClass | None:
         """The class that serves an extended resource (C-7.1)."""

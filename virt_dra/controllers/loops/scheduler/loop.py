@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod
 from virt_dra.cluster.port import ApiError
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT, BindingCycle, device_part
+from virt_dra.controllers.loops.scheduler.binding_cycle import COMPONENT, BindingCycle, assumed, device_part
 from virt_dra.controllers.loops.scheduler.claim_writes import BindError
 from virt_dra.controllers.loops.scheduler.group_scheduling import GroupScheduling, reserve
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
@@ -91,7 +91,7 @@ class SchedulerLoop:
         else:
             self._known.assumed.add(queued.uid)
             self._known.table.nominations.forget(queued.uid)
-            self._known.table.assign(pod, outcome.node)
+            self._known.table.assign(assumed(pod, outcome.node, [part.attempt for part in outcome.parts]), outcome.node)
             self._known.queue.done(queued.uid)
             self._start_binding(queued, pod, outcome, frozenset())
 

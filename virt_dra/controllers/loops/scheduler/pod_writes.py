@@ -8,12 +8,15 @@ from datetime import datetime
 
 from virt_dra.api.core_v1 import Pod, PodCondition
 from virt_dra.api.meta import format_time
+from virt_dra.api.wire import Json
 from virt_dra.cluster.port import ApiError, Cluster, Conflict, Unavailable
-from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS
+from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError
+from virt_dra.scheduling.dynamic_resources.node_allocatable import Statuses
 
 _log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
+_NODE_RESOURCES = "nodeAllocatableResourceClaimStatuses"
 READ_ATTEMPTS = 20
 LONGEST_PAUSE = 5.0
 """Seconds between two of them; together more than a minute."""
@@ -35,6 +38,28 @@ async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
         current = await _read(cluster, pod)
         if current.metadata.uid != pod.metadata.uid or current.spec.node_name != node:
             raise
+
+
+async def write_node_resources(cluster: Cluster, pod: Pod, statuses: Statuses) -> None:
+    """`status.nodeAllocatableResourceClaimStatuses` of the pod (C-8.6). Raises BindError."""
+    merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: [_without_empty(each.to_wire()) for each in statuses]}}
+    try:
+        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+    except ApiError as error:
+        raise BindError(f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {error}") from error
+
+
+def _without_empty(status: Json) -> Json:
+    return {name: value for name, value in status.items() if value != []}
+
+
+async def clear_node_resources(cluster: Cluster, pod: Pod) -> None:
+    """The reverse. A pod that is gone, or can't be written, is left as it is: its next attempt writes the field anew."""
+    try:
+        merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: []}}
+        await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
+    except ApiError as error:
+        _log.warning("pod %s: what its claims take of its node was not cleared: %s", pod.key, error)
 
 
 async def _read(cluster: Cluster, pod: Pod) -> Pod:
