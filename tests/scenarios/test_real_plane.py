@@ -54,8 +54,10 @@ def test_a_real_control_plane_answers_as_recorded(name: str, plane: ControlPlane
 def test_an_interrupted_play_leaves_nothing(plane: ControlPlane, tmp_path: Path) -> None:
     file = tmp_path / "waiting.json"
     file.write_text(json.dumps(WAITING), encoding="utf-8")
+    # A shell's background job begins with interrupts ignored, and so would the command.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from virt_dra.cli.start import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from virt_dra.cli.start import main; main()", "scenario", str(file), "--on", str(plane.kubeconfig)],
+        [sys.executable, "-c", program, "scenario", str(file), "--on", str(plane.kubeconfig)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     end = time.monotonic() + 60
