@@ -57,7 +57,7 @@ def test_an_interrupted_play_leaves_nothing(plane: ControlPlane, tmp_path: Path)
     # A shell's background job begins with interrupts ignored, and so would the command.
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from virt_dra.cli.start import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "scenario", str(file), "--on", str(plane.kubeconfig)],
+        [sys.executable, "-c", program, "scenario", str(file), "--live", "--kubeconfig", str(plane.kubeconfig)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     end = time.monotonic() + 60

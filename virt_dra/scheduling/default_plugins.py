@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.scheduling.framework.cycle import normalized
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
@@ -59,11 +62,46 @@ class _FilterAttempt(PluginAttempt):
         return PluginRefusal(self._name, (message,))
 
 
+class _TaintToleration(NodeFilter):
+    """Prefers nodes with fewer PreferNoSchedule taints that the pod doesn't tolerate."""
+
+    weight = 3
+
+    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
+        return _TaintAttempt(self.name, TAINTED, PodFit(pod))
+
+
+class _TaintAttempt(_FilterAttempt):
+    scores_nodes = True
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        worst_first = normalized([self._fit.disliked_taints(state.node) if state.node.spec.taints else 0 for state in states])
+        return [100 - score for score in worst_first]
+
+
+class _NodeAffinity(NodeFilter):
+    """Prefers the nodes that the preferred terms select."""
+
+    weight = 2
+
+    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
+        return _PreferredAttempt(self.name, AFFINITY, PodFit(pod))
+
+
+class _PreferredAttempt(_FilterAttempt):
+    def __init__(self, name: str, reason: str, fit: PodFit) -> None:
+        super().__init__(name, reason, fit)
+        self.scores_nodes = fit.prefers_nodes
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        return normalized([self._fit.preference(state.node) for state in states])
+
+
 def node_filters() -> tuple[SchedulingPlugin, ...]:
     """In the order of the default profile."""
     tolerations = ClusterEvent.TARGET_POD_TOLERATIONS
     return (
         NodeFilter("NodeUnschedulable", UNSCHEDULABLE, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
-        NodeFilter("TaintToleration", TAINTED, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
-        NodeFilter("NodeAffinity", AFFINITY, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS})),
+        _TaintToleration("TaintToleration", TAINTED, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
+        _NodeAffinity("NodeAffinity", AFFINITY, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS})),
     )

@@ -45,6 +45,8 @@ class NodeTable:
         """Pods by UID, by the name of their node."""
         self._node_of: dict[str, str] = {}
         self._ordered: tuple[NodeState, ...] | None = None
+        self._relating: dict[str, set[str]] = {}
+        """By node, the UIDs of its pods with affinity to other pods, or against them."""
         self.nominations = Nominations()
 
     def __len__(self) -> int:
@@ -56,6 +58,11 @@ class NodeTable:
         if self._ordered is None:
             self._ordered = tuple(self._states[name] for name in self._names)
         return self._ordered
+
+    @property
+    def relating(self) -> Sequence[NodeState]:
+        """The nodes with pods that have affinity to other pods, or against them; by name."""
+        return [self._states[name] for name in sorted(self._relating) if name in self._states]
 
     def get(self, name: str) -> NodeState | None:
         return self._states.get(name)
@@ -89,6 +96,10 @@ class NodeTable:
             self.unassign(uid)
         self._node_of[uid] = node
         self._pods.setdefault(node, {})[uid] = pod
+        if _relates(pod):
+            self._relating.setdefault(node, set()).add(uid)
+        else:
+            self._relates_no_more(node, uid)
         self._changed(node)
 
     def unassign(self, uid: str) -> Pod | None:
@@ -97,10 +108,25 @@ class NodeTable:
         if node is None:
             return None
         pod = self._pods[node].pop(uid)
+        self._relates_no_more(node, uid)
         self._changed(node)
         return pod
+
+    def _relates_no_more(self, node: str, uid: str) -> None:
+        uids = self._relating.get(node)
+        if uids is not None:
+            uids.discard(uid)
+            if not uids:
+                del self._relating[node]
 
     def _changed(self, node: str) -> None:
         state = self._states.get(node)
         if state is not None:
             state.revision += 1
+
+
+def _relates(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    return affinity is not None and any(
+        each is not None and (each.required or each.preferred) for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+    )

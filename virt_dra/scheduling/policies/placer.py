@@ -7,7 +7,7 @@ whose offers it changed are scored again, and equal nodes in equal states are sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -119,6 +119,8 @@ class PolicyPlacer:
         self._changes: list[int] = []
         """Numbers of the nodes whose offers changed, in order."""
         self._rankings: dict[VmShape, _Ranking] = {}
+        self._scores: dict[VmShape, dict[int, tuple[int, Score | None]]] = {}
+        """By node: its version then, and the score of its best offer."""
         self._offers: dict[PodClass | None, _ClaimOffers] = {}
         self._fitting: dict[str, Sequence[bool]] = {}
         self._states: list[CardState | None] = []
@@ -146,6 +148,47 @@ class PolicyPlacer:
                 return number, order
             heappop(heap)
         return None
+
+    def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
+        """The score of the best offer of each of these nodes, in their order; None for a node without one. Raises FatalError.
+
+        Only devices decide whether there is one: the caller has checked labels, taints, cpu and memory.
+        """
+        allocator = self._allocator(shape.claims)
+        offers, known = self._offers_of(allocator), self._scores.setdefault(shape, {})
+        found: list[Score | None] = []
+        for number in numbers:
+            version, of_node = self._versions[number], known.get(number)
+            if of_node is None or of_node[0] != version:
+                of_node = known[number] = version, self._score(shape, offers, allocator, number)
+            found.append(of_node[1])
+        return found
+
+    def forget_shapes(self) -> None:
+        """Free the memory of everything that is known about shapes."""
+        self._scores.clear()
+        self._offers.clear()
+        self._rankings.clear()
+        self._changes.clear()
+
+    def allocate(self, shape: VmShape, number: int) -> tuple[AllocationResult, ...] | None:
+        """What VMs of the shape would get on a node, of devices in the order of A-5.6; None if they don't fit.
+
+        Raises FatalError, NodeError.
+        """
+        if not shape.claims:
+            return ()
+        allocator = self._allocator(shape.claims)
+        found = allocator.decide(self.nodes[number])
+        return None if found.solution is None else allocator.write(found)
+
+    def _score(self, shape: VmShape, offers: _ClaimOffers, allocator: Allocator, number: int) -> Score | None:
+        known = offers.by_node[number]
+        if known is None or known[0] != self._device_versions[number]:
+            known = offers.by_node[number] = self._device_versions[number], self._find_offers(offers, allocator, number)
+        room = self.rooms[number]
+        after = room.less(shape.cpu, shape.memory)
+        return min([self.policy.score(offer, of_devices, room, after) for offer, of_devices in known[1]], default=None)
 
     def refusals(self, shape: VmShape) -> Counter[str]:
         """Why nodes don't take a VM: text, in kube-scheduler's words where it has some -> number of nodes."""
@@ -219,22 +262,29 @@ class PolicyPlacer:
         self._offers.clear()
         self._gather()
 
-    def _use(self, placed: PlacedVm, by: int) -> None:
-        number, shape = placed.node, placed.shape
-        self.rooms[number] = self.rooms[number].less(by * shape.cpu, by * shape.memory, by)
+    def use_room(self, number: int, cpu: int, memory: int, by: int) -> None:
+        """Count cpu (thousandths) and memory (bytes) of one pod on a node as taken (``by`` 1), or as given back (-1)."""
+        self.rooms[number] = self.rooms[number].less(by * cpu, by * memory, by)
         self._changed(number)
-        uses = by_pool(uses_of(placed.results))
+
+    def use_devices(self, results: Sequence[AllocationResult], by: int) -> None:
+        """Count the devices of allocations as in use (``by`` 1), or as free again (-1)."""
+        uses = by_pool(uses_of(results))
         self.snapshot = self.snapshot.changed(uses, by)
         for pool in uses:
-            for other in self._seen_by.get(pool, ()):
-                self._states[other] = None
-                self._device_versions[other] += 1
-                if other != number:
-                    self._changed(other)
+            for number in self._seen_by.get(pool, ()):
+                self._states[number] = None
+                self._device_versions[number] += 1
+                self._changed(number)
+
+    def _use(self, placed: PlacedVm, by: int) -> None:
+        self.use_room(placed.node, placed.shape.cpu, placed.shape.memory, by)
+        self.use_devices(placed.results, by)
 
     def _changed(self, number: int) -> None:
         self._versions[number] += 1
-        self._changes.append(number)
+        if self._rankings:
+            self._changes.append(number)
 
     def _up_to_date(self, shape: VmShape) -> _Ranking:
         ranking = self._rankings.get(shape)

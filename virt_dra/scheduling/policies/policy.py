@@ -42,6 +42,25 @@ class Policy:
         return None
 
 
+class NodesOnly(Policy):
+    """Another policy where only the node can be chosen: its devices are those that kube-scheduler takes, in the order of A-5.6."""
+
+    name = "nodes-only"
+    summary = "another policy's node, and kube-scheduler's devices"
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def device_score(self, offer: Offer) -> Score:
+        return self._policy.device_score(offer)
+
+    def score(self, offer: Offer, of_devices: Score, before: NodeRoom, after: NodeRoom) -> Score:
+        return self._policy.score(offer, of_devices, before, after)
+
+    def kind(self, cards: NodeCards) -> Hashable:
+        return self._policy.kind(cards)
+
+
 def sorted_devices(cards: CardLayout, key: DevicePreference) -> DeviceOrder:
     """All devices of a node, the preferred first; those preferred alike in the order of A-5.6."""
     return tuple(sorted(range(len(cards.parts)), key=key))  # type: ignore[arg-type]

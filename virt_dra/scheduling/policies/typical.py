@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from virt_dra.allocator import Allocator, Features, NodeError, Snapshot
+from virt_dra.allocator import AllocationError, Allocator, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.model import RequestPlan
 from virt_dra.api.core_v1 import Node
 from virt_dra.scheduling.policies.cards import CardCatalog, NodeCards
@@ -12,19 +12,26 @@ from virt_dra.scheduling.policies.fragmentation import ClaimsNeed, RequestNeed, 
 from virt_dra.scheduling.policies.placer import VmShape
 
 _NEVER: ClaimsNeed = (RequestNeed(1, {}),)
-"""On a node whose pools are broken nothing can be used."""
+"""On a node whose pools are broken, and by claims whose selectors fail, nothing can be used."""
 
 
 class TypicalVms:
     """The typical workload of a cluster, and how much of the cluster's cards its VMs ask for."""
 
     def __init__(
-        self, shapes: Mapping[VmShape, int], nodes: Sequence[Node], snapshot: Snapshot, catalog: CardCatalog, features: Features
+        self,
+        shapes: Mapping[VmShape, int],
+        nodes: Sequence[Node],
+        snapshot: Snapshot,
+        catalog: CardCatalog,
+        features: Features,
+        interrupt: Interrupt | None = None,
     ) -> None:
         """``shapes``: how many VMs of each there are. Those with equal claims count as one kind of devices; those whose claims break a rule
-        are left out, since they can be placed nowhere. ``catalog``: of the snapshot's slices."""
+        are left out, since they can be placed nowhere. ``catalog``: of the snapshot's slices. ``interrupt`` ends the evaluation of
+        a kind's selectors; that kind then counts as one that no node serves."""
         self._nodes = nodes
-        self._needs = _Needs(nodes, catalog, snapshot, features)
+        self._needs = _Needs(nodes, catalog, snapshot, features, interrupt)
         self._kinds: dict[VmShape, int] = {}
         self._asked: dict[int, int] = {}
         vms: list[TypicalVm] = []
@@ -50,11 +57,16 @@ class TypicalVms:
 class _Needs:
     """What each kind of claims needs of a node; one object for nodes of one class (allocator/reuse/node_classes.py) and layout."""
 
-    def __init__(self, nodes: Sequence[Node], catalog: CardCatalog, snapshot: Snapshot, features: Features) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], catalog: CardCatalog, snapshot: Snapshot, features: Features, interrupt: Interrupt | None
+    ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._catalog = catalog
         self._snapshot = snapshot
         self._features = features
+        self._interrupt = interrupt
+        self._failed: set[int] = set()
+        """Kinds whose selectors fail, or take too long: nobody else's VM may suffer from them."""
         self._kinds: dict[tuple[str, ...], int] = {}
         self._allocators: list[Allocator | None] = []
         self._known: dict[Hashable, ClaimsNeed] = {}
@@ -64,7 +76,7 @@ class _Needs:
         key = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in shape.claims])
         found = self._kinds.get(key)
         if found is None:
-            allocator = Allocator(self._snapshot, shape.claims, self._features) if shape.claims else None
+            allocator = Allocator(self._snapshot, shape.claims, self._features, interrupt=self._interrupt) if shape.claims else None
             if allocator is not None and allocator.pod_class is None:
                 return None
             found = self._kinds[key] = len(self._allocators)
@@ -75,6 +87,8 @@ class _Needs:
         allocator = self._allocators[kind]
         if allocator is None:
             return ()
+        if kind in self._failed:
+            return _NEVER
         node = self._nodes[name]
         cards = self._catalog.of(allocator.reachable(node))
         try:
@@ -84,6 +98,9 @@ class _Needs:
             if found is None:
                 found = self._known[key] = self._need(allocator, cards, node)
         except NodeError:
+            return _NEVER
+        except AllocationError:
+            self._failed.add(kind)
             return _NEVER
         return found
 

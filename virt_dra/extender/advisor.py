@@ -1,0 +1,446 @@
+"""The advisor: knows nodes, devices, claims and pods, and scores the nodes that fit a pod by a placement policy.
+
+kube-scheduler asks for the next pod before the choice for the one before is visible anywhere. So the advisor assumes that each pod goes to
+the node that it gave the highest priority, until the claims' allocations appear in the cluster, or some seconds later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from virt_dra.allocator import DeadlineExceeded, FatalError, Features, NodeError, Snapshot
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.integration.paths import POLICY_ANNOTATION
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.extender.protocol import ExtenderArguments, best_node, priorities
+from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
+from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
+from virt_dra.scheduling.policies.catalog import POLICIES, policy_named
+from virt_dra.scheduling.policies.fragmentation import TypicalWorkload
+from virt_dra.scheduling.policies.placer import PolicyPlacer, VmShape, card_catalog
+from virt_dra.scheduling.policies.policy import NodesOnly, Score
+from virt_dra.scheduling.policies.typical import TypicalVms
+
+DOES_NOT_FIT: Final = "cannot allocate all claims"
+_ASSUMED_SECONDS: Final = 10.0
+"""kube-scheduler has written a claim's allocation within milliseconds; after so long it hasn't taken our node."""
+_MOST_ASSUMED: Final = 2_000
+_MOST_SHAPES: Final = 64
+"""Kinds of pods whose scores are kept; beyond it all are found anew."""
+_MOST_TYPICAL: Final = 50
+"""Kinds of pods in that workload, those of which there are most: each may cost one answer's time."""
+_TYPICAL_SECONDS: Final = 300.0
+"""How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
+
+AdviceVerdict = Literal["scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "invalid claims"]
+"""What became of a request; all but the first: the extender has no preference."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``scores``: of the nodes that were asked for, in their order; None without a preference."""
+
+    verdict: AdviceVerdict
+    policy: str = ""
+    scores: tuple[Score | None, ...] | None = None
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """Where a pod runs, and what it takes there."""
+
+    node: str
+    cpu: int
+    memory: int
+
+
+@dataclass
+class _Assumed:
+    """A pod that kube-scheduler is about to place. ``allocations``: by the claim's UID, those that the cluster doesn't show yet."""
+
+    placed: _Placed
+    allocations: dict[str, AllocationResult]
+    until: float
+
+
+@dataclass
+class _Placers:
+    """A placer per policy, for nodes, slices and classes that stay."""
+
+    numbers: Mapping[str, int]
+    """Node -> its number."""
+    base: PolicyPlacer
+    """That of `first-fit`: knows what is in use."""
+    by_policy: dict[str, tuple[PolicyPlacer, float]] = field(default_factory=dict)
+    """With the time from which it is made anew."""
+
+    def all(self) -> list[PolicyPlacer]:
+        return [self.base, *(placer for placer, _ in self.by_policy.values())]
+
+    def use_devices(self, results: Sequence[AllocationResult], by: int) -> None:
+        for placer in self.all():
+            placer.use_devices(results, by)
+
+    def use_room(self, placed: _Placed, by: int) -> None:
+        number = self.numbers.get(placed.node)
+        if number is not None:
+            for placer in self.all():
+                placer.use_room(number, placed.cpu, placed.memory, by)
+
+
+class Advisor:
+    """Gets objects by :meth:`put` and :meth:`remove`. ``clock``: seconds that only grow; ``draw``: a number in [0, 1)."""
+
+    def __init__(
+        self, policy: str, features: Features, clock: Callable[[], float], draw: Callable[[], float], seconds: float = 1.0
+    ) -> None:
+        """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer.
+
+        Raises KeyError for a policy that isn't among POLICIES."""
+        if policy not in POLICIES:
+            raise KeyError(policy)
+        self._policy, self._features, self._clock, self._draw, self._seconds = policy, features, clock, draw, seconds
+        self._nodes: dict[str, Node] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._namespaces: dict[str, str] = {}
+        """Namespace -> the policy that it names."""
+        self._claims: dict[str, ResourceClaim] = {}
+        """By namespace/name; pods, too."""
+        self._pods: dict[str, Pod] = {}
+        self._placed: dict[str, _Placed] = {}
+        """Pods on nodes, by UID."""
+        self._allocated: dict[str, AllocationResult] = {}
+        """What claims have, by UID."""
+        self._counted: dict[str, AllocationResult] = {}
+        """What the placers count as in use: of claims that have it, and of assumed pods; by the claim's UID."""
+        self._assumed: dict[str, _Assumed] = {}
+        """By the pod's UID, the oldest first."""
+        self._placers: _Placers | None = None
+        self._outdated = True
+        """Whether nodes, slices, classes or rules changed since the placers were made."""
+        self._remake_at = 0.0
+        self._snapshot: Snapshot | None = None
+        """Without anything in use; None if slices, classes or rules changed."""
+        self._shapes: dict[object, VmShape] = {}
+        self._deadline = float("inf")
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    def put(self, obj: TypedObject) -> None:
+        """An object is there, or has changed."""
+        match obj:
+            case Pod():
+                self._put_pod(obj)
+            case ResourceClaim():
+                self._put_claim(obj)
+            case Namespace():
+                policy = obj.metadata.annotations.get(POLICY_ANNOTATION)
+                if policy is None:
+                    self._namespaces.pop(obj.name, None)
+                else:
+                    self._namespaces[obj.name] = policy
+            case Node():
+                self._nodes[obj.name] = obj
+                self._outdated = True
+            case ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                self._published(type(obj))[obj.name] = obj
+                self._outdated, self._snapshot = True, None
+            case _:
+                raise TypeError(f"the extender has no use for a {obj.KIND}")
+
+    def remove(self, kind: type[TypedObject], key: str) -> None:
+        """An object is gone. ``key``: ``namespace/name``, or the name of a cluster-scoped one."""
+        if kind is Pod:
+            known = self._pods.pop(key, None)
+            if known is not None:
+                self._place(known.metadata.uid, None)
+        elif kind is ResourceClaim:
+            claim = self._claims.pop(key, None)
+            if claim is not None:
+                self._allocate(claim.metadata.uid, None)
+        elif kind is Namespace:
+            self._namespaces.pop(key, None)
+        elif kind is Node:
+            self._nodes.pop(key, None)
+            self._outdated = True
+        else:
+            self._published(kind).pop(key, None)
+            self._outdated, self._snapshot = True, None
+
+    def _published(self, kind: type[TypedObject]) -> dict[str, Any]:
+        """The objects of a kind that snapshots are built from, by name."""
+        published: dict[type[TypedObject], dict[str, Any]] = {
+            ResourceSlice: self._slices,
+            DeviceClass: self._classes,
+            DeviceTaintRule: self._rules,
+        }
+        return published[kind]
+
+    def _put_pod(self, pod: Pod) -> None:
+        before = self._pods.get(pod.key)
+        if before is not None and before.metadata.uid != pod.metadata.uid:
+            self._place(before.metadata.uid, None)
+        self._pods[pod.key] = pod
+        runs = pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+        self._place(pod.metadata.uid, _placed(pod, pod.spec.node_name or "") if runs else None)
+
+    def _put_claim(self, claim: ResourceClaim) -> None:
+        before = self._claims.get(claim.key)
+        if before is not None and before.metadata.uid != claim.metadata.uid:
+            self._allocate(before.metadata.uid, None)
+        self._claims[claim.key] = claim
+        self._allocate(claim.metadata.uid, claim.status.allocation)
+
+    def _place(self, uid: str, placed: _Placed | None) -> None:
+        """A pod is on a node, or no more. What was assumed about it is over."""
+        assumed = self._assumed.get(uid)
+        if assumed is not None and placed is not None:
+            # Its allocations stay until the claims show theirs, which may come later.
+            self._use_room(assumed.placed, -1)
+            assumed.placed = _Placed("", 0, 0)
+        before = self._placed.pop(uid, None)
+        if before is not None:
+            self._use_room(before, -1)
+        if placed is not None:
+            self._placed[uid] = placed
+            self._use_room(placed, 1)
+
+    def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
+        """A claim has an allocation, or no more. What was assumed about it is over once it has."""
+        if allocation is None:
+            self._allocated.pop(uid, None)
+        else:
+            self._allocated[uid] = allocation
+            for assumed in self._assumed.values():
+                assumed.allocations.pop(uid, None)
+        self._count(uid)
+
+    def _count(self, uid: str) -> None:
+        """Bring the placers up to date for one claim."""
+        wanted = self._allocated.get(uid) or next(
+            (each.allocations[uid] for each in self._assumed.values() if uid in each.allocations), None
+        )
+        counted = self._counted.get(uid)
+        if counted is wanted or (counted is not None and wanted is not None and counted.devices.results == wanted.devices.results):
+            return
+        if wanted is None:
+            del self._counted[uid]
+        else:
+            self._counted[uid] = wanted
+        if self._placers is not None:
+            if counted is not None:
+                self._placers.use_devices([counted], -1)
+            if wanted is not None:
+                self._placers.use_devices([wanted], 1)
+
+    def _use_room(self, placed: _Placed, by: int) -> None:
+        if self._placers is not None and placed.node:
+            self._placers.use_room(placed, by)
+
+    def prepare(self) -> None:
+        """Take changes of nodes, slices, classes and rules into account: all anew, in a tenth of the time at most.
+
+        Until then answers go by what was known before. kube-scheduler doesn't wait for this if it is called between requests.
+        """
+        if self._outdated and self._clock() >= self._remake_at:
+            self._remake()
+            self._deadline = float("inf")
+            self._placer(self._policy)
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def prioritize(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, int]]:
+        """The priority of each node. From now on the pod counts as placed on the best one."""
+        advice = self._advice(asked)
+        if advice.scores is None:
+            return advice, dict.fromkeys(asked.nodes, 0)
+        best = best_node(asked.nodes, advice.scores)
+        if best is not None:
+            self._assume(asked.pod, best)
+        return advice, priorities(asked.nodes, advice.scores)
+
+    def filter(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
+        """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler asks no more."""
+        advice = self._advice(asked)
+        if advice.scores is None:
+            return advice, {}
+        refused = {
+            name: DOES_NOT_FIT
+            for name, score in zip(asked.nodes, advice.scores, strict=True)
+            if score is None and name in self._current().numbers
+        }
+        if len(refused) == len(asked.nodes) - 1:
+            self._assume(asked.pod, next(name for name in asked.nodes if name not in refused))
+        return advice, refused
+
+    def _advice(self, asked: ExtenderArguments) -> Advice:
+        self._deadline = self._clock() + self._seconds
+        self._forget(asked.pod.metadata.uid)
+        pod = asked.pod
+        claims = self._claims_of(pod)
+        if not isinstance(claims, tuple):
+            return Advice(claims)
+        policy = pod.metadata.annotations.get(POLICY_ANNOTATION) or self._namespaces.get(pod.namespace) or self._policy
+        if policy not in POLICIES:
+            return Advice("unknown policy")
+        try:
+            return Advice("scored", policy, self._scores(policy, self._shape(pod, claims), asked.nodes))
+        except DeadlineExceeded:
+            return Advice("too slow", policy)
+        except FatalError:
+            return Advice("invalid claims", policy)
+
+    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | AdviceVerdict:
+        """The claims that kube-scheduler will allocate for a pod."""
+        if not pod.spec.resource_claims:
+            return "no claims"
+        claims = self._named_claims(pod)
+        if claims is None:
+            return "claims missing"
+        return tuple([each for each in claims if each.metadata.uid not in self._allocated]) or "claims allocated"
+
+    def _named_claims(self, pod: Pod) -> list[ResourceClaim] | None:
+        found: dict[str, ResourceClaim] = {}
+        for entry in pod.spec.resource_claims:
+            try:
+                name = claim_name(pod, entry)
+            except UnsupportedClaimSource:
+                return None
+            if isinstance(name, Resolved):
+                claim = self._claims.get(f"{pod.namespace}/{name.name}")
+                if claim is None:
+                    return None
+                found[claim.name] = claim
+            elif entry.resource_claim_template_name is not None and not any(
+                each.name == entry.name for each in pod.status.resource_claim_statuses
+            ):
+                return None
+        return list(found.values())
+
+    def _shape(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
+        """The same object for pods that ask for the same."""
+        key = _shape_key(pod, claims)
+        found = self._shapes.get(key)
+        if found is None:
+            if len(self._shapes) >= _MOST_SHAPES:
+                self._shapes.clear()
+                for placer in self._placers.all() if self._placers is not None else ():
+                    placer.forget_shapes()
+            found = self._shapes[key] = VmShape(pod.name, pod, tuple(claims))
+        return found
+
+    def _scores(self, policy: str, shape: VmShape, nodes: Sequence[str]) -> tuple[Score | None, ...]:
+        placer = self._placer(policy)
+        numbers = self._current().numbers
+        found = iter(placer.scores(shape, [numbers[name] for name in nodes if name in numbers]))
+        return tuple([next(found) if name in numbers else None for name in nodes])
+
+    # --- assumptions ----------------------------------------------------------------------------------------------
+
+    def _assume(self, pod: Pod, node: str) -> None:
+        claims = self._claims_of(pod)
+        if not isinstance(claims, tuple):
+            return
+        current = self._current()
+        if node not in current.numbers:
+            return
+        try:
+            results = current.base.allocate(self._shape(pod, claims), current.numbers[node])
+        except (FatalError, NodeError):
+            return
+        if results is None:
+            return
+        if len(self._assumed) >= _MOST_ASSUMED:
+            self._drop(next(iter(self._assumed)))
+        uid = pod.metadata.uid
+        self._assumed[uid] = _Assumed(
+            _placed(pod, node),
+            {claim.metadata.uid: result for claim, result in zip(claims, results, strict=True)},
+            self._clock() + _ASSUMED_SECONDS,
+        )
+        for claim in claims:
+            self._count(claim.metadata.uid)
+        self._use_room(self._assumed[uid].placed, 1)
+
+    def _forget(self, uid: str) -> None:
+        """What is over: assumptions of some time ago, and that about a pod that is asked for again."""
+        now = self._clock()
+        for each in [each for each, assumed in self._assumed.items() if each == uid or assumed.until <= now or _is_over(assumed)]:
+            self._drop(each)
+
+    def _drop(self, uid: str) -> None:
+        assumed = self._assumed.pop(uid)
+        self._use_room(assumed.placed, -1)
+        for claim in assumed.allocations:
+            self._count(claim)
+
+    # --- placers --------------------------------------------------------------------------------------------------
+
+    def _current(self) -> _Placers:
+        return self._placers or self._remake()
+
+    def _remake(self) -> _Placers:
+        began = self._clock()
+        nodes = [self._nodes[name] for name in sorted(self._nodes)]
+        if self._snapshot is None:
+            self._snapshot = Snapshot.build(self._slices.values(), self._classes.values(), (), self._rules.values())
+        used = self._snapshot.with_allocation(*self._counted.values())
+        base = self._new_placer(used, nodes, "first-fit")
+        found = self._placers = _Placers({node.name: number for number, node in enumerate(nodes)}, base)
+        for placed in (*self._placed.values(), *(each.placed for each in self._assumed.values())):
+            self._use_room(placed, 1)
+        self._outdated, self._remake_at = False, self._clock() + 10 * (self._clock() - began)
+        return found
+
+    def _placer(self, policy: str) -> PolicyPlacer:
+        current, now = self._current(), self._clock()
+        known = current.by_policy.get(policy)
+        if known is None or known[1] <= now:
+            base = current.base
+            placer = self._new_placer(base.snapshot, base.nodes, policy)
+            placer.rooms = list(base.rooms)
+            until = now + _TYPICAL_SECONDS if policy == "least-fragmentation" else float("inf")
+            known = current.by_policy[policy] = placer, until
+        return known[0]
+
+    def _new_placer(self, snapshot: Snapshot, nodes: Sequence[Node], policy: str) -> PolicyPlacer:
+        catalog = card_catalog(snapshot, self._features)
+
+        def interrupt() -> bool:
+            return self._clock() >= self._deadline
+
+        def typical() -> TypicalWorkload:
+            shapes: dict[object, VmShape] = {}
+            weights: Counter[VmShape] = Counter()
+            for pod in self._pods.values():
+                claims = self._named_claims(pod) if pod.spec.resource_claims else None
+                if claims:
+                    weights[shapes.setdefault(_shape_key(pod, claims), VmShape(pod.name, pod, tuple(claims)))] += 1
+            most = dict(weights.most_common(_MOST_TYPICAL))
+            return TypicalVms(most, nodes, snapshot, catalog, self._features, interrupt).workload
+
+        chosen = policy_named(policy, typical, self._draw)
+        return PolicyPlacer(snapshot, nodes, NodesOnly(chosen), catalog, self._features, interrupt=interrupt)
+
+
+def _shape_key(pod: Pod, claims: Sequence[ResourceClaim]) -> object:
+    """Equal for pods that ask for the same."""
+    requests = pod_requests(pod)
+    specs = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in claims])
+    return specs, requests.get(CPU, 0), requests.get(MEMORY, 0)
+
+
+def _placed(pod: Pod, node: str) -> _Placed:
+    requests = pod_requests(pod)
+    return _Placed(node, requests.get(CPU, 0), requests.get(MEMORY, 0))
+
+
+def _is_over(assumed: _Assumed) -> bool:
+    """Whether the cluster shows all of it."""
+    return not assumed.placed.node and not assumed.allocations

@@ -1,0 +1,116 @@
+"""The HTTP server that kube-scheduler asks, and that of probes and metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from virt_dra.extender.advising_process import Answer, NoAdvice, Verb
+from virt_dra.extender.following import FollowedCluster
+from virt_dra.extender.metrics import CONTENT_TYPE, ExtenderMetrics
+from webhooks.tls.reloading import ReloadingTls
+
+_BODY: Final = 64 * 2**20
+"""Largest request in bytes: 5,000 whole nodes, if the extender isn't declared as one that caches them."""
+_AT_ONCE: Final = 8
+"""Requests that are answered or wait; kube-scheduler asks one after the other."""
+_STOP_SECONDS: Final = 5.0
+
+log = logging.getLogger("virt_dra.extender")
+
+
+@dataclass(frozen=True)
+class ExtenderPorts:
+    """``port``: for kube-scheduler, on ``host``; ``plain_port``: for probes and metrics, on ``plain_host``. 0: any free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 8766
+    plain_host: str = "127.0.0.1"
+    plain_port: int = 8767
+
+
+class ExtenderServer:
+    """Answers by what the followed cluster's process says. ``tls``: None for HTTP; ``verified``: only clients with a certificate."""
+
+    def __init__(
+        self, followed: FollowedCluster, metrics: ExtenderMetrics, tls: ReloadingTls | None = None, *, verified: bool = False
+    ) -> None:
+        self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
+        self._asking = 0
+
+    @asynccontextmanager
+    async def serving(self, ports: ExtenderPorts) -> AsyncIterator[tuple[int, int]]:
+        """Serves while the body runs, which gets both ports. Raises OSError."""
+        asked, plain = web.Application(client_max_size=_BODY), web.Application()
+        asked.router.add_post("/filter", self._filter)
+        asked.router.add_post("/prioritize", self._prioritize)
+        plain.router.add_get("/healthz", self._healthz)
+        plain.router.add_get("/readyz", self._readyz)
+        plain.router.add_get("/metrics", self._text)
+        runners = [web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS) for app in (asked, plain)]
+        try:
+            found = []
+            for runner, host, port, context in (
+                (runners[0], ports.host, ports.port, None if self._tls is None else self._tls.context),
+                (runners[1], ports.plain_host, ports.plain_port, None),
+            ):
+                await runner.setup()
+                await web.TCPSite(runner, host, port, ssl_context=context).start()
+                found.append(int(runner.addresses[0][1]))
+            yield found[0], found[1]
+        finally:
+            for runner in runners:
+                await runner.cleanup()
+
+    async def _filter(self, request: web.Request) -> web.Response:
+        return await self._answered("filter", request)
+
+    async def _prioritize(self, request: web.Request) -> web.Response:
+        return await self._answered("prioritize", request)
+
+    async def _answered(self, verb: Verb, request: web.Request) -> web.Response:
+        if self._verified and not (request.transport is not None and request.transport.get_extra_info("peercert")):
+            return self._refused(verb, 403, "a client certificate is required", "not verified")
+        if not self._followed.ready:
+            return self._refused(verb, 503, "the extender doesn't know the cluster yet", "not ready")
+        if self._asking >= _AT_ONCE:
+            return self._refused(verb, 503, "too many requests at once", "busy")
+        self._asking += 1
+        began = time.monotonic()
+        try:
+            body = await request.read()
+            answer: Answer = await self._followed.process.answer(verb, body)
+        except NoAdvice as error:
+            return self._refused(verb, 503, str(error), "no advice")
+        finally:
+            self._asking -= 1
+        self._metrics.seconds.labels(verb).observe(time.monotonic() - began)
+        self._metrics.answers.labels(verb, answer.verdict).inc()
+        if answer.verdict == "scored":
+            self._metrics.scored.labels(answer.policy).inc()
+        return web.Response(
+            status=answer.status, body=answer.body, content_type="application/json" if answer.status == 200 else "text/plain"
+        )
+
+    def _refused(self, verb: Verb, status: int, text: str, verdict: str) -> web.Response:
+        self._metrics.answers.labels(verb, verdict).inc()
+        return web.Response(status=status, text=text)
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        if self._followed.ready:
+            return web.Response(text="ok")
+        waiting = self._followed.waiting_for
+        return web.Response(status=503, text=f"waiting for {', '.join(waiting)}" if waiting else "the advising process isn't ready")
+
+    async def _text(self, request: web.Request) -> web.Response:
+        self._metrics.ready.set(self._followed.ready)
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})

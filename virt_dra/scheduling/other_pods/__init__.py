@@ -1,0 +1,1 @@
+"""Plugins whose answer depends on the pods that are there: affinity between pods, topology spread, host ports."""

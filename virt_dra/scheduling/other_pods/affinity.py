@@ -1,0 +1,257 @@
+"""InterPodAffinity: pods that must, or must not, share a topology domain with other pods, and those that would rather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import LabelSelector, Node, Pod, PodAffinity, PodAffinityTerm
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import PluginRefusal
+
+NO_AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+NamespaceLabels = Callable[[str], Mapping[str, str]]
+"""Namespace -> its labels; none for one that isn't there."""
+
+_REMEMBERED: Final = 20_000
+"""Pods whose terms are remembered."""
+_REQUIRED_BY_OTHERS: Final = 1
+"""The weight of a required term of a pod that is there, which the waiting pod matches (kube-scheduler's hardPodAffinityWeight)."""
+
+DomainValue = tuple[str, str]
+"""A node label and its value."""
+
+
+@dataclass(frozen=True)
+class AffinityTerm:
+    """A term of one pod. ``namespaces``: those it names, or the pod's own."""
+
+    key: str
+    selector: LabelSelector | None
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector | None
+
+    @classmethod
+    def of(cls, term: PodAffinityTerm, owner: Pod) -> AffinityTerm:
+        named = frozenset(term.namespaces)
+        own = frozenset({owner.namespace}) if not named and term.namespace_selector is None else named
+        return cls(term.topology_key, term.label_selector, own, term.namespace_selector)
+
+    def matches(self, pod: Pod, labels_of: NamespaceLabels) -> bool:
+        if self.selector is None or not self.selector.matches(pod.metadata.labels):
+            return False
+        if pod.namespace in self.namespaces:
+            return True
+        return self.namespace_selector is not None and self.namespace_selector.matches(labels_of(pod.namespace))
+
+
+@dataclass(frozen=True)
+class PodTerms:
+    """The terms of one pod. ``preferred``: with its weight, below zero for a domain that the pod would rather avoid."""
+
+    wanted: tuple[AffinityTerm, ...] = ()
+    unwanted: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[tuple[AffinityTerm, int], ...] = ()
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodTerms:
+        given = pod.spec.affinity
+        if given is None or (given.pod_affinity is None and given.pod_anti_affinity is None):
+            return NO_TERMS
+        to, against = given.pod_affinity or PodAffinity(), given.pod_anti_affinity or PodAffinity()
+        return cls(
+            tuple([AffinityTerm.of(each, pod) for each in to.required]),
+            tuple([AffinityTerm.of(each, pod) for each in against.required]),
+            (
+                *[(AffinityTerm.of(each.pod_affinity_term, pod), each.weight) for each in to.preferred],
+                *[(AffinityTerm.of(each.pod_affinity_term, pod), -each.weight) for each in against.preferred],
+            ),
+        )
+
+
+NO_TERMS = PodTerms()
+
+
+class TermsOfPods:
+    """The terms of the pods that are there, read once for each."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Pod, PodTerms]] = {}
+        """By UID."""
+
+    def of(self, pod: Pod) -> PodTerms:
+        if pod.spec.affinity is None:
+            return NO_TERMS
+        known = self._known.get(pod.metadata.uid)
+        if known is None or known[0] is not pod:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[pod.metadata.uid] = (pod, PodTerms.of(pod))
+        return known[1]
+
+
+def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) -> bool:
+    """One pod must match every term; no terms are matched by no pod."""
+    return bool(terms) and all(term.matches(pod, labels_of) for term in terms)
+
+
+class InterPodAffinity(SchedulingPlugin):
+    """The terms of the pod and of those that are there."""
+
+    name = "InterPodAffinity"
+    weight = 2
+
+    def __init__(self, table: NodeTable, labels_of: NamespaceLabels) -> None:
+        self.table = table
+        self.labels_of = labels_of
+        self.terms = TermsOfPods()
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        pods = {ClusterEvent.ASSIGNED_POD_ADD, ClusterEvent.ASSIGNED_POD_LABELS, ClusterEvent.ASSIGNED_POD_DELETE}
+        return (
+            Hint(frozenset(pods), self._pod_helps),
+            Hint(frozenset({ClusterEvent.TARGET_POD_LABELS})),
+            Hint(frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS}), _node_helps),
+        )
+
+    def attempt(self, pod: Pod) -> PluginAttempt | None:
+        own = PodTerms.of(pod)
+        return _AffinityAttempt(self, pod, own) if own is not NO_TERMS or self.table.relating else None
+
+    def _pod_helps(self, pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+        own = PodTerms.of(pod)
+
+        def hated(other: Pod) -> bool:
+            return any(term.matches(other, self.labels_of) for term in own.unwanted)
+
+        if old is not None and new is not None:
+            comes = not _all(own.wanted, old, self.labels_of) and _all(own.wanted, new, self.labels_of)
+            return comes or (hated(old) and not hated(new))
+        if new is not None:
+            return _all(own.wanted, new, self.labels_of)
+        return old is not None and (hated(old) or any(term.matches(pod, self.labels_of) for term in PodTerms.of(old).unwanted))
+
+
+class _NodePart:
+    """What the pods of one node contribute: by domain label, how many match."""
+
+    __slots__ = ("existing", "hated", "liked")
+
+    def __init__(self, plugin: InterPodAffinity, pod: Pod, own: PodTerms, there: Iterable[Pod]) -> None:
+        self.liked = 0
+        self.hated: dict[str, int] = {}
+        self.existing: dict[str, int] = {}
+        for each in there:
+            self.liked += _all(own.wanted, each, plugin.labels_of)
+            for term in own.unwanted:
+                if term.matches(each, plugin.labels_of):
+                    self.hated[term.key] = self.hated.get(term.key, 0) + 1
+            for term in plugin.terms.of(each).unwanted:
+                if term.matches(pod, plugin.labels_of):
+                    self.existing[term.key] = self.existing.get(term.key, 0) + 1
+
+
+class _AffinityAttempt(PluginAttempt):
+    def __init__(self, plugin: InterPodAffinity, pod: Pod, own: PodTerms) -> None:
+        self._plugin, self._pod, self._own = plugin, pod, own
+        self.scores_nodes = bool(own.preferred or plugin.table.relating)
+        self._keys = tuple(dict.fromkeys(term.key for term in own.wanted))
+        self._liked: dict[DomainValue, int] = {}
+        self._hated: dict[DomainValue, int] = {}
+        self._existing: dict[DomainValue, int] = {}
+        self._parts: dict[str, tuple[int, _NodePart]] = {}
+        """By node, with the revision of its state."""
+        for state in plugin.table.states if own.wanted or own.unwanted else plugin.table.relating:
+            part = _NodePart(plugin, pod, own, state.pods.values())
+            self._parts[state.name] = state.revision, part
+            self._add(state.node, part, 1)
+
+    def _add(self, node: Node, part: _NodePart, by: int) -> None:
+        labels = node.metadata.labels
+        if part.liked:
+            for key in self._keys:
+                if key in labels:
+                    self._liked[key, labels[key]] = self._liked.get((key, labels[key]), 0) + by * part.liked
+        for counts, of_node in ((self._hated, part.hated), (self._existing, part.existing)):
+            for key, number in of_node.items():
+                if key in labels:
+                    counts[key, labels[key]] = counts.get((key, labels[key]), 0) + by * number
+
+    def filter(self, state: NodeState) -> PluginRefusal | None:
+        known = self._parts.get(state.name)
+        if known is None or known[0] == state.revision:
+            return self._judged(state.node)
+        supposed = _NodePart(self._plugin, self._pod, self._own, state.pods.values())
+        self._add(state.node, known[1], -1)
+        self._add(state.node, supposed, 1)
+        try:
+            return self._judged(state.node)
+        finally:
+            self._add(state.node, supposed, -1)
+            self._add(state.node, known[1], 1)
+
+    def _judged(self, node: Node) -> PluginRefusal | None:
+        labels = node.metadata.labels
+        if self._own.wanted and not self._likes(labels):
+            return PluginRefusal(InterPodAffinity.name, (NO_AFFINITY,))
+        if any(self._hated.get((term.key, labels.get(term.key, "")), 0) > 0 for term in self._own.unwanted if term.key in labels):
+            return PluginRefusal(InterPodAffinity.name, (ANTI_AFFINITY,), resolvable=True)
+        if any(number > 0 and labels.get(key) == value for (key, value), number in self._existing.items()):
+            return PluginRefusal(InterPodAffinity.name, (EXISTING,), resolvable=True)
+        return None
+
+    def _likes(self, labels: Mapping[str, str]) -> bool:
+        """All terms hold in the node's domains; the first pod of a series that wants itself may begin anywhere."""
+        if any(key not in labels for key in self._keys):
+            return False
+        if all(self._liked.get((key, labels[key]), 0) > 0 for key in self._keys):
+            return True
+        return not any(number > 0 for number in self._liked.values()) and _all(self._own.wanted, self._pod, self._plugin.labels_of)
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        """By the sum of the weights of the terms that a pod in the node's domains matches; 0 for the worst node, 100 for the best."""
+        pulls = self._pulls()
+        raw = [
+            sum([values.get(labels[key], 0) for key, values in pulls.items() if key in labels])
+            for labels in (state.node.metadata.labels for state in states)
+        ]
+        least, most = min(raw), max(raw)
+        return [int(100 * ((each - least) / (most - least))) for each in raw] if most > least else [0] * len(raw)
+
+    def _pulls(self) -> Mapping[str, Mapping[str, int]]:
+        """By node label and its value: the weights of the pod's own preferences, and of what pods there want or prefer of it."""
+        plugin, pulls = self._plugin, dict[str, dict[str, int]]()
+
+        def pull(term: AffinityTerm, weight: int, other: Pod) -> None:
+            if term.key in labels and term.matches(other, plugin.labels_of):
+                values = pulls.setdefault(term.key, {})
+                values[labels[term.key]] = values.get(labels[term.key], 0) + weight
+
+        for state in plugin.table.states if self._own.preferred else plugin.table.relating:
+            labels = state.node.metadata.labels
+            for each in state.pods.values():
+                for term, weight in self._own.preferred:
+                    pull(term, weight, each)
+                theirs = plugin.terms.of(each)
+                for term in theirs.wanted:
+                    pull(term, _REQUIRED_BY_OTHERS, self._pod)
+                for term, weight in theirs.preferred:
+                    pull(term, weight, self._pod)
+        return pulls
+
+
+def _node_helps(pod: Pod, old: Node | None, new: Node) -> bool:
+    own = PodTerms.of(pod)
+    after = new.metadata.labels
+    before = None if old is None else old.metadata.labels
+    for term in own.wanted:
+        if term.key in after and (before is None or before.get(term.key) != after[term.key]):
+            return True
+    return any(before is None or (term.key in before and before[term.key] != after.get(term.key)) for term in own.unwanted)

@@ -1,0 +1,69 @@
+"""NodePorts: a port of the host is for one pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virt_dra.api.core_v1 import ContainerPort, Pod
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import PluginRefusal
+
+_EVERYWHERE = "0.0.0.0"
+
+HostPort = tuple[str, str, int]
+"""Address, protocol, port."""
+
+
+class NodePorts(SchedulingPlugin):
+    """Refuses nodes on which a pod has one of the host ports already."""
+
+    name = "NodePorts"
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        return (Hint(frozenset({ClusterEvent.NODE_ADD})), Hint(frozenset({ClusterEvent.ASSIGNED_POD_DELETE}), _frees))
+
+    def attempt(self, pod: Pod) -> PluginAttempt | None:
+        wanted = host_ports(pod)
+        return _PortsAttempt(wanted) if wanted else None
+
+
+class _PortsAttempt(PluginAttempt):
+    def __init__(self, wanted: tuple[HostPort, ...]) -> None:
+        self._wanted = wanted
+
+    def filter(self, state: NodeState) -> PluginRefusal | None:
+        used = [port for pod in state.pods.values() for port in host_ports(pod)]
+        if not _clash(self._wanted, used):
+            return None
+        return PluginRefusal(NodePorts.name, ("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """Of containers, and of the sidecars among the init containers."""
+    containers = (*pod.spec.containers, *(each for each in pod.spec.init_containers if each.restart_policy == "Always"))
+    return tuple([_of(port) for container in containers for port in container.ports if port.host_port])
+
+
+def _of(port: ContainerPort) -> HostPort:
+    return port.host_ip or _EVERYWHERE, port.protocol or "TCP", port.host_port
+
+
+def _clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
+    """An address that stands for all clashes with any."""
+    known = set(used)
+    addresses: dict[tuple[str, int], set[str]] = {}
+    for address, protocol, port in known:
+        addresses.setdefault((protocol, port), set()).add(address)
+    for address, protocol, port in wanted:
+        there = addresses.get((protocol, port), set())
+        if there and (address == _EVERYWHERE or _EVERYWHERE in there or address in there):
+            return True
+    return False
+
+
+def _frees(pod: Pod, old: Pod, new: object) -> bool:
+    """Whether the pod that is gone had a port that the waiting one wants."""
+    return _clash(host_ports(pod), host_ports(old))

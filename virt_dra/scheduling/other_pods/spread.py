@@ -1,0 +1,217 @@
+"""PodTopologySpread: pods that a selector selects are spread over the domains of a node label, with a limited skew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, log
+
+from virt_dra.api.core_v1 import LabelSelector, Node, NodeSelectorRequirement, Pod, TopologySpreadConstraint
+from virt_dra.scheduling.framework.events import ClusterEvent, Hint
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.node_fit import AFFINITY, TAINTED, PodFit
+
+NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+SKEWED = "node(s) didn't match pod topology spread constraints"
+_HARD = "DoNotSchedule"
+_SOFT = "ScheduleAnyway"
+_HOSTNAME = "kubernetes.io/hostname"
+_HONOR = "Honor"
+
+
+@dataclass(frozen=True)
+class SpreadConstraint:
+    """A constraint as the plugin counts: ``selector`` with the pod's own values of ``matchLabelKeys``."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    selector: LabelSelector
+    honors_affinity: bool
+    honors_taints: bool
+
+    def counts(self, pod: Pod, namespace: str) -> bool:
+        """Whether a pod that is there counts. One that is being deleted doesn't, and an empty selector selects nothing here."""
+        return (
+            pod.namespace == namespace
+            and pod.metadata.deletion_timestamp is None
+            and not self.selector.selects_everything
+            and self.selector.matches(pod.metadata.labels)
+        )
+
+
+def hard_constraints(pod: Pod) -> tuple[SpreadConstraint, ...]:
+    """Those that must hold."""
+    return _constraints(pod, _HARD)
+
+
+def _constraints(pod: Pod, action: str) -> tuple[SpreadConstraint, ...]:
+    return tuple([_constraint(each, pod) for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action])
+
+
+def _constraint(given: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
+    selector = given.label_selector
+    if selector is None:
+        selector = LabelSelector(match_expressions=(NodeSelectorRequirement(operator="Nothing"),))
+    else:
+        own = {key: pod.metadata.labels[key] for key in given.match_label_keys if key in pod.metadata.labels}
+        if own:
+            selector = selector.with_(match_labels={**selector.match_labels, **own})
+    return SpreadConstraint(
+        given.topology_key,
+        given.max_skew,
+        1 if given.min_domains is None else given.min_domains,
+        selector,
+        (given.node_affinity_policy or _HONOR) == _HONOR,
+        given.node_taints_policy == _HONOR,
+    )
+
+
+class PodTopologySpread(SchedulingPlugin):
+    """The constraints that must hold, and those that are preferences.
+
+    kube-scheduler also prefers to spread the pods of a Service, ReplicaSet or StatefulSet, which the embedded cluster doesn't have.
+    """
+
+    name = "PodTopologySpread"
+    weight = 2
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        pods = {ClusterEvent.ASSIGNED_POD_ADD, ClusterEvent.ASSIGNED_POD_LABELS, ClusterEvent.ASSIGNED_POD_DELETE}
+        nodes = {ClusterEvent.NODE_ADD, ClusterEvent.NODE_DELETE, ClusterEvent.NODE_LABELS, ClusterEvent.NODE_TAINTS}
+        return (
+            Hint(frozenset(pods), _pod_helps),
+            Hint(frozenset({ClusterEvent.TARGET_POD_TOLERATIONS, ClusterEvent.TARGET_POD_LABELS}), _change_helps),
+            Hint(frozenset(nodes), _node_helps),
+        )
+
+    def attempt(self, pod: Pod) -> PluginAttempt | None:
+        hard, soft = hard_constraints(pod), _constraints(pod, _SOFT)
+        return _SpreadAttempt(pod, hard, soft, self._table) if hard or soft else None
+
+
+class _SpreadAttempt(PluginAttempt):
+    def __init__(self, pod: Pod, constraints: Sequence[SpreadConstraint], preferred: Sequence[SpreadConstraint], table: NodeTable) -> None:
+        self._pod = pod
+        self._constraints = constraints
+        self._preferred = preferred
+        self._table = table
+        self.scores_nodes = bool(preferred)
+        self._fit = PodFit(pod)
+        self._domains: list[dict[str, int]] = [{} for _ in constraints]
+        """By constraint: domain -> pods that count."""
+        self._own: list[dict[str, int]] = [{} for _ in constraints]
+        """By constraint: node -> its part."""
+        for state in table.states if constraints else ():
+            labels = state.node.metadata.labels
+            if not _has_all(constraints, labels):
+                continue
+            for number, each in enumerate(constraints):
+                if self._eligible(each, state.node):
+                    count = self._count(each, state)
+                    domains = self._domains[number]
+                    domains[labels[each.key]] = domains.get(labels[each.key], 0) + count
+                    self._own[number][state.name] = count
+
+    def filter(self, state: NodeState) -> PluginRefusal | None:
+        labels = state.node.metadata.labels
+        for number, each in enumerate(self._constraints):
+            domain = labels.get(each.key)
+            if domain is None:
+                return PluginRefusal(PodTopologySpread.name, (NO_LABEL,))
+            domains = self._domains[number]
+            before = self._own[number].get(state.name)
+            if before is not None and (now := self._count(each, state)) != before:
+                domains = {**domains, domain: domains[domain] + now - before}  # a state that is only supposed
+            least = min(domains.values(), default=2**31 - 1) if len(domains) >= each.min_domains else 0
+            itself = int(each.selector.matches(self._pod.metadata.labels))
+            if domains.get(domain, 0) + itself - least > each.max_skew:
+                return PluginRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True)
+        return None
+
+    def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
+        """The fewer pods count in a node's domains, the more; nodes without one of the labels get nothing."""
+        scored = [_has_all(self._preferred, state.node.metadata.labels) for state in states]
+        weighted = [
+            self._weighted(each, [state for state, is_scored in zip(states, scored, strict=True) if is_scored]) for each in self._preferred
+        ]
+        raw = [
+            floor(sum([values(state) for values in weighted]) + 0.5) if is_scored else None
+            for state, is_scored in zip(states, scored, strict=True)
+        ]
+        numbers = [number for number in raw if number is not None]
+        least, most = min(numbers, default=0), max(numbers, default=0)
+        return [0 if number is None else 100 * (most + least - number) // most if most else 100 for number in raw]
+
+    def _weighted(self, constraint: SpreadConstraint, candidates: Sequence[NodeState]) -> Callable[[NodeState], float]:
+        """What the constraint adds to a candidate's count. A label with many values weighs more, so that one with few doesn't drown it."""
+        key = constraint.key
+        if key == _HOSTNAME:
+            weight = log(len(candidates) + 2)
+            return lambda state: self._count(constraint, state) * weight + constraint.max_skew - 1
+        counts = {state.node.metadata.labels[key]: 0 for state in candidates}
+        for state in self._table.states:
+            labels = state.node.metadata.labels
+            if labels.get(key) in counts and _has_all(self._preferred, labels) and self._eligible(constraint, state.node):
+                counts[labels[key]] += self._count(constraint, state)
+        weight = log(len(counts) + 2)
+        return lambda state: counts[state.node.metadata.labels[key]] * weight + constraint.max_skew - 1
+
+    def _count(self, constraint: SpreadConstraint, state: NodeState) -> int:
+        return sum(constraint.counts(pod, self._pod.namespace) for pod in state.pods.values())
+
+    def _eligible(self, constraint: SpreadConstraint, node: Node) -> bool:
+        refused = self._fit.reasons(node)
+        return not (constraint.honors_affinity and AFFINITY in refused) and not (constraint.honors_taints and TAINTED in refused)
+
+
+def _has_all(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
+    """Whether a node has the label of every constraint."""
+    return all(each.key in labels for each in constraints)
+
+
+def _matching(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
+    return any(each.selector.matches(labels) for each in constraints)
+
+
+def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
+    there = [each for each in (old, new) if each is not None]
+    if any(each.namespace != pod.namespace for each in there):
+        return False
+    constraints = hard_constraints(pod)
+    if old is not None and new is not None:
+        return _labels_help(constraints, old, new)
+    return any(_matching(constraints, each.metadata.labels) for each in there)
+
+
+def _labels_help(constraints: Sequence[SpreadConstraint], old: Pod, new: Pod) -> bool:
+    before, after = old.metadata.labels, new.metadata.labels
+    return before != after and any(each.selector.matches(before) != each.selector.matches(after) for each in constraints)
+
+
+def _change_helps(pod: Pod, old: Pod, new: Pod) -> bool:
+    constraints = hard_constraints(pod)
+    if old.spec.tolerations != new.spec.tolerations and any(each.honors_taints for each in constraints):
+        return True
+    return _labels_help(constraints, old, new)
+
+
+def _node_helps(pod: Pod, old: Node | None, new: Node | None) -> bool:
+    constraints = hard_constraints(pod)
+
+    def known(node: Node | None) -> bool:
+        return node is not None and _has_all(constraints, node.metadata.labels)
+
+    if old is None or new is None:
+        return known(old) or known(new)
+    if known(old) != known(new):
+        return True
+    before, after = old.metadata.labels, new.metadata.labels
+    changed = any(before.get(each.key) != after.get(each.key) for each in constraints) or old.spec.taints != new.spec.taints
+    return known(new) and changed
