@@ -153,6 +153,8 @@ class Rejection:
     summary: str
     device: DeviceId
     detail: str
+    expression: str = ""
+    """The CEL expression that is false, if it was one."""
 
 
 class RejectingFeature(Protocol):

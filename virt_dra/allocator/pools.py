@@ -221,19 +221,38 @@ def _gather(slices: list[ResourceSlice], features: Features, numbers: PublishedV
     return {key: _pool(key, members, features, numbers) for key, members in by_pool.items()}
 
 
-def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> Pool:
+@dataclass(frozen=True, slots=True)
+class NewestSlices:
+    """The slices of a pool's newest generation. ``announced``: how many there should be, by the slices. ``problem``: why no device of them
+    may be allocated."""
+
+    generation: int
+    slices: tuple[ResourceSlice, ...]
+    announced: tuple[int, ...]
+    problem: PoolProblem | None
+
+
+def newest_slices(pool: PoolId, slices: Iterable[ResourceSlice], features: Features) -> NewestSlices:
+    """Of all slices of one pool (at least one) those that count, in their order (A-5.1 to A-5.4)."""
     newest, current = newest_generation(slices, generation_of)
-    counted = [slice_ for slice_ in current if features.compatibility_groups or not _has_groups(slice_)]
-    counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in counted if slice_.spec.shared_counters]
-    parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in counted)
-    wanted = sorted({slice_.spec.pool.resource_slice_count for slice_ in current})
+    counted = tuple(slice_ for slice_ in current if features.compatibility_groups or not _has_groups(slice_))
+    wanted = tuple(sorted({slice_.spec.pool.resource_slice_count for slice_ in current}))
+    problem: PoolProblem | None = None
     if len(wanted) > 1:
         detail = f"slices of generation {newest} disagree about their number: {', '.join(map(str, wanted))}"
-        return Pool.of(key, parts, PoolProblem(key, INCOMPLETE, detail))
-    if wanted != [len(counted)]:
-        return Pool.of(key, parts, PoolProblem(key, INCOMPLETE, f"{len(counted)} of {wanted[0]} slices of generation {newest}"))
-    fault = _fault(counted, features)
-    return Pool.of(key, parts, PoolProblem(key, INVALID, fault) if fault else None)
+        problem = PoolProblem(pool, INCOMPLETE, detail)
+    elif wanted != (len(counted),):
+        problem = PoolProblem(pool, INCOMPLETE, f"{len(counted)} of {wanted[0]} slices of generation {newest}")
+    elif fault := _fault(counted, features):
+        problem = PoolProblem(pool, INVALID, fault)
+    return NewestSlices(newest, counted, wanted, problem)
+
+
+def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> Pool:
+    newest = newest_slices(key, slices, features)
+    counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in newest.slices if slice_.spec.shared_counters]
+    parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in newest.slices)
+    return Pool.of(key, parts, newest.problem)
 
 
 def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
@@ -253,7 +272,7 @@ def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequ
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 
 
-def _fault(slices: list[ResourceSlice], features: Features) -> str | None:
+def _fault(slices: Sequence[ResourceSlice], features: Features) -> str | None:
     """The first contradiction between a pool's slices, in the reference's words (A-5.4), or negative counter (AC-3)."""
     counter_slices = [s for s in slices if features.partitionable_devices and s.spec.shared_counters]
     device_slices = [s for s in slices if not (features.partitionable_devices and s.spec.shared_counters)]

@@ -31,12 +31,12 @@ class PoolUse:
     @cached_property
     def shared(self) -> frozenset[str]:
         """Names of devices of which a share is allocated, or some capacity consumed (A-12.4)."""
-        return frozenset(device for device, _ in self.shares) | self.consumed.keys()
+        return frozenset([device for device, _ in self.shares]).union(self.consumed)
 
     @cached_property
     def devices(self) -> frozenset[str]:
         """Names of devices that are in use in any way (A-3.5)."""
-        return self.shared | self.exclusive.keys()
+        return self.shared.union(self.exclusive)
 
 
 NOTHING_USED = PoolUse()

@@ -34,7 +34,7 @@ def admission(verdict: Verdict, gates_off: frozenset[str], gates: Gates) -> str:
     if gates_off and any("feature gate" in cause.message for cause in verdict.causes):
         wanted = "; ".join(gates.how_to_enable(gate) for gate in sorted(gates_off))
         choices = ",".join(f"{gate}=true" for gate in sorted(gates_off))
-        return f"in the KubeVirt object, {wanted}; to try it here: --gates {choices}"
+        return f"in the KubeVirt object, {wanted}; to try it here: --kubevirt-gates {choices}"
     return "change the named fields of the VM; the rules are K-2 in docs/spec/kubevirt.md"
 
 

@@ -26,3 +26,15 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+@contextmanager
+def kept_for_good() -> Iterator[None]:
+    """A context without garbage collection, for a command whose objects live as long as its process: they are never traversed, neither
+    when collection begins again nor when the process ends (half a second for 40,000 devices)."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

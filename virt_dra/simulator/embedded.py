@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from virt_dra.api import names
-from virt_dra.api.core_v1 import Namespace, Node
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.duplicates import Replaced, applied
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.admission import Admission
@@ -27,12 +26,9 @@ from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
 from virt_dra.simulator.outcome import VmOutcome
 from virt_dra.simulator.refused import RefusedObject, with_refused_first
+from virt_dra.simulator.stand_ins import labelled, stand_ins
 
-NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
-"""Labels that virt-handler and the kubelet set on every node; a node's own values take precedence."""
 DEFAULT_NAMESPACE = "default"
-SOLE_NODE = "node-1"
-"""The node of a cluster for which neither nodes nor slices name one."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +108,6 @@ def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable
     return replace(given, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
 
 
-def labelled(node: Node) -> Node:
-    """The node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise."""
-    host = {"kubernetes.io/hostname": node.name} if not names.label_value(node.name) else {}
-    return node.with_(metadata=node.metadata.with_(labels={**NODE_LABELS, **host, **node.metadata.labels}))
-
-
 def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
     """The object in a namespace: its own, else the given one."""
     if obj.namespace or not resource_of(obj).namespaced:
@@ -148,19 +138,3 @@ def _named(obj: TypedObject) -> TypedObject:
     if meta.name or not meta.generate_name:
         return obj
     return obj.with_(metadata=meta.with_(name=generated(meta.generate_name, "xxxxx")))
-
-
-def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:
-    """The namespaces of objects, and, for an input without Nodes, the nodes that slices name (or a single one)."""
-    objects = tuple(objects)
-    namespaces = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
-    existing = {obj.name for obj in objects if isinstance(obj, Namespace)}
-    made: list[TypedObject] = [Namespace(metadata=ObjectMeta(name=name)) for name in namespaces if name not in existing]
-    if not any(isinstance(obj, Node) for obj in objects):
-        slices = [obj for obj in objects if isinstance(obj, ResourceSlice)]
-        names = {obj.spec.node_name: None for obj in slices if obj.spec.node_name}
-        names |= {device.node_name: None for obj in slices for device in obj.spec.devices if device.node_name}
-        if wanted_node is not None:
-            names[wanted_node] = None
-        made += [Node(metadata=ObjectMeta(name=name)) for name in (names or {SOLE_NODE: None}) if name]
-    return tuple(made)

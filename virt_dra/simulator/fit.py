@@ -37,7 +37,7 @@ from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
 from virt_dra.simulator.devices import DeviceSources, variables_of
-from virt_dra.simulator.embedded import labelled, stand_ins
+from virt_dra.simulator.stand_ins import labelled, stand_ins
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
 

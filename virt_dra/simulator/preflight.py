@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.documents import Sourced
-from virt_dra.simulator.embedded import Ran
+from virt_dra.api.reading.documents import Document, Sourced
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.simulator.deadline import AllocationDeadline
+from virt_dra.simulator.embedded import Ran, RunSettings, run_on
+from virt_dra.simulator.fit import Fitting
+from virt_dra.simulator.handovers import RunClock
 from virt_dra.simulator.outcome import HandOver, HandOverFailure, VmOutcome
 from virt_dra.simulator.refused import RefusedObject
 from webhooks.api_server import received
-from webhooks.lint import DENIAL, LintFinding, LintResult, Manifest, ObjectFindings
+from webhooks.lint import DENIAL, LintFinding, LintResult, LintSettings, Manifest, ObjectFindings, lint_documents
 from webhooks.lint.registry import INVALID
+
+
+def judged_for_run(documents: Iterable[Document], settings: RunSettings, lint: LintSettings) -> LintResult:
+    """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time limit."""
+    return lint_documents(
+        documents,
+        lint,
+        version=settings.kubevirt,
+        gates=settings.gates,
+        namespace=settings.namespace,
+        trial=partial(Fitting, limit=AllocationDeadline()),
+    )
+
+
+async def run_judged(cluster: MemoryCluster, judgement: LintResult, settings: RunSettings, clock: RunClock) -> Ran:
+    """The run of all VMs of judged documents on an empty cluster, with the findings on each."""
+    inputs, refused = inputs_of(judgement)
+    return with_findings(await run_on(cluster, inputs, settings, clock, refused), judgement)
 
 
 def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:

@@ -58,7 +58,7 @@ class FeatureTable:
         self._attributes = caches.attributes
         self._node_operations = node_operations.checks(features, node)
         self._counters, counted = _counters(used, pools, node, features)
-        self.availability = InUse(used, features, selectors.matches)
+        self.availability = InUse(used, features, selectors)
         """Runs first for every candidate, and is the first check of every claim (A-7.2, A-10.2)."""
         resolver = Resolver(caches.capacities, features)
         self._capacity = SharedCapacity(used, resolver) if features.consumable_capacity else None

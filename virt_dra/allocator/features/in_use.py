@@ -8,10 +8,11 @@ Shared devices (capacity.py) are never taken: what is left of them decides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Availability, PoolDevice, Rejection, Request, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.model import Availability, PoolDevice, RejectingFeature, Rejection, Request, SymmetryKey, Take, Upcoming
 from virt_dra.allocator.usage import Used
 
 IN_USE = "DeviceInUse"
@@ -20,14 +21,21 @@ TAKEN = "DeviceTaken"
 """Chosen in this attempt for another request."""
 
 
+class Selectors(RejectingFeature, Protocol):
+    """The selectors of the requests, which explain their refusals."""
+
+    def matches(self, request: Request, device: PoolDevice) -> bool | None:
+        """None if they fail."""
+
+
 class InUse(Availability):
     """Filter and check in one: the filter is the cheap first test of the search, the check keeps the marks."""
 
-    def __init__(self, used: Used, features: Features, matches: Callable[[Request, PoolDevice], bool | None]) -> None:
-        """``matches``: the result of the selectors, None if they fail; only used to word a refusal."""
+    def __init__(self, used: Used, features: Features, selectors: Selectors) -> None:
+        """``selectors`` only explain refusals: a device that they don't match is no help when it is free."""
         self._used = used
         self._sharing = features.consumable_capacity
-        self._matches = matches
+        self._selectors = selectors
         self._taken: dict[PoolDevice, Request] = {}
         self._of_claim: dict[tuple[int, PoolDevice], Request] = {}
 
@@ -92,12 +100,12 @@ class InUse(Availability):
         return (Take(("admin", request.claim_index) if request.admin_access else "device", device, 1, 1),)
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
+        if self._selectors.matches(request, device) is False:
+            return self._selectors.explain(request, device)
         holder = self._of_claim.get((request.claim_index, device)) if request.admin_access else self._taken.get(device)
         if holder is not None:
             detail = f"already chosen for claim {holder.claim.key}, request {holder.full_name}"
             return Rejection(TAKEN, "too few devices", device.id, detail)
         use = self._used[device.pool]
         detail = "allocated to another claim" if device.id.device in use.exclusive else "shares of it are allocated to other claims"
-        if self._matches(request, device) is False:
-            detail += "; the selectors don't match it anyway"
         return Rejection(IN_USE, "device in use", device.id, detail)

@@ -291,7 +291,8 @@ class SelectorFilter(Filter):
         if outcome is None:
             raise AssertionError(f"selectors accept {device.id}: there is no refusal to explain")
         owner = f"class {request.device_class.name}" if outcome.of_class else f"request {request.full_name}"
-        return Rejection(MISMATCH, "selector does not match", device.id, f"{owner}, selector #{outcome.index}: {outcome.expression}")
+        detail = f"{owner}, selector #{outcome.index}: {outcome.expression}"
+        return Rejection(MISMATCH, "selector does not match", device.id, detail, outcome.expression)
 
     def _outcomes_of(self, request: Request) -> Outcomes:
         known = self._known.get(request)

@@ -37,10 +37,10 @@ from virt_dra.simulator.agents.containers import ContainerProgram, MountClash, R
 from virt_dra.simulator.agents.device_health import HealthReports, allocated_resources_status
 from virt_dra.simulator.agents.downward import UnsupportedField, environment, volume_files
 from virt_dra.simulator.agents.driver import Driver
+from virt_dra.simulator.stand_ins import NODE_LABELS
 
 log = logging.getLogger(__name__)
 
-NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
 CAPACITY: Mapping[str, str] = {
     "cpu": "256",
     "memory": "4Ti",

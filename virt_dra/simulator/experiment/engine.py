@@ -19,6 +19,7 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, DeviceTaintRuleSpec, Devic
 from virt_dra.api.tolerations import tolerates
 from virt_dra.scheduling.policies.catalog import policy_named
 from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
+from virt_dra.scheduling.policies.policy import NodesOnly
 from virt_dra.scheduling.policies.typical import TypicalVms
 from virt_dra.simulator.experiment.measures import SAMPLES, CardMeter, ClusterSample, Measures, Waits
 from virt_dra.simulator.experiment.model import Arrival, DevicesTainted, Disturbance, Experiment, NodesDown
@@ -47,6 +48,7 @@ class Simulation:
             weights[arrival.shape] += arrival.members
         self._typical = TypicalVms(weights, experiment.nodes, snapshot, catalog, experiment.features)
         chosen = policy_named(policy, lambda: self._typical.workload, Random(seed).random)
+        chosen = NodesOnly(chosen) if experiment.nodes_only else chosen
         self._placer = PolicyPlacer(snapshot, experiment.nodes, chosen, catalog, experiment.features)
         self._meter = CardMeter(self._placer, self._typical.workload)
         self._waiting = WaitingVms()
@@ -113,6 +115,16 @@ class Simulation:
             samples=tuple(self._samples),
             notes=self._experiment.notes,
         )
+
+    @property
+    def placements(self) -> dict[str, str]:
+        """Which VMs run now, and on which node. Those of a gang are numbered."""
+        found: dict[str, str] = {}
+        for arrival, _, placed in self._running.values():
+            for member, each in enumerate(placed):
+                name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
+                found[name] = self._experiment.nodes[each.node].name
+        return found
 
     def _snapshot(self) -> Snapshot:
         """With the taints of now, and nothing in use but what is all the time."""

@@ -70,6 +70,8 @@ class Experiment:
     until: float | None = None
     """When it ends, in seconds; None: when the last VM has arrived, and the last disturbance begun."""
     features: Features = DEFAULT
+    nodes_only: bool = False
+    """Policies choose the node alone, as `virt-dra extender` does; its devices are those that kube-scheduler takes."""
     allocated: tuple[ResourceClaim, ...] = ()
     """Claims that hold devices all the time."""
     taint_rules: tuple[DeviceTaintRule, ...] = ()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
-from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.kinds import unknown_kind
@@ -29,7 +29,7 @@ from virt_dra.simulator.scenario.scenario import COMPARED, PLAY, ActingUser, Sce
 from virt_dra.simulator.scenario.symbols import ObjectLog
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
-_KINDS: Final = {(kind.API_VERSION, kind.KIND): kind for kind in KINDS}
+_KINDS: Final = {(kind.API_VERSION, kind.KIND): kind for kind in all_kinds()}
 _SEED: Final = 20_261_122
 REQUEST_SECONDS: Final = 0.005
 """How long a request takes."""

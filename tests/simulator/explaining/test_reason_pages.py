@@ -1,0 +1,67 @@
+"""docs/reasons: each reason that an explanation can have has a page, whose first example has it and whose second fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import read_objects
+from virt_dra.cli.explain.pages import page, page_names
+from virt_dra.simulator.explaining.answer import FITS, answered
+from virt_dra.simulator.explaining.misses import KNOWN_REASONS
+from virt_dra.simulator.explaining.state import ClusterState
+from virt_dra.simulator.explaining.subject import find_subject
+
+FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
+PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
+WITHOUT_EXAMPLE: Final = {
+    "FeatureDisabled": "explanations are made with the gates of a plain cluster",
+    "GroupsIncompatible": "its gate is off in a plain cluster",
+    "NodeError": "it comes with other reasons that say more",
+    "NodeLacksFeature": "its gate is off in a plain cluster",
+    "TooManyDevices": "only prioritized lists come to it",
+}
+_EXAMPLE: Final = re.compile(r"^## (Before|After)$.*?^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _objects(text: str, where: str) -> list[TypedObject]:
+    loaded = read_objects(text.encode(), where)
+    assert loaded.problems == ()
+    return [each.object for each in loaded.objects]
+
+
+def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
+    """The verdict on what is called ``wanted``, and all reasons."""
+    kind = "pod" if any(isinstance(each, Pod) and each.name == "wanted" for each in there) else "claim"
+    found = answered(find_subject(kind, "wanted", "default", there), ClusterState.of(there), lambda done, total: None)
+    return found.verdict, {found.reason, *(miss.reason for group in found.groups for miss in group.reasons)}
+
+
+@pytest.mark.parametrize("reason", [each for each in PAGES if each not in WITHOUT_EXAMPLE])
+def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None:
+    examples = dict(_EXAMPLE.findall((FOLDER / f"{reason}.md").read_text(encoding="utf-8")))
+    assert set(examples) == {"Before", "After"}
+    verdict, reasons = _reasons(_objects(examples["Before"], "before"))
+    assert verdict != FITS
+    assert reason in reasons
+    assert _reasons(_objects(examples["After"], "after"))[0] == FITS
+
+
+def test_every_reason_has_a_page_in_the_index() -> None:
+    assert sorted(KNOWN_REASONS) == PAGES
+    assert [each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))] == list(WITHOUT_EXAMPLE)
+    index = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[(\w+)\]\((\w+)\.md\) \|", index, re.MULTILINE) == [(name, name) for name in PAGES]
+
+
+def test_pages_are_found_in_the_package_whatever_their_case() -> None:
+    assert set(PAGES) < set(page_names())
+    assert page("deviceinuse") == (FOLDER / "DeviceInUse.md").read_text(encoding="utf-8")
+    assert (page("not-enough-devices") or "").startswith("# not-enough-devices\n")
+    assert page("README") is None
+    assert page("../lint/request-name") is None

@@ -1,0 +1,160 @@
+"""Ways out of a wait: which are found, and that each of them is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulator.explaining.clusters import NAMESPACE, claim, gpu, node, objects, pod, user
+from virt_dra.allocator import Allocated, Snapshot, allocate
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from virt_dra.simulator.explaining.answer import FITS, WAITS, ExplainedAnswer, answered
+from virt_dra.simulator.explaining.state import ClusterState
+from virt_dra.simulator.explaining.subject import find_subject
+
+LATE = "late"
+H100 = 'device.attributes["gpu.example.com"].model == "H100"'
+
+
+def explained(there: list[TypedObject]) -> ExplainedAnswer:
+    return answered(find_subject("pod", LATE, NAMESPACE, there), ClusterState.of(there), lambda done, total: None)
+
+
+def late(**exactly: Any) -> list[dict[str, Any]]:
+    return [claim("late-gpu", **exactly), pod(LATE, ["late-gpu"])]
+
+
+def test_a_device_in_use_is_freed_by_the_least_important_pod_that_has_one() -> None:
+    there = objects(node("n1", [gpu("g0"), gpu("g1")]), user("vital", "n1", "g0", priority=1000), user("idle", "n1", "g1"), late())
+    found = explained(there)
+    assert found.headline == "pod team-a/late waits: the one node can't take it. Nearest: n1, request gpu: 2 devices: in use"
+    assert [way.text for way in found.ways] == ["with g1 of pod team-a/idle freed it would start on n1"]
+    assert [(str(device), str(holder)) for device, holder in found.held] == [
+        ("gpu.example.com/n1/g0", "pod team-a/vital (claim vital-gpus) since 2026-11-20T08:00:00Z"),
+        ("gpu.example.com/n1/g1", "pod team-a/idle (claim idle-gpus) since 2026-11-20T08:00:00Z"),
+    ]
+
+
+def test_as_many_pods_lose_their_devices_as_it_takes() -> None:
+    users = [user(f"u{number}", "n1", f"g{number}") for number in range(6)]
+    there = objects(node("n1", [gpu(f"g{number}") for number in range(6)]), *users, late(count=4))
+    ways = [way.text for way in explained(there).ways]
+    freed = " and ".join(f"g{number} of pod team-a/u{number} freed" for number in range(4))
+    assert ways == [f"with {freed} it would start on n1"]
+
+
+def test_nobody_is_told_to_free_a_device_that_no_selector_matches() -> None:
+    there = objects(node("n1", [gpu("g0", "T4")]), user("u", "n1", "g0"), late(selectors=[H100]))
+    found = explained(there)
+    assert found.headline.endswith('Nearest: n1, request gpu: 1 device: model is "T4"')
+    assert (found.held, found.ways, found.reason) == ((), (), "SelectorMismatch")
+
+
+CASES: dict[str, tuple[list[Any], list[str]]] = {
+    "too little memory": (
+        [node("n1", [gpu("g0")], memory="6Gi"), user("u", "n1", memory="4Gi"), late()],
+        ["with 2Gi less memory it would start on n1"],
+    ),
+    "a cordoned node": ([node("n1", [gpu("g0")], spec={"unschedulable": True}), late()], ["with node n1 uncordoned it would start on n1"]),
+    "a node's taint": (
+        [node("n1", [gpu("g0")], spec={"taints": [{"key": "vips", "value": "only", "effect": "NoSchedule"}]}), late()],
+        ["with a toleration of the node's taint vips=only:NoSchedule it would start on n1"],
+    ),
+    "a device's taint": (
+        [node("n1", [gpu("g0", taints=[{"key": "broken", "effect": "NoSchedule"}])]), late()],
+        ["with a toleration of the device taint broken:NoSchedule in request gpu it would start on n1"],
+    ),
+    "a label of the nodeSelector": (
+        [node("n1", [gpu("g0")]), claim("late-gpu"), pod(LATE, ["late-gpu"], nodeSelector={"zone": "a"})],
+        ["with node n1 labelled zone=a it would start on n1"],
+    ),
+    "one part of a selector": (
+        [node("n1", [gpu("g0", "L40S")]), late(selectors=[f'device.driver == "gpu.example.com" && {H100}'])],
+        ['if request gpu accepted a device whose model is "L40S" it would start on n1'],
+    ),
+    "too few devices": (
+        [node("n1", [gpu("g0"), gpu("g1")]), late(count=3)],
+        ["with 2 devices instead of 3 in request gpu it would start on n1"],
+    ),
+    "devices of two roots": (
+        [
+            node("n1", [gpu("g0", root="a"), gpu("g1", root="b")]),
+            late(count=2, constraints=[{"matchAttribute": "resource.kubernetes.io/pcieRoot"}]),
+        ],
+        ["without the constraint matchAttribute resource.kubernetes.io/pcieRoot of claim late-gpu it would start on n1"],
+    ),
+    "two things at once": (
+        [node("n1", [gpu("g0")], spec={"unschedulable": True}), user("u", "n1", "g0"), late()],
+        ["with node n1 uncordoned and with g0 of pod team-a/u freed it would start on n1"],
+    ),
+    "nothing helps": ([node("n1", []), late()], []),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_way_out_of(case: str) -> None:
+    parts, wanted = CASES[case]
+    found = explained(objects(*parts))
+    assert (found.verdict, [way.text for way in found.ways]) == (WAITS, wanted)
+
+
+def test_what_fits_is_no_wait() -> None:
+    found = explained(objects(node("n1", [gpu("g0")]), node("n2", []), late()))
+    assert (found.verdict, found.fitting) == (FITS, ("n1",))
+    assert found.headline == (
+        "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for something else than devices and room, or for its turn"
+    )
+
+
+def test_nodes_for_which_time_does_not_last_are_counted() -> None:
+    polls = iter([False] * 8)
+    there = objects(*(node(f"n{number:02}", [gpu("g0")]) for number in range(20)), late(selectors=["false"]))
+    state = replace(ClusterState.of(there), interrupt=lambda: next(polls, True))
+    found = answered(find_subject("pod", LATE, NAMESPACE, there), state, lambda done, total: None)
+    assert (found.verdict, found.nodes) == (WAITS, 20)
+    assert 0 < found.unjudged < 20
+
+
+def test_whom_a_way_out_frees_is_enough_on_a_cluster_without_them() -> None:
+    """By the allocator's own front door, over a cluster that never had the freed claims."""
+    proved = 0
+    for seed in range(60):
+        there = _random_cluster(Random(seed))
+        found = explained(there)
+        for way in found.ways:
+            if {change.kind for change in way.changes} != {"free"}:
+                continue
+            freed = {holder.claim.key for change in way.changes for holder in change.frees}
+            left = [each for each in there if not (isinstance(each, ResourceClaim) and each.key in freed)]
+            of = {kind: [each for each in left if isinstance(each, kind)] for kind in (ResourceSlice, DeviceClass, ResourceClaim, Node)}
+            snapshot = Snapshot.build(of[ResourceSlice], of[DeviceClass], of[ResourceClaim])  # type: ignore[arg-type]  # by kind
+            wanted = next(each for each in left if isinstance(each, ResourceClaim) and each.name == "late-gpu")
+            at = next(each for each in left if isinstance(each, Node) and each.name == way.node)
+            assert isinstance(allocate(snapshot, [wanted], at), Allocated), (seed, way.text)
+            proved += 1
+        if found.verdict == FITS:
+            continue
+        assert any(isinstance(each, Pod) for each in there)
+    assert proved > 30
+
+
+def _random_cluster(random: Random) -> list[TypedObject]:
+    parts: list[Any] = []
+    for number in range(3):
+        devices = [gpu(f"g{each}", random.choice(["H100", "T4"]), root=random.choice("ab")) for each in range(4)]
+        parts.append(node(f"n{number}", devices))
+        free = [device["name"] for device in devices]
+        random.shuffle(free)
+        holder = 0
+        while free and random.random() < 0.95:
+            held = [free.pop() for _ in range(min(len(free), random.choice([1, 1, 2])))]
+            parts.append(user(f"u{number}-{holder}", f"n{number}", *held, priority=random.choice([0, 10])))
+            holder += 1
+    constraints = [{"matchAttribute": "resource.kubernetes.io/pcieRoot"}] if random.random() < 0.3 else []
+    parts.append(late(selectors=[H100], count=random.choice([1, 2]), constraints=constraints))
+    return objects(*parts)

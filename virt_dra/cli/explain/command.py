@@ -1,0 +1,202 @@
+"""``virt-dra explain``: why a VM, a VMI, a pod or a claim gets no place and what would help; or the page of a finding or a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from virt_dra.api.counting import counted
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.nearest import nearest
+from virt_dra.cli.explain.pages import page, page_names
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.console import progress, say, status
+from virt_dra.cli.shared.options import namespace_option, output_option
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.simulator.collector import kept_for_good
+from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
+
+HELP = """Explain why a VM, VMI, pod or claim gets no place, who holds the devices it wants, and what would help.
+
+\b
+SUBJECT is one of
+  vm NAME, vmi NAME, pod NAME, claim NAME   (also vm/NAME, and NAMESPACE/NAME)
+  a finding of virt-dra lint                e.g. not-enough-devices: its page
+  a reason of the allocator                 e.g. DeviceInUse: its page
+Without SUBJECT: one line for everything that waits.
+
+The cluster is read from files (-f: manifests, folders, or a dump: kubectl get nodes,pods,resourceslices,resourceclaims,
+resourceclaimtemplates,deviceclasses,devicetaintrules,virtualmachines,virtualmachineinstances -A -o yaml), or with --live, by your own
+rights. A VM that doesn't exist yet is explained as if it were created now.
+
+The nearest miss comes first: what is in use or tainted before what no device can give. Each way out was tried on a copy of the
+cluster: with it the pod gets its node and devices. Kinds that may not be read are named and left out.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra explain vmi vm-late -n team-a -f examples/explain/cluster.yaml        why does it wait?
+  virt-dra explain claim team-a/a100 -f examples/explain/cluster.yaml -o json    what would help?
+  virt-dra explain -f examples/explain/cluster.yaml             what waits?
+  virt-dra explain vmi trainer -n team-a --live                 of the cluster of your kubeconfig
+  virt-dra explain DeviceInUse                                  what a reason means, with an example
+  virt-dra explain not-enough-devices                           what a finding of virt-dra lint means
+
+\b
+Exit codes: 0 it has or could have its place, or a page was shown; 1 it waits or can't start; 2 bad usage or input.
+"""
+
+_TIMEOUT: Final = 20.0
+_LISTED: Final = 40
+"""Waiting subjects that get a line of their own."""
+_EXPLAINED: Final = 200
+"""Waiting subjects that are explained."""
+
+
+@click.command(name="explain", help=HELP, epilog=EPILOG)
+@click.argument("words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()])
+@click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Objects; may be repeated. - is standard input.")
+@click.option("--live", is_flag=True, help="Read a cluster.")
+@namespace_option
+@cluster_options
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=_TIMEOUT, show_default=True,
+              help="Limit for judging the nodes, and again for ways out.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="All groups of nodes, with examples of their devices.")
+@output_option("text", "json", "yaml")
+def command(
+    words: tuple[str, ...], paths: tuple[str, ...], live: bool, namespace: str, cluster: ClusterChoice, timeout: float, verbose: bool,
+    output: str,
+) -> None:  # fmt: skip
+    asked = _asked(words)
+    if asked is None and words:
+        _show_page(words, output)
+        return
+    if not paths and not live:
+        raise click.UsageError("name the files of the cluster with -f, or read one with --live")
+    if not live and cluster.given:
+        raise click.UsageError("--kubeconfig and --context go with --live")
+    with kept_for_good():
+        with status("reading"):
+            objects = [*_read(paths, output), *(_lived(cluster, namespace, output) if live else ())]
+        if asked is None:
+            _explain_all(objects, namespace, timeout, output)
+        else:
+            _explain(objects, *asked, namespace, timeout, verbose, output)
+
+
+def _asked(words: tuple[str, ...]) -> tuple[str, str] | None:
+    """Kind and name; None for the name of a page. Ends as bad usage for anything else."""
+    if len(words) == 1 and "/" in words[0]:
+        kind, _, name = words[0].partition("/")
+        words = (kind, name)
+    if len(words) == 1:
+        if words[0].lower() in KINDS:
+            raise click.UsageError(f"which {words[0]}? Write e.g. virt-dra explain {words[0]} NAME")
+        return None
+    if len(words) != 2 or words[0].lower() not in KINDS:
+        if not words:
+            return None
+        raise click.UsageError(f"{' '.join(words)!r}: write vm, vmi, pod or claim and a name, or the name of a finding or a reason")
+    return words[0], words[1]
+
+
+def _show_page(words: tuple[str, ...], output: str) -> None:
+    found = page(words[0])
+    if found is None:
+        meant = nearest(words[0], (*page_names(), "vm", "vmi", "pod", "claim"))
+        hint = f"did you mean {meant}?" if meant is not None else "virt-dra lint --list shows all findings"
+        raise click.UsageError(f"there is no finding or reason {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}")
+    if output == "text":
+        say(found.rstrip("\n"))
+    else:
+        print_document({"version": 1, "name": words[0], "page": found}, output)
+
+
+def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
+    if not paths:
+        return ()
+    from virt_dra.cluster.files import read_inputs  # not needed for pages
+
+    loaded = read_inputs(paths)
+    if loaded.problems:
+        refuse([str(each) for each in loaded.problems], output)
+    return [each.object for each in loaded.objects]
+
+
+def _lived(cluster: ClusterChoice, namespace: str, output: str) -> Sequence[TypedObject]:
+    from virt_dra.cluster.port import ApiError
+    from virt_dra.inventory.reading import ReadScope, read_objects_of
+    from virt_dra.simulator.explaining.state import READ
+
+    async def read() -> tuple[list[TypedObject], ReadScope]:
+        async with cluster.connected() as connected:
+            return await read_objects_of(connected, READ, namespace)
+
+    try:
+        objects, scope = asyncio.run(read())
+    except (ApiError, NoCluster) as error:
+        refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
+    for note in scope.notes:
+        say(note, err=True)
+    return objects
+
+
+def _explain(
+    objects: Sequence[TypedObject], kind: str, name: str, namespace: str, timeout: float, verbose: bool, output: str
+) -> None:  # fmt: skip
+    from virt_dra.allocator import FatalError
+    from virt_dra.cli.explain.text import lines
+    from virt_dra.simulator.deadline import AllocationDeadline
+    from virt_dra.simulator.explaining.answer import BROKEN, WAITS, answer_json, answered
+    from virt_dra.simulator.explaining.state import ClusterState
+
+    deadline = AllocationDeadline(timeout)
+    try:
+        subject = find_subject(kind, name, namespace, objects)
+        deadline.start()
+        with progress("judging nodes") as report:
+            answer = answered(subject, ClusterState.of(objects, interrupt=deadline), report, deadline.start)
+    except (NoSubject, FatalError) as error:
+        refuse([str(error)], output)
+    if output == "text":
+        say("\n".join(lines(answer, everything=verbose)))
+    else:
+        print_document(answer_json(answer), output)
+    sys.exit(1 if answer.verdict in (WAITS, BROKEN) else 0)
+
+
+def _explain_all(objects: Sequence[TypedObject], namespace: str, timeout: float, output: str) -> None:
+    """One line for each VM, VMI and pod that has no place."""
+    from virt_dra.allocator import FatalError
+    from virt_dra.simulator.deadline import AllocationDeadline
+    from virt_dra.simulator.explaining.answer import BROKEN, FITS, WAITS, answer_json
+    from virt_dra.simulator.explaining.state import ClusterState
+    from virt_dra.simulator.explaining.waiting import waiting_answers
+
+    deadline = AllocationDeadline(timeout)
+    try:
+        state = ClusterState.of(objects, interrupt=deadline)
+        with progress("explaining") as report:
+            found = waiting_answers(objects, namespace, state, _EXPLAINED, report, deadline.start)
+    except FatalError as error:
+        refuse([str(error)], output)
+    unplaced = found.answers
+    if output != "text":
+        print_document({"version": 1, "subjects": [answer_json(each) for each in unplaced], "leftOut": found.left_out}, output)
+    else:
+        for each in unplaced[:_LISTED]:
+            say(each.headline)
+            if each.ways:
+                say(f"  {each.ways[0].text}")
+        if len(unplaced) > _LISTED:
+            say(f"and {counted(len(unplaced) - _LISTED, 'more')}; -o json has them")
+        if found.left_out:
+            say(f"{counted(found.left_out, 'more VM')} or pods were not explained")
+        stuck = sum(each.verdict in (WAITS, BROKEN) for each in unplaced)
+        able = sum(each.verdict == FITS for each in unplaced)
+        say(f"{stuck} without a place, {able} that could start" if unplaced else "nothing waits")
+    sys.exit(1 if any(each.verdict in (WAITS, BROKEN) for each in unplaced) else 0)

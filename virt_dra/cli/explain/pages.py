@@ -1,0 +1,32 @@
+"""The pages of findings (docs/lint) and of reasons (docs/reasons), which are in the wheel."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+_FOLDERS: Final = ("findings", "reasons")
+_INDEX: Final = "README"
+
+
+def page_names() -> list[str]:
+    """The names of all pages, sorted."""
+    return sorted(_pages())
+
+
+def page(name: str) -> str | None:
+    """The page of a finding or a reason, in Markdown; upper and lower case don't matter. None if there is none."""
+    found = {each.lower(): path for each, path in _pages().items()}.get(name.lower())
+    return found.read_text(encoding="utf-8") if found is not None else None
+
+
+def _pages() -> dict[str, Traversable]:
+    pages = files("virt_dra") / "pages"
+    found = {}
+    for folder in _FOLDERS:
+        for each in (pages / folder).iterdir():
+            name = each.name.removesuffix(".md")
+            if name not in (each.name, _INDEX):
+                found[name] = each
+    return found

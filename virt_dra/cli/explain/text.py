@@ -1,0 +1,61 @@
+"""An explanation for people: the headline, what is in the way with the nearest first, who holds the devices, ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_dra.api.counting import counted
+from virt_dra.api.go_text import visible
+from virt_dra.simulator.explaining.answer import WAITS, ExplainedAnswer, group_text
+from virt_dra.simulator.explaining.groups import MissGroup
+
+_SHOWN = 5
+"""Groups of nodes that are shown unless all are asked for."""
+
+
+def lines(answer: ExplainedAnswer, *, everything: bool = False) -> list[str]:
+    """``everything``: all groups of nodes, with the devices that are their examples."""
+    return [visible(line) for line in _lines(answer, everything)]
+
+
+def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
+    yield answer.headline
+    shown = answer.groups if everything or answer.verdict == WAITS else ()
+    if len(shown) > 1 or any(miss.detail for group in shown for miss in group.reasons) or everything:
+        yield ""
+        yield "In the way, the nearest first:"
+        for group in shown if everything else shown[:_SHOWN]:
+            yield from _group_lines(group, everything)
+        if not everything and len(shown) > _SHOWN:
+            yield f"  and {counted(len(shown) - _SHOWN, 'other group')} of nodes; -v shows all"
+    if answer.held:
+        yield ""
+        yield "Held by:"
+        for device, holder in answer.held:
+            yield f"  {device}: {holder}"
+    if answer.unjudged:
+        yield ""
+        yield f"Time ran out: {counted(answer.unjudged, 'node')} not looked at; --timeout gives more"
+    if answer.verdict == WAITS:
+        yield ""
+        if answer.ways:
+            yield "Ways out, each tried on a copy of this cluster:"
+            yield from (f"  * {way.text}" for way in answer.ways)
+        else:
+            yield "No single change was found after which it would start."
+    if answer.reason:
+        yield ""
+        yield f"More about it: virt-dra explain {answer.reason}"
+
+
+def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
+    yield f"  {group_text(group)}"
+    for miss in group.reasons:
+        if miss.detail:
+            yield f"    {'false' if miss.reason == 'SelectorMismatch' else 'it says'}: {miss.detail}"
+        if everything and group.examples.get(miss):
+            yield f"    such as {', '.join(map(str, group.examples[miss]))}"
+    if everything:
+        yield f"    on {', '.join(group.nodes[:10])}{f' and {len(group.nodes) - 10} more' if len(group.nodes) > 10 else ''}"
+    if group.others and everything:
+        yield f"    {counted(group.others, 'device')} there miss by more"

@@ -1,0 +1,92 @@
+"""Which VMs fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without its own devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from virt_dra.allocator import DeadlineExceeded, FatalError
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import ResourceClaimStatus
+from virt_dra.simulator.explaining.answer import JudgeProgress, answered
+from virt_dra.simulator.explaining.holders import holder_of
+from virt_dra.simulator.explaining.misses import judged
+from virt_dra.simulator.explaining.state import ClusterState, Wish
+from virt_dra.simulator.explaining.subject import AskedSubject
+from virt_dra.simulator.explaining.waiting import subjects_in
+
+FitWord = Literal["fits", "does not fit", "undecided"]
+
+
+@dataclass(frozen=True)
+class FitChange:
+    """``before``, ``after``: None where the VM isn't there. ``why``: in the state in which it doesn't fit, "" otherwise."""
+
+    title: str
+    before: FitWord | None
+    after: FitWord | None
+    why: str = ""
+
+    @property
+    def says(self) -> str:
+        match self.before, self.after:
+            case None, _:
+                return f"{self.title} is new, and {self.after}"
+            case _, None:
+                return f"{self.title} is gone; it {'fitted' if self.before == 'fits' else 'did not fit'}"
+            case "fits", _:
+                return f"{self.title} stops fitting"
+            case _, "fits":
+                return f"{self.title} starts fitting"
+        return f"{self.title}: {self.before}, then {self.after}"
+
+
+@dataclass(frozen=True)
+class FitState:
+    """One state of a cluster. ``deadline``: restarts the time of one VM; ``interrupt`` of the state is its end."""
+
+    objects: Sequence[TypedObject]
+    state: ClusterState
+    restart: Callable[[], None]
+
+    def subjects(self, namespace: str) -> dict[str, AskedSubject]:
+        return {each.title: each for each in subjects_in(self.objects, namespace)}
+
+    def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:
+        """Whether it fits, and why not."""
+        self.restart()
+        state, subject = _started_anew(self.state, subject)
+        if subject.wish is None:
+            return "does not fit", subject.problem
+        try:
+            if any(node.fits for node in judged(state, subject.wish, sorted(state.nodes))):
+                return "fits", ""
+            return "does not fit", answered(subject, state, lambda done, total: None).headline
+        except DeadlineExceeded:
+            return "undecided", "time ran out"
+        except FatalError as error:
+            return "does not fit", str(error)
+
+
+def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterState, AskedSubject]:
+    """The subject as if it were created now, on the cluster without what it holds."""
+    if subject.pod is None or subject.problem:
+        return state, subject
+    pods = {each.metadata.uid: each for each in state.pods}
+    held = [holder_of(claim, pods) for claim in subject.claims if claim.status.allocation is not None]
+    claims = tuple(claim.with_(status=ResourceClaimStatus()) for claim in subject.claims)
+    pod = subject.pod.with_(spec=subject.pod.spec.with_(node_name=None))
+    return state.without(held), replace(subject, wish=Wish(pod, claims), node="", claims=())
+
+
+def differences(before: FitState, after: FitState, namespace: str, progress: JudgeProgress) -> Iterator[FitChange]:
+    """The VMs for which the answer differs, by name; and those that are in one state only. Raises FatalError."""
+    then, now = before.subjects(namespace), after.subjects(namespace)
+    titles = sorted({*then, *now})
+    for number, title in enumerate(titles):
+        progress(number, len(titles))
+        was = before.fits(then[title]) if title in then else (None, "")
+        is_ = after.fits(now[title]) if title in now else (None, "")
+        if was[0] != is_[0]:
+            yield FitChange(title, was[0], is_[0], is_[1] or (was[1] if is_[0] is not None else ""))

@@ -1,0 +1,206 @@
+"""The pod and the claims that a question is about: of a VM, a VMI, a pod or a claim among the objects of a cluster or of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec
+from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
+from virt_dra.controllers.loops.claims import generated_claim
+from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+from virt_dra.scheduling.claim_checks import each_once
+from virt_dra.simulator.explaining.state import EPOCH, Wish
+
+if TYPE_CHECKING:
+    from virt_dra.simulator.fit import Fitting
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
+
+KINDS: Final[Mapping[str, type[TypedObject]]] = {
+    **dict.fromkeys(("vm", "vms", "virtualmachine", "virtualmachines"), VirtualMachine),
+    **dict.fromkeys(("vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances"), VirtualMachineInstance),
+    **dict.fromkeys(("pod", "pods", "po"), Pod),
+    **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), ResourceClaim),
+}
+"""Words for kinds, as users write them."""
+_WORDS: Final[Mapping[type[TypedObject], str]] = {
+    VirtualMachine: "VM", VirtualMachineInstance: "VMI", Pod: "pod", ResourceClaim: "claim"
+}  # fmt: skip
+_FINISHED: Final = ("Succeeded", "Failed")
+_CLAIM_POD: Final = "claim-alone"
+
+
+class NoSubject(Exception):
+    """What is asked about isn't there, or can't be explained; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class AskedSubject:
+    """``title``: ``VM team-a/vm``. ``wish``: what waits, or would wait; ``made``: whether its pod exists already.
+
+    ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims, "" if there can.
+    """
+
+    title: str
+    wish: Wish | None = None
+    made: bool = False
+    node: str = ""
+    problem: str = ""
+    claims: tuple[ResourceClaim, ...] = ()
+    """The claims that it holds, if it has a place."""
+    pod: Pod | None = None
+    """The pod that has the place."""
+
+
+class SubjectFinder:
+    """Finds subjects among objects, each in constant time. Of objects with one name the last counts, as with kubectl apply."""
+
+    def __init__(self, objects: Sequence[TypedObject], namespace: str) -> None:
+        """``namespace``: of objects that name none."""
+        self.objects = [_in_namespace(each, namespace) for each in objects]
+        self._named = {(type(each), each.namespace, each.name): each for each in self.objects}
+        self._pods: dict[str, list[Pod]] = {}
+        for pod in _of_kind(self.objects, Pod):
+            for uid in owner_uids(pod):
+                self._pods.setdefault(uid, []).append(pod)
+
+    @cached_property
+    def _fitting(self) -> Fitting:
+        from virt_dra.simulator.fit import Fitting  # here, since it needs the launcher and the webhooks
+        from webhooks.lint.inputs import KubeVirtAtHand
+
+        return Fitting(self.objects, KubeVirtAtHand.of(next(iter(_of_kind(self.objects, KubeVirt)), None)))
+
+    def get(self, kind: type[O], name: str, namespace: str) -> O | None:
+        found = self._named.get((kind, namespace, name))
+        return found if isinstance(found, kind) else None
+
+    def find(self, word: str, name: str, namespace: str) -> AskedSubject:
+        """Raises NoSubject. ``word``: one of KINDS."""
+        kind = KINDS[word.lower()]
+        found: TypedObject | None = self.get(kind, name, namespace)
+        if found is None and kind is VirtualMachineInstance:
+            found = self.get(VirtualMachine, name, namespace)
+        if found is None:
+            raise NoSubject(_missing(self.objects, kind, name, namespace))
+        title = f"{_WORDS[type(found)]} {found.key}"
+        if isinstance(found, ResourceClaim):
+            return _of_claim(found, title)
+        if isinstance(found, Pod):
+            return self._of_pod(found, title)
+        vmi = found if isinstance(found, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
+        if vmi is not None and vmi.status.phase not in _FINISHED:
+            pod = current_pod(vmi, self._pods.get(vmi.metadata.uid, ()) if vmi.metadata.uid else ())
+            if pod is not None:
+                return self._of_pod(pod, title)
+        subject = found if isinstance(found, VirtualMachine) else vmi
+        if subject is None:
+            raise AssertionError("only VMs are left")
+        wanted = self._fitting.wanted(subject, subject.namespace)
+        if isinstance(wanted, str):
+            return AskedSubject(title, problem=self._named_gap(subject) or wanted)
+        pod, claims = wanted
+        return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)))
+
+    def _named_gap(self, subject: VirtualMachine | VirtualMachineInstance) -> str:
+        """The claim or template that a VM names and that isn't there."""
+        spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
+        for number, entry in enumerate(spec.resource_claims):
+            named = ((ResourceClaimTemplate, entry.resource_claim_template_name), (ResourceClaim, entry.resource_claim_name))
+            for kind, name in named:
+                if name and self._named.get((kind, subject.namespace, name)) is None:
+                    names = [each.name for each in self.objects if isinstance(each, kind) and each.namespace == subject.namespace]
+                    meant = nearest(name, names)
+                    hint = f"; did you mean {meant}?" if meant is not None else f"; create it in namespace {subject.namespace}"
+                    return f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
+        return ""
+
+    def _of_pod(self, pod: Pod, title: str) -> AskedSubject:
+        names = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+        claims: list[ResourceClaim] = []
+        for number, entry in enumerate(pod.spec.resource_claims):
+            name = entry.resource_claim_name or names.get(entry.name)
+            if name:
+                claim = self.get(ResourceClaim, name, pod.namespace)
+                what = f"ResourceClaim {name}"
+            else:
+                template = self.get(ResourceClaimTemplate, entry.resource_claim_template_name or "", pod.namespace)
+                what = f"ResourceClaimTemplate {entry.resource_claim_template_name}"
+                claim = generated_claim(pod, entry.name, template) if template is not None else None
+                claim = claim.with_(metadata=claim.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}")) if claim else None
+            if claim is None:
+                problem = f"its pod {pod.key} names {what}, which isn't there"
+                return AskedSubject(title, made=True, node=pod.spec.node_name or "", problem=problem)
+            claims.append(_defaulted(claim))
+        if pod.spec.node_name:
+            return AskedSubject(title, made=True, node=pod.spec.node_name, claims=tuple(claims), pod=_with_statuses(pod, claims))
+        return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
+
+
+def find_subject(word: str, name: str, namespace: str, objects: Sequence[TypedObject]) -> AskedSubject:
+    """Raises NoSubject. ``word``: one of KINDS; ``name``: with its namespace or without (``team-a/vm``)."""
+    given, slash, rest = name.partition("/")
+    namespace, name = (given, rest) if slash else (namespace, name)
+    return SubjectFinder(objects, namespace).find(word, name, namespace)
+
+
+def _of_claim(claim: ResourceClaim, title: str) -> AskedSubject:
+    claim = _defaulted(claim)
+    if claim.status.allocation is not None:
+        return AskedSubject(title, node=_node_of(claim), claims=(claim,), made=True)
+    entry = PodResourceClaim(name="claim", resource_claim_name=claim.name)
+    spec = PodSpec(containers=(Container(name=_CLAIM_POD),), resource_claims=(entry,))
+    pod = Pod(metadata=ObjectMeta(name=_CLAIM_POD, namespace=claim.namespace), spec=spec)
+    return AskedSubject(title, Wish(pod, (claim.with_(status=ResourceClaimStatus()),)), made=True)
+
+
+def _with_statuses(pod: Pod, claims: Iterable[ResourceClaim]) -> Pod:
+    names = zip(pod.spec.resource_claims, claims, strict=True)
+    statuses = tuple(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.name) for entry, claim in names)
+    return pod.with_(status=pod.status.with_(resource_claim_statuses=statuses))
+
+
+def _node_of(claim: ResourceClaim) -> str:
+    """The one node that an allocation is for; "" if there are several."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
+    terms = selector.node_selector_terms if selector is not None else ()
+    fields = terms[0].match_fields if len(terms) == 1 else ()
+    return fields[0].values[0] if len(fields) == 1 and len(fields[0].values) == 1 else ""
+
+
+def _defaulted(claim: ResourceClaim) -> ResourceClaim:
+    found = apply_defaults(claim, EPOCH)
+    if not isinstance(found, ResourceClaim):
+        raise AssertionError("defaults don't change an object's kind")
+    return found
+
+
+def _in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
+    if obj.namespace or not obj.NAMESPACED:
+        return obj
+    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
+
+
+def _of_kind(there: Iterable[TypedObject], kind: type[O]) -> list[O]:
+    return [each for each in there if isinstance(each, kind)]
+
+
+def _missing(there: Sequence[TypedObject], kind: type[TypedObject], name: str, namespace: str) -> str:
+    word = _WORDS[kind]
+    same = [each for each in there if isinstance(each, kind)]
+    elsewhere = sorted({each.namespace for each in same if each.name == name})
+    if elsewhere:
+        return f"there is no {word} {name} in namespace {namespace}, but in {', '.join(elsewhere[:3])}: name it with -n"
+    meant = nearest(name, [each.name for each in same if each.namespace == namespace])
+    if meant is not None:
+        return f"there is no {word} {name} in namespace {namespace}; did you mean {meant}?"
+    known = sorted(each.key for each in same)
+    listed = f"there are {', '.join(known[:5])}{' and more' if len(known) > 5 else ''}" if known else f"there is no {word} at all"
+    return f"there is no {word} {name} in namespace {namespace}; {listed}"

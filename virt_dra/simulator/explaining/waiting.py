@@ -1,0 +1,59 @@
+"""Everything that waits among the objects of a cluster, each with its explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.simulator.explaining.answer import PLACED, ExplainedAnswer, JudgeProgress, answered
+from virt_dra.simulator.explaining.state import ClusterState
+from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
+
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class WaitingAnswers:
+    """``left_out``: how many were not explained, since there were more than asked for."""
+
+    answers: tuple[ExplainedAnswer, ...]
+    left_out: int = 0
+
+
+def waiting_answers(
+    objects: Sequence[TypedObject], namespace: str, state: ClusterState, most: int, progress: JudgeProgress, restart: Callable[[], None]
+) -> WaitingAnswers:
+    """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices that can't be
+    read."""
+    waiting = [each for each in subjects_in(objects, namespace) if not each.node]
+    found: list[ExplainedAnswer] = []
+    for number, subject in enumerate(waiting[:most]):
+        progress(number, len(waiting))
+        restart()
+        found.append(answered(subject, state, lambda done, total: None, restart))
+    return WaitingAnswers(tuple(each for each in found if each.verdict != PLACED), max(len(waiting) - most, 0))
+
+
+def subjects_in(objects: Sequence[TypedObject], namespace: str) -> Iterator[AskedSubject]:
+    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished."""
+    instances = {(each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)}
+    finder = SubjectFinder(objects, namespace)
+    for each in finder.objects:
+        kind = ""
+        if isinstance(each, VirtualMachineInstance) and each.status.phase not in _FINISHED:
+            kind = "vmi"
+        elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
+            kind = "vm"
+        elif isinstance(each, Pod) and each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each):
+            kind = "pod"
+        if kind:
+            yield finder.find(kind, each.name, each.namespace)
+
+
+def _of_vm(pod: Pod) -> bool:
+    owner = pod.metadata.controller_owner
+    return owner is not None and owner.kind == VirtualMachineInstance.KIND

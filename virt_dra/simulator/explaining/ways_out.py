@@ -1,0 +1,458 @@
+"""Ways out: changes of a copy of the cluster or of the pod after which the pod fits. What isn't proved so isn't offered.
+
+For the nodes that miss by least, a change for each miss is looked for; all of a node's changes together are one way out. To free devices,
+the holders that the fewest and least important pods stand behind are looked for, as far as the budget of trials lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, islice
+from typing import Final, Literal
+
+from virt_dra.allocator import DeadlineExceeded
+from virt_dra.allocator.explain import TOO_FEW
+from virt_dra.allocator.features.attributes import MISSING
+from virt_dra.allocator.features.capacity import EXHAUSTED
+from virt_dra.allocator.features.consumption import TOO_SMALL
+from virt_dra.allocator.features.counters import INSUFFICIENT as COUNTERS
+from virt_dra.allocator.features.distinct_attribute import REPEATED
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN
+from virt_dra.allocator.features.match_attribute import DIFFERS
+from virt_dra.allocator.features.selectors import MISMATCH
+from virt_dra.allocator.features.taints import TAINTED
+from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import Container, Node, ResourceRequirements, Toleration
+from virt_dra.api.counting import counted
+from virt_dra.api.quantity import Quantity
+from virt_dra.api.resource_v1 import (
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from virt_dra.scheduling.node_fit import AFFINITY, UNSCHEDULABLE
+from virt_dra.scheduling.node_fit import TAINTED as NODE_TAINTED
+from virt_dra.scheduling.pod_requests import CPU, MEMORY
+from virt_dra.simulator.explaining.facts import conjuncts
+from virt_dra.simulator.explaining.groups import MissGroup
+from virt_dra.simulator.explaining.holders import Holder
+from virt_dra.simulator.explaining.misses import INSUFFICIENT, amount_text, missing_labels, taint_text, untolerated_taints
+from virt_dra.simulator.explaining.state import ClusterState, Wish
+
+Kind = Literal["free", "tolerate", "uncordon", "label", "affinity", "resources", "selector", "count", "constraint", "capacity"]
+
+TRIALS: Final = 400
+"""Placements on one node that all ways out of an answer may cost together."""
+_GROUPS, _NODES, _OFFERED = 4, 6, 5
+"""Groups and nodes of a group that are looked at, and ways out that are offered, at most."""
+_TOGETHER: Final = 3
+"""Holders of which all combinations are tried; more are found by leaving out what isn't needed."""
+
+
+@dataclass(frozen=True)
+class WayStep:
+    """One part of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their devices."""
+
+    kind: Kind
+    text: str
+    frees: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """Changes after which the pod was placed on ``node``."""
+
+    node: str
+    changes: tuple[WayStep, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{' and '.join(change.text for change in self.changes)} it would start on {self.node}"
+
+
+@dataclass
+class _Budget:
+    """Trials that are left; a trial is one pod on one node."""
+
+    left: int = TRIALS
+
+    def fits(self, state: ClusterState, wish: Wish, node: str) -> bool:
+        """False, too, once the budget is used up. Raises DeadlineExceeded."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return state.fits(wish, node)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A node with the changes so far."""
+
+    state: ClusterState
+    wish: Wish
+    node: str
+    changes: tuple[WayStep, ...] = ()
+    budget: _Budget = field(default_factory=_Budget)
+
+    def changed(self, change: WayStep, state: ClusterState | None = None, wish: Wish | None = None) -> _Attempt:
+        return replace(self, state=state or self.state, wish=wish or self.wish, changes=(*self.changes, change))
+
+    @property
+    def there(self) -> Node:
+        return self.state.nodes[self.node]
+
+    @property
+    def fits(self) -> bool:
+        return self.budget.fits(self.state, self.wish, self.node)
+
+
+def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trials: int = TRIALS) -> tuple[WayOut, ...]:
+    """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is up."""
+    budget = _Budget(trials)
+    found: dict[tuple[str, ...], WayOut] = {}
+    try:
+        for group in groups[:_GROUPS]:
+            for name in _promising(state, group):
+                for attempt in islice(_mended(_Attempt(state, wish, name, budget=budget), group), 2):
+                    found.setdefault(tuple(change.text for change in attempt.changes), WayOut(name, attempt.changes))
+                if len(found) >= _OFFERED or budget.left <= 0:
+                    break
+    except DeadlineExceeded:
+        pass  # what was found until then is proved all the same
+    return tuple(sorted(found.values(), key=lambda way: len(way.changes)))[:_OFFERED]
+
+
+def _promising(state: ClusterState, group: MissGroup) -> list[str]:
+    """Nodes of a group, those first whose pods are of the lowest priority."""
+    if not any(miss.reason == IN_USE for miss in group.devices):
+        return group.nodes[:_NODES]
+    importance: dict[str, int] = {}
+    for pod in state.pods:
+        if pod.spec.node_name:
+            importance[pod.spec.node_name] = min(importance.get(pod.spec.node_name, 2**31), pod.spec.priority or 0)
+    return sorted(group.nodes, key=lambda name: importance.get(name, 0))[:_NODES]
+
+
+def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    """The attempt with a change for every miss, as far as the pod then fits."""
+    for miss in group.host:
+        mend = _HOST.get(miss.reason)
+        if mend is None:
+            return
+        attempt = mend(attempt)
+    if not group.of_devices:
+        if attempt.fits:
+            yield attempt
+        return
+    for reason in dict.fromkeys(miss.reason for miss in group.reasons[len(group.host) :]):
+        for mended in _DEVICE.get(reason, _nothing)(attempt, group):
+            if mended.fits:
+                yield mended
+
+
+def _nothing(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    return iter(())
+
+
+# --- the node itself ----------------------------------------------------------------------------------------------------
+
+
+def _uncordoned(attempt: _Attempt) -> _Attempt:
+    node = attempt.there.with_(spec=attempt.there.spec.with_(unschedulable=False))
+    return attempt.changed(WayStep("uncordon", f"with node {node.name} uncordoned"), attempt.state.with_node(node))
+
+
+def _tolerated(attempt: _Attempt) -> _Attempt:
+    for taint in untolerated_taints(attempt.wish, attempt.there):
+        more = Toleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
+        spec = attempt.wish.pod.spec
+        pod = attempt.wish.pod.with_(spec=spec.with_(tolerations=(*spec.tolerations, more)))
+        change = WayStep("tolerate", f"with a toleration of the node's taint {taint_text(taint)}")
+        attempt = attempt.changed(change, wish=replace(attempt.wish, pod=pod))
+    return attempt
+
+
+def _admitted(attempt: _Attempt) -> _Attempt:
+    missing = missing_labels(attempt.wish, attempt.there)
+    spec = attempt.wish.pod.spec
+    if missing:
+        labels = {**attempt.there.metadata.labels, **missing}
+        node = attempt.there.with_(metadata=attempt.there.metadata.with_(labels=labels))
+        words = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
+        attempt = attempt.changed(WayStep("label", f"with node {node.name} labelled {words}"), attempt.state.with_node(node))
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None and affinity.required is not None and spec.affinity is not None and not attempt.fits:
+        relaxed = spec.affinity.with_(node_affinity=affinity.with_(required=None))
+        pod = attempt.wish.pod.with_(spec=spec.with_(affinity=relaxed))
+        attempt = attempt.changed(WayStep("affinity", "without its required node affinity"), wish=replace(attempt.wish, pod=pod))
+    return attempt
+
+
+def _smaller(attempt: _Attempt) -> _Attempt:
+    """With less of what the node has too little of, as long as something is left of it; else with other pods gone."""
+    short = attempt.state.shortage(attempt.wish, attempt.there)
+    pod = attempt.wish.pod
+    for resource, number in sorted(short.items()):
+        if resource not in (CPU, MEMORY):
+            continue
+        smaller = _asking_less(pod.spec.containers, resource, number)
+        if smaller is not None:
+            pod = pod.with_(spec=pod.spec.with_(containers=smaller))
+            text = f"with {amount_text(resource, number)} less {resource}"
+            attempt = attempt.changed(WayStep("resources", text), wish=replace(attempt.wish, pod=pod))
+    return attempt
+
+
+def _asking_less(containers: Sequence[Container], resource: str, number: int) -> tuple[Container, ...] | None:
+    """The containers, of which the one that asks for most asks for so much less; None if nothing were left."""
+    scale = 1000 if resource == CPU else 1
+    asked = [each.resources.requests.get(resource) for each in containers]
+    amounts = [0 if each is None else each.milli_value() if resource == CPU else each.value() for each in asked]
+    most = max(range(len(amounts)), key=amounts.__getitem__, default=None)
+    if most is None or amounts[most] <= number:
+        return None
+    left = amounts[most] - number
+    quantity = Quantity(f"{left}m") if scale == 1000 else Quantity(str(left))
+    resources: ResourceRequirements = containers[most].resources
+    changed = containers[most].with_(resources=resources.with_(requests={**resources.requests, resource: quantity}))
+    return (*containers[:most], changed, *containers[most + 1 :])
+
+
+_HOST: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
+    UNSCHEDULABLE: _uncordoned,
+    NODE_TAINTED: _tolerated,
+    AFFINITY: _admitted,
+    INSUFFICIENT: _smaller,
+}
+
+
+# --- devices ------------------------------------------------------------------------------------------------------------
+
+
+def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    """With as few holders of the node's devices gone as possible."""
+    holders = _holders_on(attempt)
+    groups = _by_user(holders)
+    singles = chain.from_iterable(combinations(groups, size) for size in range(1, _TOGETHER + 1))
+    for chosen in singles:
+        freed = _without(attempt, chosen)
+        if freed.fits:
+            yield freed
+            return
+        if attempt.budget.left <= 0:
+            return
+    everything = _without(attempt, groups)
+    if len(groups) <= _TOGETHER or not everything.fits:
+        return
+    needed = list(groups)
+    for each in reversed(groups):  # the most important first
+        fewer = [other for other in needed if other is not each]
+        if _without(attempt, fewer).fits:
+            needed = fewer
+    yield _without(attempt, needed)
+
+
+def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, Holder]]:
+    """The devices of the node that are held, with their holders; a pool of the node's own has its name in most clusters, so pods count."""
+    node = attempt.node
+    found = []
+    for device, holders in attempt.state.holders.items():
+        for holder in holders:
+            if holder.claim.key in {claim.key for claim in attempt.wish.claims}:
+                continue
+            if device.pool == node or (holder.pod is not None and holder.pod.spec.node_name == node):
+                found.append((device, holder))
+    return found
+
+
+def _by_user(held: Iterable[tuple[DeviceId, Holder]]) -> list[list[tuple[DeviceId, Holder]]]:
+    """The devices of each user together, the least important user first, then the one with the fewest devices."""
+    found: dict[str, list[tuple[DeviceId, Holder]]] = {}
+    for device, holder in held:
+        found.setdefault(holder.user, []).append((device, holder))
+
+    def importance(each: list[tuple[DeviceId, Holder]]) -> tuple[int, int, str]:
+        pod = each[0][1].pod
+        return (pod.spec.priority or 0 if pod is not None else 0), len(each), each[0][1].user
+
+    return sorted(found.values(), key=importance)
+
+
+def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, Holder]]]) -> _Attempt:
+    chosen = list(users)
+    holders = tuple({holder.claim.key: holder for each in chosen for _, holder in each}.values())
+    parts = [f"{_devices(each)} of {each[0][1].user} freed" for each in chosen]
+    change = WayStep("free", f"with {' and '.join(parts)}", holders)
+    return attempt.changed(change, attempt.state.without(holders))
+
+
+def _devices(held: Sequence[tuple[DeviceId, Holder]]) -> str:
+    names = sorted({device.device for device, _ in held})
+    return ", ".join(names) if len(names) <= _TOGETHER else counted(len(names), "device")
+
+
+def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    taints: dict[str, DeviceTaint] = {}
+    for devices in group.examples.values():
+        for device in devices:
+            published = attempt.state.devices.get(device)
+            for taint in published.taints if published is not None else ():
+                if taint.effect in ("NoSchedule", "NoExecute"):
+                    taints.setdefault(f"{taint.key}={taint.value}:{taint.effect}", taint)
+    for text, taint in taints.items():
+        more = DeviceToleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
+
+        def tolerating(request: _AnyRequest, more: DeviceToleration = more) -> _AnyRequest:
+            return request.with_(tolerations=(*request.tolerations, more))
+
+        change = WayStep("tolerate", f"with a toleration of the device taint {text.replace('=:', ':')} in request {group.request}")
+        yield from _with_request(attempt, group, change, tolerating)
+
+
+def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    """Without the part of the request's own selectors that is false; a class's can't be given up."""
+    for miss in group.devices:
+        if miss.reason != MISMATCH or not miss.detail:
+            continue
+
+        def relaxed(request: _AnyRequest, part: str = miss.detail) -> _AnyRequest:
+            return request.with_(selectors=tuple(_selectors_without(request.selectors, part)))
+
+        where = f"accepted a device whose {miss.text}" if miss.text.count(" is ") == 1 else f"did not ask for {miss.detail}"
+        change = WayStep("selector", f"if request {group.request} {where}")
+        yield from _with_request(attempt, group, change, relaxed)
+
+
+def _selectors_without(selectors: Iterable[DeviceSelector], part: str) -> Iterator[DeviceSelector]:
+    for each in selectors:
+        if each.cel is None:
+            yield each
+            continue
+        parts = conjuncts(each.cel.expression)
+        if part not in parts:
+            yield each
+            continue
+        left = [f"({other})" for other in parts if other != part]
+        if left:
+            yield each.with_(cel=each.cel.with_(expression=" && ".join(left)))
+
+
+def _fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    """As many devices as there are."""
+    if 0 < group.placed < group.wanted:
+        number = group.placed
+
+        def counting(request: _AnyRequest) -> _AnyRequest:
+            return request.with_(count=number) if request.allocation_mode != "All" else request
+
+        text = f"with {counted(number, 'device')} instead of {group.wanted} in request {group.request}"
+        yield from _with_request(attempt, group, WayStep("count", text), counting)
+
+
+def _freed_or_fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    yield from _freed(attempt, group)
+    yield from _fewer(attempt, group)
+
+
+def _without_constraint(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    claim = _claim(attempt, group)
+    for number, constraint in enumerate(claim.spec.devices.constraints if claim is not None else ()):
+        if claim is None:
+            return
+        devices = claim.spec.devices
+        left = (*devices.constraints[:number], *devices.constraints[number + 1 :])
+        relaxed = claim.with_(spec=claim.spec.with_(devices=devices.with_(constraints=left)))
+        kind = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
+        name = constraint.match_attribute or constraint.distinct_attribute or ""
+        text = f"without the constraint {kind} {name} of claim {claim.name}"
+        yield attempt.changed(WayStep("constraint", text), wish=attempt.wish.with_claim(relaxed))
+    yield from _freed(attempt, group)
+
+
+def _less_capacity(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
+    """With as much capacity as the largest of the devices has."""
+    examples = [device for devices in group.examples.values() for device in devices]
+    published = [attempt.state.devices[device] for device in examples if device in attempt.state.devices]
+    largest: dict[str, Quantity] = {}
+    for device in published:
+        for name, capacity in device.capacity.items():
+            if name not in largest or capacity.value.value() > largest[name].value():
+                largest[name] = capacity.value
+
+    def smaller(request: _AnyRequest) -> _AnyRequest:
+        if request.capacity is None:
+            return request
+        less = {name: _at_most(amount, largest.get(name)) for name, amount in request.capacity.requests.items()}
+        return request.with_(capacity=request.capacity.with_(requests=less))
+
+    claim = _claim(attempt, group)
+    request = _request(claim, group.request) if claim is not None else None
+    if request is None or smaller(request) == request:
+        return
+    asked = {} if request.capacity is None else request.capacity.requests
+    parts = [f"{largest[n]} instead of {a} of {n}" for n, a in sorted(asked.items()) if _at_most(a, largest.get(n)) is not a]
+    yield from _with_request(attempt, group, WayStep("capacity", f"with {', '.join(parts)} in request {group.request}"), smaller)
+
+
+def _at_most(amount: Quantity, limit: Quantity | None) -> Quantity:
+    return limit if limit is not None and amount.value() > limit.value() else amount
+
+
+_DEVICE: Final[dict[str, Callable[[_Attempt, MissGroup], Iterator[_Attempt]]]] = {
+    IN_USE: _freed_or_fewer,
+    TAKEN: _freed_or_fewer,
+    TOO_FEW: _freed_or_fewer,
+    EXHAUSTED: _freed,
+    COUNTERS: _freed,
+    TAINTED: _device_tolerated,
+    MISMATCH: _without_selector,
+    DIFFERS: _without_constraint,
+    REPEATED: _without_constraint,
+    MISSING: _without_constraint,
+    TOO_SMALL: _less_capacity,
+}
+
+
+# --- requests of claims -------------------------------------------------------------------------------------------------
+
+_AnyRequest = ExactDeviceRequest | DeviceSubRequest
+
+
+def _claim(attempt: _Attempt, group: MissGroup) -> ResourceClaim | None:
+    return next((each for each in attempt.wish.claims if each.key == group.claim), None)
+
+
+def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
+    """``name``: ``request`` or ``request/alternative``."""
+    own, _, alternative = name.partition("/")
+    for request in claim.spec.devices.requests:
+        if request.name == own:
+            return (
+                request.exactly if not alternative else next((each for each in request.first_available if each.name == alternative), None)
+            )
+    return None
+
+
+def _with_request(
+    attempt: _Attempt, group: MissGroup, change: WayStep, changed: Callable[[_AnyRequest], _AnyRequest]
+) -> Iterator[_Attempt]:
+    claim = _claim(attempt, group)
+    if claim is None or _request(claim, group.request) is None:
+        return
+    own, _, alternative = group.request.partition("/")
+    devices = claim.spec.devices
+    requests = tuple(_replaced(each, alternative, changed) if each.name == own else each for each in devices.requests)
+    claim = claim.with_(spec=claim.spec.with_(devices=devices.with_(requests=requests)))
+    yield attempt.changed(change, wish=attempt.wish.with_claim(claim))
+
+
+def _replaced(request: DeviceRequest, alternative: str, changed: Callable[[_AnyRequest], _AnyRequest]) -> DeviceRequest:
+    if request.exactly is not None and not alternative:
+        return request.with_(exactly=changed(request.exactly))
+    first = tuple(changed(each) if each.name == alternative else each for each in request.first_available)
+    return request.with_(first_available=first)

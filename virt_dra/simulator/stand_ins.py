@@ -1,0 +1,37 @@
+"""Namespaces and nodes that an input needs and doesn't have, and labels that every node has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from virt_dra.api import names
+from virt_dra.api.core_v1 import Namespace, Node
+from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.resource_v1 import ResourceSlice
+
+NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+"""Labels that virt-handler and the kubelet set on every node; a node's own values take precedence."""
+SOLE_NODE = "node-1"
+"""The node of a cluster for which neither nodes nor slices name one."""
+
+
+def labelled(node: Node) -> Node:
+    """The node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise."""
+    host = {"kubernetes.io/hostname": node.name} if not names.label_value(node.name) else {}
+    return node.with_(metadata=node.metadata.with_(labels={**NODE_LABELS, **host, **node.metadata.labels}))
+
+
+def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:
+    """The namespaces of objects, and, for an input without Nodes, the nodes that slices name (or a single one)."""
+    objects = tuple(objects)
+    namespaces = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
+    existing = {obj.name for obj in objects if isinstance(obj, Namespace)}
+    made: list[TypedObject] = [Namespace(metadata=ObjectMeta(name=name)) for name in namespaces if name not in existing]
+    if not any(isinstance(obj, Node) for obj in objects):
+        slices = [obj for obj in objects if isinstance(obj, ResourceSlice)]
+        names = {obj.spec.node_name: None for obj in slices if obj.spec.node_name}
+        names |= {device.node_name: None for obj in slices for device in obj.spec.devices if device.node_name}
+        if wanted_node is not None:
+            names[wanted_node] = None
+        made += [Node(metadata=ObjectMeta(name=name)) for name in (names or {SOLE_NODE: None}) if name]
+    return tuple(made)
