@@ -195,7 +195,7 @@ def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labe
 @pytest.mark.parametrize("release", ["1.7.4", "1.8.4"])
 def test_a_pod_that_the_api_server_refuses(entry: Any, part: str, release: str) -> None:
     """K-2.28: before 1.9 KubeVirt does not look at the sources of claims."""
-    options = ("--kubevirt", release, "--gates", "GPUsWithDRA=true", "-o", "json")
+    options = ("--kubevirt-version", release, "--kubevirt-gates", "GPUsWithDRA=true", "-o", "json")
     result = _run(_changed(VMI, ("spec.resourceClaims", [entry])), command="lint", options=options)
     (entries,) = [each["findings"] for each in json.loads(result.stdout)["objects"]]
     denials = [each for each in entries if each["severity"] == "denial"]

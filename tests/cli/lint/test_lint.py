@@ -48,6 +48,9 @@ def test_a_denial_is_told_with_its_place_and_id(files: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         f"vmi.yaml:1: VirtualMachineInstance default/vm: denial: {FIELD}: {MISSING} [template-missing]",
+        "       --> vmi.yaml:14:32",
+        "    14 |     resourceClaimTemplateName: one",
+        "       |                                ^^^",
         "1 VM checked against KubeVirt 1.9: 1 denial, 0 warnings",
         NOT_CHECKED,
     ]
@@ -73,8 +76,8 @@ def test_warnings_alone_are_no_failure(files: Path) -> None:
         (("--deny", "all"), 1, "1 denial, 0 warnings"),
         (("--ignore", "direct-claim-pins,template-missing"), 0, "0 denials, 0 warnings"),
         (("--deny", "all", "--ignore", "all"), 0, "0 denials, 0 warnings"),
-        (("--gates", "GPUsWithDRA=false"), 1, "1 denial, 1 warning"),
-        (("--gates", "GPUsWithDRA=false", "--warn", "feature-gate-off"), 0, "0 denials, 2 warnings"),
+        (("--kubevirt-gates", "GPUsWithDRA=false"), 1, "1 denial, 1 warning"),
+        (("--kubevirt-gates", "GPUsWithDRA=false", "--warn", "feature-gate-off"), 0, "0 denials, 2 warnings"),
         (("--complete",), 1, "1 denial, 1 warning"),
     ],
 )
@@ -86,9 +89,8 @@ def test_options_decide_what_is_found_and_what_denies(files: Path, options: tupl
     )
 
 
-@pytest.mark.parametrize("option", ["--kubevirt-version", "--kubevirt"])
-def test_another_kubevirt(files: Path, option: str) -> None:
-    result = _run("-f", "both.yaml", option, "1.8.1", "--gates", "GPUsWithDRA=true", "-o", "json")
+def test_another_kubevirt(files: Path) -> None:
+    result = _run("-f", "both.yaml", "--kubevirt-version", "1.8.1", "--kubevirt-gates", "GPUsWithDRA=true", "-o", "json")
     assert json.loads(result.stdout)["kubevirt"] == "1.8.1"
     assert [finding["id"] for vm in json.loads(result.stdout)["objects"] for finding in vm["findings"]] == [
         "metadata-path",
@@ -227,7 +229,15 @@ def test_json(files: Path) -> None:
                 "file": "standard input",
                 "line": 3,
                 "findings": [
-                    {"id": id, "severity": severity, "field": field, "message": message, "page": f"docs/lint/{id}.md"}
+                    {
+                        "id": id,
+                        "severity": severity,
+                        "field": field,
+                        "message": message,
+                        "page": f"docs/lint/{id}.md",
+                        "line": 3,
+                        "column": 161,
+                    }
                     for id, severity, message in (("claim-missing", "denial", absent), ("direct-claim-pins", "warning", pins))
                 ],
             },
@@ -247,13 +257,14 @@ def test_sarif(files: Path) -> None:
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == [check.id for check in CHECKS]
     assert all(rule["defaultConfiguration"]["level"] in ("error", "warning") and rule["shortDescription"]["text"] for rule in rules)
+    assert all(rule["help"]["markdown"].startswith(f"# {rule['id']}\n") and "helpUri" not in rule for rule in rules)
     (found,) = run["results"]
     assert rules[found["ruleIndex"]]["id"] == found["ruleId"] == "template-missing"
     assert found["level"] == "error"
     assert found["message"] == {"text": f"VirtualMachineInstance default/vm: {FIELD}: {MISSING}"}
     assert found["locations"] == [
         {
-            "physicalLocation": {"artifactLocation": {"uri": "vmi.yaml"}, "region": {"startLine": 1}},
+            "physicalLocation": {"artifactLocation": {"uri": "vmi.yaml"}, "region": {"startLine": 14, "startColumn": 32, "endColumn": 35}},
             "logicalLocations": [{"name": FIELD, "fullyQualifiedName": f"VirtualMachineInstance default/vm/{FIELD}", "kind": "member"}],
         }
     ]
@@ -268,7 +279,10 @@ def test_sarif_names_files_by_uri(files: Path, name: str, uri: str) -> None:
 
 def test_sarif_of_standard_input(files: Path) -> None:
     (found,) = json.loads(_run("-o", "sarif", "-f", "-", stdin=json.dumps(COMMON["vmi"])).stdout)["runs"][0]["results"]
-    assert found["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": "stdin"}, "region": {"startLine": 1}}
+    assert found["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "stdin"},
+        "region": {"startLine": 1, "startColumn": 169, "endColumn": 174},
+    }
 
 
 # --- bad input ---
@@ -311,9 +325,9 @@ def test_unreadable_input(text: str, message: str) -> None:
         (("-f", "x", "--ignore", "nonsense"), "'nonsense' is no finding; virt-dra lint --list shows them, and all stands for every one"),
         (("-f", "x", "--deny", "a,b"), "'a' is no finding"),
         (("-f", "x", "--kubevirt-version", "one"), "'one' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
-        (("-f", "x", "--gates", "Nonsense"), "'Nonsense': write GATE=true or GATE=false with a gate of GPUsWithDRA"),
+        (("-f", "x", "--kubevirt-gates", "Nonsense"), "'Nonsense': write GATE=true or GATE=false with a gate of GPUsWithDRA"),
         (("-f", "x", "-n", "A"), "'A' can't be the name of a namespace"),
-        (("-f", "x", "-o", "xml"), "'xml' is not one of 'text', 'json', 'sarif'"),
+        (("-f", "x", "-o", "xml"), "'xml' is not one of 'text', 'json', 'yaml', 'sarif', 'github', 'junit'"),
         (("-f", "no-such-file.yaml"), "error: no-such-file.yaml: no such file or folder"),
     ],
 )
@@ -349,7 +363,7 @@ def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Pa
     sentence = f'status.observedKubeVirtVersion is "{version}", which names no release: the rules of 1.9, the newest release known here'
     assert (sentence in _run(*arguments).stdout) == assumed
     assert json.loads(_run(*arguments, "-o", "json").stdout)["kubevirtAssumed"] is assumed
-    named = _run(*arguments, "--kubevirt-version", "1.8.3", "--gates", "GPUsWithDRA=true")
+    named = _run(*arguments, "--kubevirt-version", "1.8.3", "--kubevirt-gates", "GPUsWithDRA=true")
     assert ("checked against KubeVirt 1.8.3" in named.stdout, "names no release" in named.stdout) == (True, False)
 
 

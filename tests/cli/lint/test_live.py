@@ -31,7 +31,9 @@ class Room:
         return self.plane.request("POST", f"/apis/{group}/v1/{place}{plural}", body)
 
     def lint(self, *options: str) -> Result:
-        return CliRunner().invoke(cli, ["lint", "--live", "--kubeconfig", str(self.plane.kubeconfig), "--kubevirt", "1.9", *options])
+        return CliRunner().invoke(
+            cli, ["lint", "--live", "--kubeconfig", str(self.plane.kubeconfig), "--kubevirt-version", "1.9", *options]
+        )
 
     def found(self, *options: str) -> list[tuple[str, str, list[str]]]:
         """File, name and the ids of the findings of each VM."""

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 
@@ -14,7 +14,11 @@ from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
+from virt_dra.cli.lint.github import github_lines
+from virt_dra.cli.lint.junit import junit
+from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cli.lint.report import LintReport
 from virt_dra.cli.lint.sarif import sarif
 from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
@@ -33,7 +37,7 @@ from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import read_written
 from virt_dra.live.lint import Gathered, gather
 from virt_dra.simulator.deadline import AllocationDeadline
-from webhooks.lint import CHECKS, LintResult, LintSettings, lint_documents
+from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
 from webhooks.lint.inputs import EVERYTHING, KINDS
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
@@ -61,9 +65,11 @@ A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-sepa
   denials, warnings   the number of each
   replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one counts
   notChecked  kinds of which the files have no object; what depends on these kinds was not checked
-  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page); for a VM of the cluster
+  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column; the last two are
+              those of the field, null where it can't be found in a file); for a VM of the cluster
               file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings
-Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log.
+Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github: annotations of a
+workflow; junit: a test per object, for reports of CI.
 """
 
 EPILOG = """\b
@@ -73,8 +79,10 @@ Examples:
   kubectl get kubevirts,deviceclasses,resourceslices,resourceclaimtemplates -A -o yaml | virt-dra lint -f - -f vm.yaml
   virt-dra lint -f examples/direct-claim --deny all --ignore direct-claim-pins -o json
   virt-dra lint -f examples/gpu-pci -o sarif > lint.sarif                     for code scanning
+  virt-dra lint -f examples/direct-claim -o junit                             a test per object
   virt-dra lint --live -A                                                     every VM of the cluster
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
+
 \b
 Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input.
 """
@@ -92,7 +100,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.command(name="lint", help=HELP, epilog=EPILOG)
 @click.option("-f", "--filename", "named", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
-@output_option("text", "json", "sarif")
+@output_option("text", "json", "yaml", "sarif", "github", "junit")
 @kubevirt_option
 @kubevirt_gates_option
 @severity_options(LintSettings.for_command)
@@ -101,12 +109,14 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("--live", is_flag=True, help="Read a cluster: its VMs, unless the files have some, and everything they name.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="With --live: the VMs of all namespaces.")
 @cluster_options
+@click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
+@click.option("-q", "--quiet", is_flag=True, help="Without excerpts of the files.")
 @click.option("--complete", is_flag=True, help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all possible findings, and exit.")
 def command(
     named: tuple[str, ...], more: tuple[str, ...], output: OutputFormat, kubevirt: KubeVirtVersion | None, gates: dict[str, bool],
     lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool, all_namespaces: bool, cluster: ClusterChoice,
-    complete: bool,
+    complete: bool, pages_url: str, quiet: bool,
 ) -> None:  # fmt: skip
     paths = (*named, *more)
     if not paths and not live:
@@ -118,7 +128,8 @@ def command(
         _refuse(written.problems, output)
     once = latest(written.documents, namespace)
     gathered = _gathered(cluster, output) if live else Gathered(())
-    from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
+    with collector_paused():
+        from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
     with progress("checking VMs") as report_progress:
         judgement = lint_documents(
@@ -130,16 +141,40 @@ def command(
         )  # fmt: skip
     if paths and not live:
         _require_vms(judgement, written.documents, paths, output)
-    report = LintReport(judgement, once.replaced)
-    _print(report, output)
+    report = LintReport(judgement, once.replaced, FindingPlaces(written.texts))
+    _print(report, output, pages_url, excerpts=not quiet)
     sys.exit(1 if report.denials else 0)
 
 
-def _print(report: LintReport, output: OutputFormat) -> None:
+def _print(report: LintReport, output: OutputFormat, pages_url: str, *, excerpts: bool) -> None:
+    checked = report.judgement.checked
     if output == "text":
-        say("\n".join(map(visible, report.lines())))
+        _print_text(report, excerpts=excerpts)
+    elif output == "github":
+        say("\n".join(map(visible, github_lines(checked, report.places))))
+    elif output == "junit":
+        click.echo(junit([*checked, *_without_findings(report)], report.places))
+    elif output == "sarif":
+        print_document(sarif(checked, (), report.replaced, places=report.places, pages_url=pages_url), "json")
     else:
-        print_document(report.to_json() if output == "json" else sarif(report.judgement.checked, (), report.replaced), "json")
+        print_document(report.to_json(), output)
+
+
+def _print_text(report: LintReport, *, excerpts: bool) -> None:
+    """Coloured by severity where the output is a terminal."""
+    for line in map(visible, report.lines(excerpts=excerpts)):
+        colour = next((colour for word, colour in _COLOURS.items() if f": {word}: " in line), None)
+        click.echo(click.style(line, fg=colour) if colour else line)
+
+
+_COLOURS: Final = {"denial": "red", "warning": "yellow"}
+
+
+def _without_findings(report: LintReport) -> list[ObjectFindings]:
+    """The objects of the input that have none, which pass as tests."""
+    found = {(obj.kind, obj.namespace, obj.name) for obj in report.judgement.checked}
+    clean = [manifest for manifest, _ in report.judgement.manifests if manifest.identity not in found]
+    return [ObjectFindings(each.kind, each.namespace, each.name, each.source, ()) for each in clean]
 
 
 def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: OutputFormat) -> None:

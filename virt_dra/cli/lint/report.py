@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
+from virt_dra.api.reading.positions import FieldPosition
 from virt_dra.api.wire import Json
+from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import DENIAL, LintResult, ObjectFindings
 
@@ -17,16 +19,20 @@ FORMAT = 1
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 
 
-def entry(judged: ObjectFindings) -> Json:
-    """One object as a member of ``objects``."""
+def entry(judged: ObjectFindings, places: FindingPlaces) -> Json:
+    """One object as a member of ``objects``. A finding's line and column are those of its field, null where they aren't known."""
     return {
         "kind": judged.kind,
         "namespace": judged.namespace,
         "name": judged.name,
         "file": judged.source.name,
         "line": judged.source.line,
-        "findings": [each.to_json() for each in judged.findings],
+        "findings": [{**each.to_json(), **_place(places.position(judged.source, each.field))} for each in judged.findings],
     }
+
+
+def _place(at: FieldPosition | None) -> Json:
+    return {"line": at.line if at is not None else None, "column": at.column if at is not None else None}
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class LintReport:
 
     judgement: LintResult
     replaced: tuple[Replaced, ...] = ()
+    places: FindingPlaces = field(default_factory=lambda: FindingPlaces({}))
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -53,11 +60,14 @@ class LintReport:
     def warnings(self) -> int:
         return sum(each.severity != DENIAL for obj in self.judgement.checked for each in obj.findings)
 
-    def lines(self) -> Iterator[str]:
-        """One line per finding: the object's place, its name, the finding with its id. Then the totals."""
+    def lines(self, *, excerpts: bool = True) -> Iterator[str]:
+        """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is False, the line of
+        its field. Then the totals."""
         for obj in self.judgement.checked:
             for each in obj.findings:
                 yield f"{obj.source}: {obj.title}: {each}"
+                if excerpts:
+                    yield from (f"    {line}" for line in self.places.excerpt(obj.source, each.field))
         for replaced in self.replaced:
             yield str(replaced)
         yield (
@@ -79,5 +89,5 @@ class LintReport:
             "warnings": self.warnings,
             "replaced": [each.to_json() for each in self.replaced],
             "notChecked": list(self.judgement.not_checked),
-            "objects": [entry(each) for each in self.judgement.checked],
+            "objects": [entry(each, self.places) for each in self.judgement.checked],
         }

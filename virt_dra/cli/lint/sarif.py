@@ -7,7 +7,10 @@ from importlib.metadata import version
 from urllib.parse import quote
 
 from virt_dra.api.reading.documents import DocumentSource, ReadProblem
+from virt_dra.api.reading.positions import FieldPosition
 from virt_dra.api.wire import Json
+from virt_dra.cli.explain.pages import page
+from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
 from webhooks.lint import CHECKS, DENIAL, LintFinding, ObjectFindings, Severity
 
@@ -18,9 +21,13 @@ STANDARD_INPUT = "stdin"
 _RULE_INDEX = {check.id: index for index, check in enumerate(CHECKS)}
 
 
-def sarif(judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = ()) -> Json:
-    """A log of one run. ``problems``: why the input could not be read, which makes the run unsuccessful."""
-    driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules()}
+def sarif(
+    judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = (), *,
+    places: FindingPlaces | None = None, pages_url: str = "",
+) -> Json:  # fmt: skip
+    """A log of one run. ``problems``: why the input could not be read, which makes the run unsuccessful. ``pages_url``: where the pages of
+    findings are served, "" for nowhere; each rule has its page as its help in any case."""
+    driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules(pages_url)}
     invocation: Json = {"executionSuccessful": not problems}
     notifications = [("error", problem.message, problem.source) for problem in problems]
     notifications += [("warning", str(each), each.used) for each in replaced]
@@ -29,24 +36,26 @@ def sarif(judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = 
             {"level": level, "message": {"text": text}, "locations": [{"physicalLocation": _physical(source)}]}
             for level, text, source in notifications
         ]
-    results = [_result(vm, finding) for vm in judged for finding in vm.findings]
+    places = places or FindingPlaces({})
+    results = [_result(vm, finding, places) for vm in judged for finding in vm.findings]
     run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rules() -> list[Json]:
+def _rules(pages_url: str) -> list[Json]:
     return [
         {
             "id": check.id,
             "shortDescription": {"text": check.title},
-            "help": {"text": f"Meaning and remedy: {check.page}"},
+            "help": {"text": f"Meaning and remedy: {check.page}", "markdown": page(check.id) or ""},
+            **({"helpUri": f"{pages_url.rstrip('/')}/{check.id}"} if pages_url else {}),
             "defaultConfiguration": {"level": _level(check.severity)},
         }
         for check in CHECKS
     ]
 
 
-def _result(vm: ObjectFindings, finding: LintFinding) -> Json:
+def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> Json:
     place = f"{vm.title}/{finding.field}" if finding.field else vm.title
     return {
         "ruleId": finding.id,
@@ -55,7 +64,7 @@ def _result(vm: ObjectFindings, finding: LintFinding) -> Json:
         "message": {"text": f"{vm.title}: {finding.field}: {finding.message}" if finding.field else f"{vm.title}: {finding.message}"},
         "locations": [
             {
-                "physicalLocation": _physical(vm.source),
+                "physicalLocation": _physical(vm.source, places.position(vm.source, finding.field)),
                 "logicalLocations": [{"name": finding.field, "fullyQualifiedName": place, "kind": "member"}],
             }
         ],
@@ -66,10 +75,13 @@ def _level(severity: Severity) -> str:
     return "error" if severity == DENIAL else "warning"
 
 
-def _physical(source: DocumentSource) -> Json:
-    """A file by its URI, relative as it was given, with the line at which the object begins; line 0 is the file as a whole."""
+def _physical(source: DocumentSource, at: FieldPosition | None = None) -> Json:
+    """A file by its URI, relative as it was given, with the place of a field, else the line at which the object begins; line 0 is the
+    file as a whole."""
     uri = STANDARD_INPUT if source.name == "standard input" else ("file://" if source.name.startswith("/") else "") + quote(source.name)
     place: Json = {"artifactLocation": {"uri": uri}}
-    if source.line:
+    if at is not None:
+        place["region"] = {"startLine": at.line, "startColumn": at.column, "endColumn": at.column + at.length}
+    elif source.line:
         place["region"] = {"startLine": source.line}
     return place

@@ -1,0 +1,123 @@
+"""What ``virt-dra lint`` prints: excerpts with a caret, annotations of a workflow, JUnit reports, YAML, rules with their pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from virt_dra.cli.main import cli
+
+TEXT = """\
+# two objects
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
+---
+apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: vm}
+spec:
+  resourceClaims:
+  - {name: gpu, resourceClaimTemplateName: one-gpu}
+  domain:
+    devices:
+      gpus: [{name: gpu, claimName: gpu, requestName: gpux}]
+"""
+MESSAGE = 'ResourceClaimTemplate "one-gpu" has no request "gpux", only "gpu"; name that one'
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "vm.yaml").write_text(TEXT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _run(*arguments: str, stdin: str | None = None, color: bool = False) -> Result:
+    result = CliRunner().invoke(cli, ["lint", *arguments], input=stdin, color=color)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def _message(files: Path) -> str:
+    found: str = json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)["objects"][0]["findings"][0]["message"]
+    return found
+
+
+def test_the_field_at_fault_is_shown_in_its_line(files: Path) -> None:
+    lines = _run("-f", "vm.yaml").stdout.splitlines()
+    assert lines[0].startswith(
+        "vm.yaml:7 (document 2): VirtualMachineInstance default/vm: denial: spec.domain.devices.gpus[0].requestName: "
+    )
+    assert lines[1:4] == [
+        "       --> vm.yaml:15:55",
+        "    15 |       gpus: [{name: gpu, claimName: gpu, requestName: gpux}]",
+        "       |                                                       ^^^^",
+    ]
+    assert not any("-->" in line for line in _run("-f", "vm.yaml", "-q").stdout.splitlines())
+
+
+def test_a_field_that_is_not_there_is_shown_where_it_belongs(files: Path) -> None:
+    (files / "vm.yaml").write_text(TEXT.replace(", requestName: gpux", ""), encoding="utf-8")
+    lines = _run("-f", "vm.yaml").stdout.splitlines()
+    assert any(line.endswith("^  the field belongs here") for line in lines)
+
+
+def test_severities_have_colours_where_the_output_is_a_terminal(files: Path) -> None:
+    assert _run("-f", "vm.yaml", color=True).stdout.startswith("\x1b[31mvm.yaml:7")
+    assert "\x1b" not in _run("-f", "vm.yaml").stdout
+
+
+def test_annotations_of_a_workflow(files: Path) -> None:
+    result = _run("-f", "vm.yaml", "-o", "github")
+    message = _message(files)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "::error file=vm.yaml,line=15,title=request-missing,col=55,endColumn=59::"
+        f"VirtualMachineInstance default/vm: spec.domain.devices.gpus[0].requestName: {message}"
+    ]
+
+
+def test_names_cannot_forge_annotations(files: Path) -> None:
+    (files / "a,b:c%.yaml").write_text(TEXT, encoding="utf-8")
+    (line,) = _run("-f", "a,b:c%.yaml", "-o", "github").stdout.splitlines()
+    assert line.startswith("::error file=a%2Cb%3Ac%25.yaml,line=15,")
+
+
+def test_a_junit_report_has_a_test_per_object(files: Path) -> None:
+    result = _run("-f", "vm.yaml", "-o", "junit")
+    assert result.exit_code == 1
+    root = ElementTree.fromstring(result.stdout)
+    assert root.attrib == {"tests": "2", "failures": "1", "errors": "0"}
+    cases = root.findall("./testsuite/testcase")
+    assert [(each.get("classname"), each.get("name"), len(each)) for each in cases] == [
+        ("vm.yaml", "VirtualMachineInstance default/vm", 1),
+        ("vm.yaml", "ResourceClaimTemplate default/one-gpu", 0),
+    ]
+    failure = cases[0].find("failure")
+    assert failure is not None
+    assert failure.attrib == {"type": "request-missing", "message": f"spec.domain.devices.gpus[0].requestName: {_message(files)}"}
+    assert "15 |       gpus: [{name: gpu, claimName: gpu, requestName: gpux}]" in (failure.text or "")
+
+
+def test_yaml_is_the_json_document(files: Path) -> None:
+    assert yaml.safe_load(_run("-f", "vm.yaml", "-o", "yaml").stdout) == json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)
+
+
+def test_rules_name_the_served_pages_if_there_are_some(files: Path) -> None:
+    log = json.loads(_run("-f", "vm.yaml", "-o", "sarif", "--pages-url", "https://docs.example.com/lint/").stdout)
+    rules = log["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rule["helpUri"] == f"https://docs.example.com/lint/{rule['id']}" for rule in rules)
+
+
+def test_concatenated_json_has_no_excerpts(files: Path) -> None:
+    documents = list(yaml.safe_load_all(TEXT))
+    result = _run("-f", "-", stdin="".join(json.dumps(each, indent=1) for each in documents))
+    assert result.exit_code == 1
+    assert "-->" not in result.stdout

@@ -1,0 +1,29 @@
+"""Findings as commands of a GitHub workflow, which shows them beside the lines of a change (workflow commands, "error" and "warning")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from virt_dra.cli.lint.places import FindingPlaces
+from webhooks.lint import DENIAL, ObjectFindings
+
+
+def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Iterator[str]:
+    """One line per finding."""
+    for obj in judged:
+        for finding in obj.findings:
+            at = places.position(obj.source, finding.field)
+            where = {"file": obj.source.name, "line": str(at.line if at is not None else obj.source.line or 1), "title": finding.id}
+            if at is not None:
+                where |= {"col": str(at.column), "endColumn": str(at.column + at.length)}
+            properties = ",".join(f"{name}={_property(value)}" for name, value in where.items())
+            text = f"{obj.title}: {finding.field}: {finding.message}" if finding.field else f"{obj.title}: {finding.message}"
+            yield f"::{'error' if finding.severity == DENIAL else 'warning'} {properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

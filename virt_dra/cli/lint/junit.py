@@ -1,0 +1,37 @@
+"""Findings as a JUnit report: one test per object, which fails by its denials; warnings are in its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from virt_dra.api.go_text import visible
+from virt_dra.cli.lint.places import FindingPlaces
+from webhooks.lint import DENIAL, LintFinding, ObjectFindings
+
+
+def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
+    """The report as XML. Characters that XML can't have are escaped as for a terminal."""
+    failed = sum(obj.denied for obj in judged)
+    counts = {"tests": str(len(judged)), "failures": str(failed), "errors": "0"}
+    root = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "virt-dra lint", **counts})
+    for obj in judged:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": _text(obj.source.name), "name": _text(obj.title)})
+        for finding in (each for each in obj.findings if each.severity == DENIAL):
+            message = {"type": finding.id, "message": _text(f"{finding.field}: {finding.message}" if finding.field else finding.message)}
+            ElementTree.SubElement(case, "failure", message).text = _details(obj, finding, places)
+        warnings = [_details(obj, each, places) for each in obj.findings if each.severity != DENIAL]
+        if warnings:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(warnings)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _details(obj: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> str:
+    lines = [f"{obj.source}: {finding}", *places.excerpt(obj.source, finding.field), f"see {finding.page}"]
+    return "\n".join(map(_text, lines))
+
+
+def _text(text: str) -> str:
+    return visible(text)
