@@ -1,0 +1,82 @@
+"""``virt-dra diff``: which VMs start or stop fitting between two states of a cluster, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.wire import Json
+from virt_dra.cli.shared.console import progress, say, status
+from virt_dra.cli.shared.options import namespace_option
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.simulator.collector import kept_for_good
+
+if TYPE_CHECKING:
+    from virt_dra.simulator.explaining.difference import FitChange
+
+HELP = """Show which VMs start or stop fitting between two states of a cluster, and why.
+
+BEFORE and AFTER are files or folders: dumps of a cluster at two times, or a dump and what it would be after a change. Every VM, VMI and
+waiting pod is tried by itself in each state, as if it were created now: beside all others, without the devices that it holds itself.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra diff examples/explain/cluster.yaml examples/diff/after.yaml        what does the change do?
+  kubectl get nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,virtualmachineinstances -A -o yaml > dump.yaml
+  virt-dra diff dump.yaml changed-dump.yaml -o json
+\b
+Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
+"""
+
+
+@click.command(name="diff", help=HELP, epilog=EPILOG)
+@click.argument("before")
+@click.argument("after")
+@namespace_option
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Limit for one VM.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
+    with kept_for_good():
+        from virt_dra.allocator import FatalError
+        from virt_dra.simulator.deadline import AllocationDeadline
+        from virt_dra.simulator.explaining.difference import FitState, differences
+        from virt_dra.simulator.explaining.state import ClusterState
+
+        deadline = AllocationDeadline(timeout)
+        with status("reading"):
+            read = [_read(path, output) for path in (before, after)]
+        try:
+            states = [FitState(objects, ClusterState.of(objects, interrupt=deadline), deadline.start) for objects in read]
+            with progress("trying VMs") as report:
+                found = list(differences(states[0], states[1], namespace, report))
+        except FatalError as error:
+            refuse([str(error)], output)
+    if output == "text":
+        for change in found:
+            say(change.says)
+            if change.why:
+                say(f"  {change.why}")
+        if not found:
+            say("no VM starts or stops fitting")
+    else:
+        changes = [_json(each) for each in found]
+        print_document({"version": 1, "changes": changes}, output)
+    sys.exit(1 if any(each.before == "fits" and each.after not in ("fits", None) for each in found) else 0)
+
+
+def _json(change: FitChange) -> Json:
+    return {"subject": change.title, "before": change.before, "after": change.after, "why": change.why or None}
+
+
+def _read(path: str, output: str) -> Sequence[TypedObject]:
+    from virt_dra.cluster.files import read_inputs
+
+    loaded = read_inputs([path])
+    if loaded.problems:
+        refuse([str(each) for each in loaded.problems], output)
+    return [each.object for each in loaded.objects]
