@@ -7,14 +7,15 @@ docs/decisions/0014-manifests.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from virt_dra.api import kubevirt_v1 as kubevirt
 from virt_dra.api import virt_dra_v1alpha1 as ours
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
 from virt_dra.api.meta import Condition, TypedObject
-from virt_dra.api.schemas.structural import Additions, object_schema
+from virt_dra.api.schemas.field_descriptions import DESCRIPTIONS
+from virt_dra.api.schemas.structural import NOT_DESCRIBED, Additions, Descriptions, object_schema
 from virt_dra.api.wire import Json, Wire
 
 PART_OF: Final = {"app.kubernetes.io/part-of": "virt-dra"}
@@ -170,6 +171,7 @@ class Definition:
     additions: Mapping[type[Wire], Additions]
     partial: frozenset[type[Wire]] = frozenset()
     categories: tuple[str, ...] = ("all",)
+    descriptions: Mapping[type[Wire], Descriptions] = field(default_factory=lambda: NOT_DESCRIBED)
 
     @property
     def name(self) -> str:
@@ -187,7 +189,7 @@ class Definition:
             "served": True,
             "storage": True,
             "additionalPrinterColumns": [column.to_wire() for column in self.columns],
-            "schema": {"openAPIV3Schema": object_schema(self.kind, self.additions, self.partial)},
+            "schema": {"openAPIV3Schema": object_schema(self.kind, self.additions, self.partial, self.descriptions)},
         }
         if self.kind.HAS_STATUS:
             version["subresources"] = {"status": {}}
@@ -226,6 +228,7 @@ DEVICES: Final = Definition(
         Column("Message", f'.status.conditions[?(@.type=="{ours.DEVICES_RESOLVED}")].message', priority=1),
     ),
     _DEVICES,
+    descriptions=DESCRIPTIONS,
 )
 VIRTUAL_MACHINE_INSTANCES: Final = Definition(
     kubevirt.VirtualMachineInstance,

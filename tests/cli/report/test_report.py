@@ -1,0 +1,138 @@
+"""``virt-dra report``: what it says, as a document and as a page; hostile names; a browser; bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, user
+from virt_dra.cli.main import cli
+
+EXPLAIN = str(Path(__file__).parents[3] / "examples" / "explain")
+_VOID = {"meta", "input", "br"}
+_OPTIONAL = {"p", "li", "td", "th"}
+
+
+def _run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ["report", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def _written(folder: Path, *arguments: str) -> str:
+    out = folder / "report"
+    result = _run("--out", str(out), *arguments)
+    assert (result.exit_code, result.stdout) == (0, f"written to {out}\n"), result.output
+    return out.read_text(encoding="utf-8")
+
+
+def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_path: Path) -> None:
+    document = json.loads(_written(tmp_path, "-f", EXPLAIN, "-o", "json"))
+    assert {name: document[name] for name in ("version", "nodes", "devices", "findings", "takenByDay", "notes")} == {
+        "version": 1,
+        "nodes": 4,
+        "devices": {"allocated": 2, "free": 2, "tainted": 1},
+        "findings": [],
+        "takenByDay": {"2026-11-20": 1, "2026-11-21": 1},
+        "notes": [],
+    }
+    assert [(row["name"], row["phase"]) for row in document["vms"]] == [("vm-a", "Running"), ("vm-b", "Running"), ("vm-late", "Pending")]
+    assert [each["subject"] for each in document["waiting"]] == ["VMI team-a/vm-late"]
+    assert document["waiting"][0]["waysOut"][0]["text"] == "with gpu-1 of VM team-a/vm-b freed it would start on node-1"
+    assert document["free"] == [
+        {"model": "H100", "free": 1, "total": 4, "largestOnANode": 1, "nodesFor": {"1": 1, "2": 0, "4": 0, "8": 0}},
+        {"model": "L40S", "free": 1, "total": 1, "largestOnANode": 1, "nodesFor": {"1": 1, "2": 0, "4": 0, "8": 0}},
+    ]
+
+
+class _Balanced(HTMLParser):
+    """Fails for an end tag that nothing begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID | _OPTIONAL:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _OPTIONAL:
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Nothing is opened."""
+
+
+def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+    page = _written(tmp_path, "-f", EXPLAIN)
+    parser = _Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert "default-src 'none'" in page
+    assert not re.search(r"\ssrc=|href=\"(?!#)", page)
+    assert "with gpu-1 of VM team-a/vm-b freed it would start on node-1" in page
+
+
+def test_what_users_wrote_stays_text(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>\x1b[31m"
+    late = [claim("late-gpu", selectors=["false"]), pod("late", ["late-gpu"])]
+    objects = [*classes(), *node("n1", [gpu("g0", hostile)]), *late, *user("u", "n1", "g0")]
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
+    page = _written(tmp_path, "-f", str(tmp_path / "dump.json"))
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+
+
+def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
+    late = [part for number in range(3) for part in (claim(f"c{number}"), pod(f"p{number}", [f"c{number}"]))]
+    objects = [*classes(), *node("n1", []), *late]
+    (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
+    page = _written(tmp_path, "-f", str(tmp_path / "dump.json"), "--explain", "2")
+    assert page.count("<summary>") == 2
+    assert "and 1 more, not explained" in page
+
+
+def test_a_browser_shows_it_without_an_error(tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium: apt install chromium")
+    page = _written(tmp_path, "-f", EXPLAIN)
+    # The filter is used as a reader would, once the page is there.
+    probe = """<script>
+addEventListener("load", () => {
+  filter.value = "vm-late"; filter.dispatchEvent(new Event("input"));
+  document.title = [...items].filter(item => !item.hidden).length + " of " + items.length;
+});
+addEventListener("error", event => { document.title = "error: " + event.message; });
+</script></body>"""
+    (tmp_path / "probed.html").write_text(page.replace("</body>", probe), encoding="utf-8")
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}")
+    ran = subprocess.run(
+        [browser, *options, "--dump-dom", f"file://{tmp_path / 'probed.html'}"], capture_output=True, text=True, check=True, timeout=120
+    )
+    title = re.search(r"<title>(.*?)</title>", ran.stdout)
+    assert title is not None
+    assert title[1] == "2 of 8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-f", EXPLAIN), "Missing option '--out'"),
+        (("-f", "/nowhere.yaml", "--out", "x.html"), "/nowhere.yaml: no such file or folder"),
+        (("-f", EXPLAIN, "--out", "/nowhere/x.html"), "/nowhere/x.html: No such file or directory"),
+        (("--out", "x.html"), "say what to read: files with -f, or a cluster with --live"),
+    ],
+)
+def test_bad_usage(arguments: tuple[str, ...], said: str) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output

@@ -1,0 +1,168 @@
+"""``virt-dra describe``: everything that is known of one VM, device, claim, pool or driver, of files or of a live cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.collector import collector_paused
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
+from virt_dra.api.wire import Json
+from virt_dra.cli.describe.sections import section_lines
+from virt_dra.cli.get.command import GetRequest
+from virt_dra.cli.shared.cluster_options import NoCluster
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
+from virt_dra.cli.shared.output import json_text, refuse
+from virt_dra.cli.shared.suggestions import suggesting
+from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.cluster.port import ApiError, Reader
+from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
+from virt_dra.inventory.fields import BadFilter, RowFilter
+from virt_dra.inventory.kinds import ROW_KINDS, RowOptions, row_kind
+from virt_dra.inventory.reading import READ
+from virt_dra.live.lint import gather
+from webhooks.lint import LintSettings, ObjectFindings, lint_documents
+from webhooks.lint.inputs import EVERYTHING
+
+FORMATS: Final = ("text", "json", "yaml")
+MOST_EVENTS_READ: Final = 20
+"""Objects whose events are asked for."""
+_EVENT: Final = unknown_kind("v1", "Event")
+
+HELP = """Show everything that is known of a vm, device, claim, pool or driver.
+
+Of a VM: its device entries with their claims, devices, addresses, taints and health; pods, conditions. Of a device: who holds it since
+when, its attributes and capacity, taints, and the DeviceClasses that select it. Of a claim: its requests, what it was allocated, whom it is
+for. Of a pool and a driver: slices and their generations, devices, who holds them, classes. Of all: what virt-dra lint says, and events (of
+a cluster, or those of a dump).
+
+NAME is as virt-dra get -o name writes it, or a part of that (DEVICE, POOL/DEVICE; NAME of a VM): everything that has the name is shown.
+
+-o json and yaml are a list with the same members for every object of a kind.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra describe vm desktop -f examples/inventory
+  virt-dra describe device node-1/gpu-0 -f examples/inventory -o json
+  virt-dra describe pool node-2 -f examples/inventory             is it whole?
+  virt-dra describe driver gpu.example.com -f examples/inventory
+  virt-dra describe vm desktop --live -n team-a                   with its events
+  virt-dra describe claim team-a/desktop-gpu-5xw7l --live -A
+
+\b
+Exit codes: 0 shown, 1 a NAME isn't there, 2 bad usage or unreadable input.
+"""
+
+
+@dataclass(frozen=True)
+class _Remarks:
+    """What the lint and events say. ``notes``: in place of findings, why there are none."""
+
+    event_objects: Sequence[TypedObject]
+    checked: Sequence[ObjectFindings]
+    notes: tuple[str, ...] = ()
+
+    def events(self, objects: Iterable[ObjectId]) -> list[Json]:
+        return event_lines(self.event_objects, objects)
+
+    def findings(self, objects: Iterable[ObjectId]) -> list[str]:
+        wanted = dict.fromkeys(objects)
+        found = [
+            f"{each.title}: {finding}"
+            for each in self.checked
+            if (each.kind, each.namespace, each.name) in wanted
+            for finding in each.findings
+        ]
+        return [*self.notes, *found]
+
+
+@click.command(name="describe", help=HELP, epilog=EPILOG)
+@click.argument("kind", metavar="KIND", shell_complete=suggesting(kind.removesuffix("s") for kind in ROW_KINDS))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@inventory_options
+@output_option(*FORMATS)
+def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: str) -> None:
+    try:
+        chosen = row_kind(kind)
+    except BadFilter as error:
+        refuse([str(error)], output)
+    now = datetime.now(UTC)
+    options = RowOptions(now, source.address_keys)
+    request = GetRequest(chosen, RowFilter(names, source.scope), None, lambda: options)
+    kinds = tuple(dict.fromkeys((*READ[chosen], *READ["drivers"])))
+    with collector_paused():
+        documents = source.documents(output)
+        known, _ = source.read(kinds, output, documents)
+        rows, missing = request.rows(known)
+        subjects = [each for row in rows for each in subjects_of(row, known)]
+        remarks = _live_remarks(source, subjects) if source.live else _remarks_of(documents, source)
+        _print([details_of(row, DetailSources(known, options, remarks)) for row in rows], now, output)
+    for each in missing:
+        say(f"error: {each}", err=True)
+    sys.exit(1 if missing else 0)
+
+
+def _print(found: Sequence[Json], now: datetime, output: str) -> None:
+    if output == "json":
+        click.echo(json_text(list(found), indent=2))
+    elif output == "yaml":
+        from virt_dra.api.reading.yaml_writing import write_yaml
+
+        click.echo(write_yaml(list(found)), nl=False)
+    else:
+        for number, document in enumerate(found):
+            click.echo(("\n" if number else "") + "\n".join(section_lines(document, now)))
+
+
+def _remarks_of(documents: Sequence[Document], source: InventoryInput) -> _Remarks:
+    """Of files: the lint as ``virt-dra lint -f`` with the same files, and the events among them."""
+    judged = lint_documents(
+        documents, LintSettings.for_command(), namespace=source.namespace or DEFAULT_NAMESPACE, address_keys=source.address_keys
+    )
+    events = [manifest.object for manifest, _ in judged.manifests if manifest.object is not None and manifest.object.kind == "Event"]
+    return _Remarks(events, judged.checked)
+
+
+def _live_remarks(source: InventoryInput, subjects: Sequence[ObjectId]) -> _Remarks:
+    """Of a cluster: the lint as ``virt-dra lint --live``, where the user may read all that it needs; events of the subjects."""
+
+    async def read() -> _Remarks:
+        async with source.cluster.connected() as connected:
+            return await live_remarks(connected, subjects, source)
+
+    try:
+        return asyncio.run(read())
+    except (ApiError, NoCluster) as error:
+        return _Remarks((), (), (f"not checked: {error.message if isinstance(error, NoCluster) else error}",))
+
+
+async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: InventoryInput) -> _Remarks:
+    """What lint and events say of these objects. What can't be read is left out, and said in place of findings."""
+    events: list[TypedObject] = []
+    notes: list[str] = []
+    for namespace, name in list(dict.fromkeys((namespace, name) for _, namespace, name in subjects))[:MOST_EVENTS_READ]:
+        try:
+            events += (await cluster.list(_EVENT, namespace, fields=f"involvedObject.name={name}")).items
+        except ApiError as error:
+            notes.append(f"events can't be read: {error}")
+            break
+    try:
+        gathered = await gather(cluster)
+    except ApiError as error:
+        return _Remarks(events, (), (*notes, f"not checked: {error}"))
+    wanted = {(kind, namespace, name) for kind, namespace, name in subjects}
+    judged = lint_documents(
+        (), LintSettings.for_command(), known=EVERYTHING - gathered.unknown, address_keys=source.address_keys, existing=gathered.objects,
+        also=[Sourced(each, DocumentSource("cluster", 0)) for each in gathered.objects if (each.KIND, each.namespace, each.name) in wanted],
+    )  # fmt: skip
+    return _Remarks(events, judged.checked, tuple(notes))

@@ -1,0 +1,80 @@
+"""A document as sections of text: members as titles, lists of objects as tables. Unprintable characters are escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from virt_dra.api.go_text import visible
+from virt_dra.cli.get.columns import age
+
+_TIMES: Final = frozenset(("since", "created", "allocated", "last"))
+"""Members that are timestamps where they are texts."""
+_ON_ONE_LINE: Final = 80
+"""Characters of a list that is written beside its title."""
+_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def section_lines(document: Mapping[str, Any], now: datetime, indent: int = 0) -> Iterator[str]:
+    """``Title:  value`` for each member, deeper ones indented."""
+    titles = {key: f"{_title(key)}:" for key in document}
+    width = max(map(len, titles.values()), default=0)
+    blanks = " " * indent
+    for key, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{blanks}{titles[key]}"
+            yield from _pairs(value, indent + 2)
+        elif _flat_list(value) and sum(len(str(each)) + 2 for each in value) > _ON_ONE_LINE:
+            yield f"{blanks}{titles[key]}"
+            yield from (f"{blanks}  {_text(each, key, now)}" for each in value)
+        elif isinstance(value, list) and value and not _flat_list(value):
+            yield f"{blanks}{titles[key]}"
+            yield from _table(value, now, indent + 2)
+        else:
+            yield f"{blanks}{titles[key]:<{width}} {_text(value, key, now)}".rstrip()
+
+
+def _title(key: str) -> str:
+    """``heldBy`` -> ``Held By``."""
+    words = _WORD.sub(" ", key)
+    return visible(words[:1].upper() + words[1:])
+
+
+def _flat_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and not any(isinstance(each, Mapping) for each in value)
+
+
+def _pairs(members: Mapping[str, Any], indent: int) -> Iterator[str]:
+    """What users named: as it is, not as a title."""
+    names = {key: f"{visible(key)}:" for key in members}
+    width = max(map(len, names.values()))
+    for key, value in members.items():
+        yield f"{' ' * indent}{names[key]:<{width}} {visible(str(value))}"
+
+
+def _table(rows: Sequence[Mapping[str, Any]], now: datetime, indent: int) -> Iterator[str]:
+    """One line for each object; members that none of them has are left out."""
+    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if any(_given(row.get(key)) for row in rows)]
+    cells = [[_title(key).upper().replace(" ", "-") for key in keys]]
+    cells += [[_text(row.get(key), key, now) for key in keys] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(keys))]
+    for row in cells:
+        yield " " * indent + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _given(value: object) -> bool:
+    return value is not None and value != [] and value != {} and value is not False
+
+
+def _text(value: object, key: str, now: datetime) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and key in _TIMES and (found := age(value, now)):
+        return visible(f"{value} ({found} ago)")
+    if isinstance(value, list):
+        return (", " if _flat_list(value) else "; ").join(_text(each, key, now) for each in value) or "-"
+    if isinstance(value, Mapping):
+        return " ".join(f"{visible(str(name))}={_text(each, name, now)}" for name, each in value.items() if _given(each)) or "-"
+    return "-" if value is None or value == "" else visible(str(value))

@@ -1,0 +1,1 @@
+"""``virt-dra report``: one page about a cluster's devices and VMs."""

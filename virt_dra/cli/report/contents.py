@@ -1,0 +1,99 @@
+"""What a report says, as values: numbers, VMs, what waits, how the free devices lie, findings, and when devices were taken. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.wire import Json
+from virt_dra.inventory.device_rows import DeviceRow
+from virt_dra.inventory.topology import SHARED_PLACE, NodeFold, TopologyNode
+from virt_dra.inventory.vm_rows import VmRow
+from virt_dra.simulator.explaining.answer import answer_json
+from virt_dra.simulator.explaining.waiting import WaitingAnswers
+from webhooks.lint import ObjectFindings
+
+SIZES: Final = (1, 2, 4, 8)
+"""Devices of one VM for which the report says on how many nodes they fit."""
+
+
+@dataclass(frozen=True)
+class ModelFree:
+    """The free devices of one model. ``nodes_for``: on how many nodes so many are free, by SIZES; ``largest``: the most on one node."""
+
+    model: str
+    free: int
+    total: int
+    largest: int
+    nodes_for: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """``taken``: the days (``2026-11-20``) on which devices were allocated that are still held, with how many."""
+
+    nodes: int
+    states: tuple[tuple[str, int], ...]
+    vms: tuple[VmRow, ...]
+    folds: tuple[NodeFold, ...]
+    waiting: WaitingAnswers
+    models: tuple[ModelFree, ...]
+    findings: tuple[ObjectFindings, ...]
+    taken: tuple[tuple[str, int], ...]
+    notes: tuple[str, ...] = ()
+
+
+def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
+    """How the free devices of each model are spread over nodes: many free devices are no use to a VM that wants several of one node."""
+    free: dict[str, list[int]] = defaultdict(list)
+    total: Counter[str] = Counter()
+    for node in nodes:
+        here: Counter[str] = Counter()
+        for device in node.devices:
+            total[device.label] += 1
+            here[device.label] += device.row.free
+        if node.name != SHARED_PLACE:
+            for model, number in here.items():
+                free[model].append(number)
+    return tuple(
+        ModelFree(
+            model, sum(free[model]), total[model], max(free[model], default=0), tuple(sum(n >= size for n in free[model]) for size in SIZES)
+        )
+        for model in sorted(total)
+    )
+
+
+def taken_by_day(rows: Iterable[DeviceRow], since: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """``since``: RFC 3339 times besides those of the rows' holders."""
+    days = Counter(holder.since[:10] for row in rows for holder in row.holders if holder.since)
+    days.update(each[:10] for each in since)
+    return tuple(sorted(days.items()))
+
+
+def contents_json(contents: ReportContents) -> Json:
+    return {
+        "version": 1,
+        "nodes": contents.nodes,
+        "devices": dict(contents.states),
+        "vms": [row.to_json() for row in contents.vms],
+        "waiting": [answer_json(each) for each in contents.waiting.answers],
+        "free": [
+            {
+                "model": each.model,
+                "free": each.free,
+                "total": each.total,
+                "largestOnANode": each.largest,
+                "nodesFor": {str(size): number for size, number in zip(SIZES, each.nodes_for, strict=True)},
+            }
+            for each in contents.models
+        ],
+        "findings": [{"object": obj.title, **finding.to_json()} for obj in contents.findings for finding in obj.findings],
+        "takenByDay": dict(contents.taken),
+        "notes": list(contents.notes),
+    }
+
+
+def state_counts(rows: Sequence[DeviceRow]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(row.states[0] for row in rows).items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,195 @@
+"""The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from string import Template
+from typing import Final
+
+from virt_dra.api.go_text import visible
+from virt_dra.cli.report.contents import SIZES, ReportContents
+from virt_dra.cli.topology.drawing import card_svg
+from virt_dra.cli.topology.looks import LOOKS, words_of
+from virt_dra.inventory.topology import NodeFold
+from virt_dra.inventory.vm_rows import VmRow
+from virt_dra.simulator.explaining.answer import ExplainedAnswer, group_text
+
+_CARDS, _VMS, _FINDINGS, _DAYS, _GROUPS = 500, 5000, 2000, 60, 5
+"""What a page has at most of each; the document of -o json has all."""
+
+_PAGE: Final = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>$title</title>
+<style>
+:root { color-scheme: light dark; --line: #8886; --soft: #8882; --bad: light-dark(#a11a12, #ff9a92); --good: light-dark(#0b6b2b, #7fdc9d); }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 0 1rem 4rem; }
+header { position: sticky; top: 0; background: Canvas; padding: .8rem 0; border-bottom: 1px solid var(--line); z-index: 1; }
+h1 { font-size: 1.3rem; margin: 0 0 .4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
+nav a { margin-right: 1rem; }
+input { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; }
+.numbers { display: flex; flex-wrap: wrap; gap: .8rem; }
+.number { border: 1px solid var(--line); border-radius: 8px; padding: .4rem .9rem; } .number b { font-size: 1.3rem; display: block; }
+.cards { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+.card svg { display: block; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:first-child { white-space: nowrap; } .wide { overflow-x: auto; } .bad { color: var(--bad); } .good { color: var(--good); }
+details { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; margin: .5rem 0; } summary { cursor: pointer; }
+.bar { display: inline-block; height: .8rem; background: #2f5fb3; vertical-align: middle; margin-right: .5rem; border-radius: 2px; }
+[hidden] { display: none !important; }
+@media print { header { position: static; } input { display: none; } .card, details { break-inside: avoid; } }
+</style>
+</head>
+<body>
+<header><h1>$title</h1>
+<label>Filter <input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span>
+<nav><a href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a
+href="#free">Free</a><a href="#findings">Findings</a><a href="#taken">Taken</a></nav></header>
+<main>
+<div class="numbers">$numbers</div>
+$notes
+<h2 id="waiting">What waits</h2>
+$waiting
+<h2 id="vms">VMs</h2>
+<div class="wide"><table><thead><tr><th>VM<th>Phase<th>Node<th>Devices<th>Why not ready</tr></thead><tbody>
+$vms
+</tbody></table></div>
+<h2 id="devices">Devices by node</h2>
+<p>$legend. Nodes that are alike are one card. Point at a box for its device.</p>
+<div class="cards">
+$cards
+</div>
+<h2 id="free">How the free devices lie</h2>
+<div class="wide"><table><thead><tr><th>Model<th>Free<th>Of<th>Most on one node$sizes</tr></thead><tbody>
+$free
+</tbody></table></div>
+<p>A VM's devices must be of one node: the last columns say on how many nodes so many are free.</p>
+<h2 id="findings">Findings</h2>
+$findings
+<h2 id="taken">Since when devices are held</h2>
+$taken
+</main>
+<script>
+const filter = document.getElementById("filter"), count = document.getElementById("count");
+const items = [...document.querySelectorAll("[data-text]")];
+function apply() {
+  const words = filter.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  let shown = 0;
+  for (const item of items) {
+    item.hidden = !words.every(word => item.dataset.text.includes(word));
+    shown += item.hidden ? 0 : 1;
+  }
+  count.textContent = words.length ? shown + " of " + items.length + " match" : "";
+}
+filter.addEventListener("input", apply);
+document.addEventListener("keydown", event => {
+  if (event.key === "/" && document.activeElement !== filter) { event.preventDefault(); filter.focus(); }
+  if (event.key === "Escape") { filter.value = ""; apply(); }
+});
+</script>
+</body>
+</html>
+""")
+
+
+def report_page(contents: ReportContents, title: str) -> str:
+    """``title``: what was read, and when."""
+    ready = sum(not row.reason for row in contents.vms)
+    numbers = [("nodes", contents.nodes), *contents.states, ("VMs", len(contents.vms)), ("ready", ready)]
+    return _PAGE.substitute(
+        title=_text(title),
+        numbers="".join(f'<div class="number"><b>{number:,}</b>{_text(word)}</div>' for word, number in numbers),
+        notes="".join(f"<p>{_text(note)}</p>" for note in contents.notes),
+        waiting=_waiting(contents),
+        vms=_some([_vm(row) for row in contents.vms], _VMS, 5),
+        legend=", ".join(f"{look.sign} {word}" for word, look in LOOKS.items()),
+        cards=_cards(contents.folds),
+        sizes="".join(f"<th>Nodes for {size}" for size in SIZES),
+        free="\n".join(
+            f"<tr><td>{_text(each.model)}<td>{each.free:,}<td>{each.total:,}<td>{each.largest}"
+            f"{''.join(f'<td>{number:,}' for number in each.nodes_for)}</tr>"
+            for each in contents.models
+        ),
+        findings=_findings(contents),
+        taken=_taken(contents.taken),
+    )
+
+
+def _waiting(contents: ReportContents) -> str:
+    if not contents.waiting.answers:
+        return '<p class="good">Nothing waits.</p>'
+    more = f"<p>and {contents.waiting.left_out:,} more, not explained</p>" if contents.waiting.left_out else ""
+    return "\n".join(map(_answer, contents.waiting.answers)) + more
+
+
+def _answer(answer: ExplainedAnswer) -> str:
+    groups = "".join(f"<li>{_text(group_text(group))}</li>" for group in answer.groups[:_GROUPS])
+    held = "".join(f"<li>{_text(f'{device}: {holder}')}</li>" for device, holder in answer.held)
+    ways = "".join(f"<li>{_text(way.text)}</li>" for way in answer.ways)
+    parts = [("In the way, the nearest first", groups), ("Held by", held), ("Ways out, each tried on a copy of this cluster", ways)]
+    body = "".join(f"<p>{head}</p><ul>{listed}</ul>" for head, listed in parts if listed)
+    return f'<details data-text="{_searched(answer.headline)}"><summary>{_text(answer.headline)}</summary>{body}</details>'
+
+
+def _vm(row: VmRow) -> str:
+    name = f"{row.namespace}/{row.name}"
+    devices = ", ".join(map(str, row.devices))
+    why = f"{row.reason}: {row.message}" if row.message else row.reason
+    searched = _searched(f"{name} {row.phase} {row.node} {devices} {why}")
+    return (
+        f'<tr data-text="{searched}"><td>{_text(name)}<td>{_text(row.phase)}<td>{_text(row.node)}<td>{_text(devices)}'
+        f'<td class="bad">{_text(why[:300])}</tr>'
+    )
+
+
+def _cards(folds: Sequence[NodeFold]) -> str:
+    cards = []
+    for fold in folds[:_CARDS]:
+        devices = " ".join(f"{each.row.id.device} {each.label} {each.row.address} {words_of(each)}" for each in fold.example.devices)
+        searched = _searched(f"{fold.title} {' '.join(fold.nodes[:100])} {devices}")
+        cards.append(f'<div class="card" data-text="{searched}">{card_svg(fold)}</div>')
+    if len(folds) > _CARDS:
+        cards.append(f"<p>and {len(folds) - _CARDS:,} more groups of nodes; virt-dra topology shows all</p>")
+    return "\n".join(cards)
+
+
+def _findings(contents: ReportContents) -> str:
+    rows = [
+        f'<tr data-text="{_searched(f"{obj.title} {each}")}"><td>{_text(obj.title)}<td>{_text(each.severity)}<td>{_text(each.id)}'
+        f"<td>{_text(each.field)}<td>{_text(each.message)}</tr>"
+        for obj in contents.findings
+        for each in obj.findings
+    ]
+    if not rows:
+        return '<p class="good">No finding.</p>'
+    head = "<thead><tr><th>Object<th>Severity<th>Finding<th>Field<th>What</tr></thead>"
+    return f'<div class="wide"><table>{head}<tbody>{_some(rows, _FINDINGS, 5)}</tbody></table></div>'
+
+
+def _taken(taken: Sequence[tuple[str, int]]) -> str:
+    if not taken:
+        return "<p>No allocation says since when.</p>"
+    most = max(number for _, number in taken)
+    rows = [
+        f'<tr><td>{_text(day)}<td><span class="bar" style="width: {max(number * 400 // most, 2)}px"></span>{number:,}</tr>'
+        for day, number in taken[-_DAYS:]
+    ]
+    return f"<table><thead><tr><th>Day<th>Devices</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _some(rows: Sequence[str], most: int, columns: int) -> str:
+    more = [f'<tr><td colspan="{columns}">and {len(rows) - most:,} more; -o json has all</tr>'] if len(rows) > most else []
+    return "\n".join([*rows[:most], *more])
+
+
+def _searched(text: str) -> str:
+    return _text(text.lower()[:4000])
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))

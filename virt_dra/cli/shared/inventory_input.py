@@ -1,0 +1,126 @@
+"""The options of commands about the inventory, and the objects that they are about: of files, or of a live cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.collector import collector_paused
+from virt_dra.api.reading.documents import Document, Sourced, read_document
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, parse_namespace
+from virt_dra.cli.shared.output import refuse
+from virt_dra.cluster.duplicates import applied
+from virt_dra.cluster.files import read_inputs, read_written
+from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.inventory.reading import ReadScope, read_objects_of
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class InventoryInput:
+    """The values of the options. ``namespace``: None if it isn't given."""
+
+    paths: tuple[str, ...]
+    live: bool
+    cluster: ClusterChoice
+    namespace: str | None
+    everywhere: bool
+    address_keys: tuple[DriverKeys, ...]
+
+    @property
+    def scope(self) -> str:
+        """The namespace of which rows are shown, "" for all."""
+        return "" if self.everywhere else self.namespace or (DEFAULT_NAMESPACE if self.live else "")
+
+    def check(self) -> None:
+        """Raises UsageError for options that contradict each other."""
+        if self.live == bool(self.paths):
+            raise click.UsageError("say what to read: files with -f, or a cluster with --live")
+        if not self.live and self.cluster.given:
+            raise click.UsageError("--kubeconfig and --context go with --live")
+        if self.everywhere and self.namespace is not None:
+            raise click.UsageError("-A is all namespaces, -n one of them; give one of both")
+
+    def documents(self, output: str) -> tuple[Document, ...]:
+        """The objects of the files as they are written; none of a cluster. Ends the command for files that can't be read."""
+        if self.live:
+            return ()
+        written = read_written(self.paths)
+        if written.problems:
+            refuse([str(each) for each in written.problems], output)
+        return written.documents
+
+    def read(
+        self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None = None
+    ) -> tuple[KnownObjects, ReadScope]:
+        """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
+
+        ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are left out.
+        """
+        if not self.live:
+            return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds, ""))
+        from virt_dra.cluster.port import ApiError
+
+        async def read() -> tuple[list[TypedObject], ReadScope]:
+            async with self.cluster.connected() as connected:
+                return await read_objects_of(connected, kinds, self.namespace or DEFAULT_NAMESPACE)
+
+        try:
+            objects, scope = asyncio.run(read())
+        except (ApiError, NoCluster) as error:
+            refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
+        for note in scope.notes:
+            say(note, err=True)
+        return KnownObjects(objects, unread=scope.unread, partial=scope.partial), scope
+
+    def _of_files(self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None) -> KnownObjects:
+        namespace = self.namespace or DEFAULT_NAMESPACE
+        with collector_paused():
+            if documents is None:
+                loaded = read_inputs(self.paths)
+                if loaded.problems:
+                    refuse([str(each) for each in loaded.problems], output)
+                found = loaded.objects
+            else:
+                found = tuple(each for each in map(read_document, documents) if isinstance(each, Sourced))
+            once = applied((each for each in found if isinstance(each.object, tuple(kinds))), namespace)
+        for replaced in once.replaced:
+            say(str(replaced), err=True)
+        objects = [each.object for each in once.objects]
+        without = () if any(isinstance(each, ResourceSlice) for each in objects) else (ResourceSlice,)  # what a dump most often lacks
+        return KnownObjects(objects, namespace, without)
+
+
+def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
+    """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source: InventoryInput``."""
+
+    @click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests or a dump; - is standard input.")
+    @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
+    @click.option(
+        "-n", "--namespace", callback=lambda ctx, param, value: value if value is None else parse_namespace(ctx, param, value),
+        help="Of VMs and claims.  [default: of files all, of a cluster default]",
+    )  # fmt: skip
+    @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="VMs and claims of all namespaces.")
+    @cluster_options
+    @address_keys_option
+    @wraps(command)
+    def with_input(
+        *args: Any, paths: tuple[str, ...], live: bool, namespace: str | None, everywhere: bool, cluster: ClusterChoice,
+        address_keys: tuple[DriverKeys, ...], **kwargs: Any,
+    ) -> R:  # fmt: skip
+        source = InventoryInput(paths, live, cluster, namespace, everywhere, address_keys)
+        source.check()
+        return command(*args, source=source, **kwargs)
+
+    return with_input

@@ -1,0 +1,164 @@
+"""``virt-dra topology``: where a cluster's devices are, and who has them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.nearest import nearest
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate
+from virt_dra.cli.shared.console import output_console, say
+from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
+from virt_dra.cli.shared.options import output_option
+from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.inventory.device_rows import device_rows
+from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.inventory.reading import READ
+from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
+from virt_dra.simulator.collector import kept_for_good
+
+HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
+
+Nodes that are alike (as many devices of the same models in the same states, arranged alike) are one: "480 nodes like node-7". Devices that
+several nodes reach have a place of their own.
+
+With --claim or --vmi the answer of the allocator is laid over it: which devices it would choose on the first node that fits, and on other
+nodes which ones are nearest and why they are refused. Every state has a sign besides its colour.
+"""
+
+EPILOG = """\b
+Examples:
+  virt-dra topology -f examples/inventory
+  virt-dra topology -f examples/explain --vmi team-a/vm-late
+  virt-dra topology -f examples/inventory -o svg --out /tmp/out/topology.svg
+  virt-dra topology -f examples/inventory -o html --out /tmp/out/topology.html     to filter in a browser
+  virt-dra topology -f examples/inventory --node node-1 -o json
+  virt-dra topology --live
+
+\b
+Exit codes: 0 shown, 2 bad usage or unreadable input.
+"""
+
+_FORMATS: Final = ("text", "json", "yaml", "svg", "png", "html")
+_READ: Final[tuple[type[TypedObject], ...]] = (
+    *READ["devices"], VirtualMachine, VirtualMachineInstance, Node, DeviceClass, ResourceClaimTemplate,
+)  # fmt: skip
+PNG_NEEDS: Final = "-o png needs resvg_py, and a font of matplotlib; install them with: pip install 'virt-dra[plots]'; -o svg needs nothing"
+
+
+@click.command(name="topology", help=HELP, epilog=EPILOG)
+@inventory_options
+@click.option("--node", "only", metavar="NODE", help="This node alone.")
+@click.option("--no-fold", is_flag=True, help="Every node by itself.")
+@click.option("--claim", metavar="NAMESPACE/NAME", help="Lay the answer for this claim over it.")
+@click.option("--vmi", metavar="NAMESPACE/NAME", help="The same for a VM or VMI.")
+@output_option(*_FORMATS)
+@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.  [default: standard output]")
+def command(
+    source: InventoryInput, only: str | None, no_fold: bool, claim: str | None, vmi: str | None, output: str, out: Path | None
+) -> None:  # fmt: skip
+    if claim is not None and vmi is not None:
+        raise click.UsageError("give one of --claim and --vmi")
+    if output == "png" and out is None:
+        raise click.UsageError("-o png needs --out FILE")
+    with kept_for_good():
+        known, _ = source.read(_READ, output)
+        asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
+        overlay = _overlay(known, *asked, output) if asked is not None and asked[1] is not None else None
+        rows = device_rows(known, source.address_keys)
+        nodes = topology(rows, [node.name for node in known.of(Node)], overlay)
+        if only is not None:
+            chosen = [node for node in nodes if node.name == only]
+            if not chosen:
+                meant = nearest(only, (node.name for node in nodes))
+                refuse([f"there is no node {only}" + (f"; did you mean {meant}?" if meant is not None else "")], output)
+            nodes = chosen
+        folds = unfolded(nodes) if no_fold or only is not None else folded(nodes)
+        _write(folds, output, out)
+
+
+def _write(folds: Sequence[NodeFold], output: str, out: Path | None) -> None:
+    try:
+        if out is not None:
+            out.write_bytes(_png(folds) if output == "png" else _document(folds, output).encode())
+            say(f"written to {out}")
+        elif output == "text":
+            _print(folds)
+        elif output in ("json", "yaml"):
+            print_document(to_json(folds), output)
+        else:
+            click.echo(_document(folds, output))
+    except OSError as error:
+        if out is None:
+            raise
+        refuse([f"{out}: {error.strerror or error}"], output)
+
+
+def _document(folds: Sequence[NodeFold], output: str) -> str:
+    from virt_dra.api.reading.yaml_writing import write_yaml
+    from virt_dra.cli.shared.output import json_text
+    from virt_dra.cli.topology.drawing import topology_svg
+    from virt_dra.cli.topology.page import topology_page
+
+    match output:
+        case "svg":
+            return topology_svg(folds)
+        case "html":
+            return topology_page(folds)
+        case "json":
+            return json_text(to_json(folds), indent=2) + "\n"
+        case "yaml":
+            return write_yaml(to_json(folds))
+    from rich.console import Console
+
+    from virt_dra.cli.topology.text import fold_trees
+
+    console = Console(width=200, highlight=False, markup=False, emoji=False, no_color=True, record=True, quiet=True)
+    for tree in fold_trees(folds):
+        console.print(tree)
+    return console.export_text()
+
+
+def _print(folds: Sequence[NodeFold]) -> None:
+    from virt_dra.cli.topology.text import SHOWN, fold_trees
+
+    console = output_console()
+    for tree in fold_trees(folds):
+        console.print(tree)
+    if len(folds) > SHOWN:
+        say(f"and {len(folds) - SHOWN:,} more groups of nodes; --node NAME shows one, -o json all")
+    if not folds:
+        say("there are no nodes and no devices")
+
+
+def _png(folds: Sequence[NodeFold]) -> bytes:
+    from virt_dra.cli.topology.drawing import topology_svg
+
+    with required(PNG_NEEDS, "resvg_py", "matplotlib"):
+        import resvg_py
+        from matplotlib import get_data_path
+    fonts = Path(get_data_path()) / "fonts" / "ttf"
+    font = [str(fonts / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]
+    drawn = resvg_py.svg_to_bytes(svg_string=topology_svg(folds), font_files=font, sans_serif_family="DejaVu Sans", zoom=2)
+    return bytes(drawn)
+
+
+def _overlay(known: KnownObjects, word: str, name: str, output: str) -> DeviceVerdicts:
+    """Ends the command for what isn't there."""
+    from virt_dra.allocator import FatalError
+    from virt_dra.simulator.explaining.overlay import overlay_of
+    from virt_dra.simulator.explaining.subject import NoSubject
+
+    try:
+        return overlay_of(word, name, known.objects)
+    except (NoSubject, FatalError) as error:
+        refuse([str(error)], output)
+    sys.exit(2)

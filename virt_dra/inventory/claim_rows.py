@@ -1,0 +1,117 @@
+"""ResourceClaims: what they have, and whom they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import NodeSelector
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.holders import ClaimUser, users_of
+from virt_dra.inventory.known_objects import KnownObjects
+
+PENDING: Final = "pending"
+ALLOCATED: Final = "allocated"
+RESERVED: Final = "reserved"
+DELETING: Final = "deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """A claim. ``since``: when it was allocated, else when it was created; ``node``: where its devices can be used, if that is one node."""
+
+    FIELDS: ClassVar = ("namespace", "name", "state", "driver", "pool", "device", "node", "class", "vm", "pod", "since")
+
+    claim: ResourceClaim
+    state: str
+    devices: tuple[DeviceId, ...]
+    node: str
+    users: tuple[ClaimUser, ...]
+    since: str
+
+    @property
+    def namespace(self) -> str:
+        return self.claim.namespace
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.claim.name, self.claim.key
+
+    @property
+    def identity(self) -> str:
+        return self.claim.key
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        return (self.claim.metadata.labels,)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The DeviceClasses that its requests name."""
+        named = [
+            asked.device_class_name
+            for request in self.claim.spec.devices.requests
+            for asked in ((request.exactly,) if request.exactly is not None else request.first_available)
+        ]
+        return tuple(dict.fromkeys(filter(None, named)))
+
+    def fields(self) -> FieldValues:
+        return {
+            "namespace": (self.namespace,),
+            "name": (self.claim.name,),
+            "state": (self.state,),
+            "driver": tuple(dict.fromkeys(device.driver for device in self.devices)),
+            "pool": tuple(dict.fromkeys(device.pool for device in self.devices)),
+            "device": tuple(device.device for device in self.devices),
+            "node": (self.node,),
+            "class": self.classes,
+            "vm": tuple(user.vm for user in self.users if user.vm),
+            "pod": tuple(user.name for user in self.users if user.resource == "pods"),
+            "since": (self.since,),
+        }
+
+    def to_json(self) -> Json:
+        return {
+            "namespace": self.namespace,
+            "name": self.claim.name,
+            "state": self.state,
+            "devices": [each._asdict() for each in self.devices],
+            "node": self.node or None,
+            "classes": list(self.classes),
+            "for": [user.to_json() for user in self.users],
+            "since": self.since or None,
+        }
+
+
+def claim_rows(known: KnownObjects) -> list[ClaimRow]:
+    """All claims, in order of namespace and name."""
+    return [_row(claim, known) for _, claim in sorted(known.claims.items())]
+
+
+def _row(claim: ResourceClaim, known: KnownObjects) -> ClaimRow:
+    allocation, users = claim.status.allocation, users_of(claim, known)
+    results = allocation.devices.results if allocation is not None else ()
+    devices = tuple(DeviceId(result.driver, result.pool, result.device) for result in results)
+    if claim.metadata.deletion_timestamp:
+        state = DELETING
+    else:
+        state = PENDING if allocation is None else RESERVED if claim.status.reserved_for else ALLOCATED
+    node = one_node(allocation.node_selector) if allocation is not None else ""
+    node = node or next((user.node for user in users if user.node and user.reserved), "")
+    since = (allocation.allocation_timestamp if allocation is not None else None) or claim.metadata.creation_timestamp or ""
+    return ClaimRow(claim, state, devices, node, users, since)
+
+
+def one_node(selector: NodeSelector | None) -> str:
+    """The node that a selector is about, if it names one; else ""."""
+    if selector is None or len(selector.node_selector_terms) != 1:
+        return ""
+    term = selector.node_selector_terms[0]
+    for field in (*term.match_fields, *term.match_expressions):
+        if field.key in ("metadata.name", "kubernetes.io/hostname") and field.operator == "In" and len(field.values) == 1:
+            return field.values[0]
+    return ""

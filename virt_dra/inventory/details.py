@@ -1,0 +1,359 @@
+"""Everything that is known of one row, as a document: what ``virt-dra describe`` shows. The members of a kind are always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from virt_dra.allocator.model import DeviceId, PoolId
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceClass, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
+from virt_dra.inventory.device_rows import DeviceRow, attribute_text, device_rows
+from virt_dra.inventory.fields import InventoryRow
+from virt_dra.inventory.kinds import RowOptions
+from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.inventory.pool_rows import DriverRow, PoolRow, classes_by_driver, pool_rows, selected_by
+from virt_dra.inventory.vm_rows import VmRow
+
+ObjectId = tuple[str, str, str]
+"""Kind, namespace (empty for cluster-scoped kinds), name."""
+
+
+class Remarks(Protocol):
+    """What others say of objects."""
+
+    def events(self, objects: Iterable[ObjectId]) -> list[Json]:
+        """Events about the objects, oldest first."""
+
+    def findings(self, objects: Iterable[ObjectId]) -> list[str]:
+        """What the lint finds, one line each."""
+
+
+@dataclass(frozen=True)
+class DetailSources:
+    """``remarks``: of events and lint."""
+
+    known: KnownObjects
+    options: RowOptions
+    remarks: Remarks
+
+
+def subjects_of(row: InventoryRow, known: KnownObjects) -> tuple[ObjectId, ...]:
+    """The objects whose events and findings belong to a row."""
+    if isinstance(row, VmRow):
+        pods = tuple((Pod.KIND, row.namespace, pod.name) for pod in known.pods_of_vm.get((row.namespace, row.name), ()))
+        claims = dict.fromkeys((ResourceClaim.KIND, row.namespace, device.claim) for device in row.devices if device.claim)
+        own = tuple((kind, row.namespace, row.name) for kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND))
+        return (*own, *pods, *claims)
+    if isinstance(row, ClaimRow):
+        return ((ResourceClaim.KIND, row.namespace, row.claim.name),)
+    if isinstance(row, DeviceRow):
+        return ((ResourceSlice.KIND, "", row.slice.name),) if row.slice is not None else ()
+    if isinstance(row, PoolRow):
+        return tuple((ResourceSlice.KIND, "", slice_.name) for slice_ in known.slices_of_pool[row.id])
+    if isinstance(row, DriverRow):
+        pools = [pool for pool in known.pools if pool.driver == row.name]
+        return tuple((ResourceSlice.KIND, "", slice_.name) for pool in pools for slice_ in known.slices_of_pool[pool])
+    raise TypeError(f"{type(row).__name__} has no details")
+
+
+def details_of(row: InventoryRow, sources: DetailSources) -> Json:
+    """Everything about a row. Raises TypeError for a row of an unknown kind."""
+    known, subjects = sources.known, subjects_of(row, sources.known)
+    remarks = {"lint": sources.remarks.findings(subjects), "events": sources.remarks.events(subjects)}
+    if isinstance(row, VmRow):
+        return {"kind": "vm", **_vm(row, sources), **remarks}
+    if isinstance(row, ClaimRow):
+        return {"kind": "claim", **_claim(row, known), **remarks}
+    if isinstance(row, DeviceRow):
+        return {"kind": "device", **_device(row, known), **remarks}
+    if isinstance(row, PoolRow):
+        return {"kind": "pool", **_pool(row, sources), **remarks}
+    if isinstance(row, DriverRow):
+        return {"kind": "driver", **_driver(row, sources), **remarks}
+    raise TypeError(f"{type(row).__name__} has no details")
+
+
+# --- VMs -----------------------------------------------------------------------------------------------------------
+
+
+def _vm(row: VmRow, sources: DetailSources) -> Json:
+    known = sources.known
+    name = (row.namespace, row.name)
+    vmi, stored = known.vmis.get(name), known.device_objects.get(name)
+    devices = {device.id: device for device in device_rows(known, sources.options.keys)}
+    conditions = [*_conditions(vmi.status.conditions if vmi is not None else ())]
+    conditions += _conditions(each.to_wire() for each in (stored.status.conditions if stored is not None else ()))
+    claims = {device.claim for device in row.devices if device.claim}
+    document = row.to_json()
+    return {
+        "namespace": row.namespace,
+        "name": row.name,
+        "object": row.kind,
+        **{key: document[key] for key in ("phase", "node", "ready", "reason", "message", "created")},
+        "labels": dict(row.labels[0]) if row.labels else {},
+        "devices": [_vm_device(each.to_json(), devices.get(each.id) if each.id is not None else None) for each in row.devices],
+        "claims": [_claim_line(each) for each in claim_rows(known) if each.namespace == row.namespace and each.claim.name in claims],
+        "pods": [_pod(pod) for pod in known.pods_of_vm.get(name, ())],
+        "conditions": conditions,
+    }
+
+
+def _vm_device(document: Json, device: DeviceRow | None) -> Json:
+    id = document["device"] or {}
+    return {
+        "name": document["name"],
+        "kind": document["kind"],
+        "claim": document["claim"],
+        "request": document["request"],
+        "driver": id.get("driver"),
+        "pool": id.get("pool"),
+        "device": id.get("device"),
+        "node": device.node or None if device is not None else None,
+        "model": device.model or None if device is not None else None,
+        "address": document["address"],
+        "states": list(device.states) if device is not None else [],
+        "taints": _taints(device),
+        "health": device.health if device is not None else None,
+        "reason": document["reason"],
+        "message": document["message"],
+    }
+
+
+def _taints(device: DeviceRow | None) -> list[str]:
+    taints = device.taints if device is not None else ()
+    return [f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}" for each in taints]
+
+
+def _pod(pod: Pod) -> Json:
+    return {
+        "name": pod.name,
+        "phase": pod.status.phase,
+        "node": pod.spec.node_name,
+        "created": pod.metadata.creation_timestamp,
+        "conditions": [
+            f"{each.type}={each.status}{f' {each.reason}' if each.reason else ''}{f': {each.message}' if each.message else ''}"
+            for each in pod.status.conditions
+        ],
+    }
+
+
+def _conditions(conditions: Iterable[Json]) -> list[Json]:
+    return [
+        {
+            "type": str(each.get("type") or ""),
+            "status": str(each.get("status") or ""),
+            "reason": each.get("reason") or None,
+            "message": each.get("message") or None,
+            "since": each.get("lastTransitionTime") or None,
+        }
+        for each in conditions
+    ]
+
+
+# --- claims --------------------------------------------------------------------------------------------------------
+
+
+def _claim_line(row: ClaimRow) -> Json:
+    return {
+        "name": row.claim.name,
+        "state": row.state,
+        "since": row.since or None,
+        "node": row.node or None,
+        "devices": ", ".join(map(str, row.devices)) or None,
+        "for": ", ".join(map(str, row.users)) or None,
+    }
+
+
+def _claim(row: ClaimRow, known: KnownObjects) -> Json:
+    claim = row.claim
+    allocation = claim.status.allocation
+    statuses = {DeviceId(each.driver, each.pool, each.device): each for each in claim.status.devices}
+    allocated = []
+    for result in allocation.devices.results if allocation is not None else ():
+        id = DeviceId(result.driver, result.pool, result.device)
+        found, status = known.find(id), statuses.get(id)
+        allocated.append({
+            "request": result.request,
+            "driver": result.driver,
+            "pool": result.pool,
+            "device": result.device,
+            "published": found is not None if known.knows(ResourceSlice) else None,
+            "share": result.share_id,
+            "consumed": {name: str(amount) for name, amount in result.consumed_capacity.items()},
+            "adminAccess": bool(result.admin_access),
+            "conditions": _conditions(each.to_wire() for each in (status.conditions if status is not None else ())),
+        })  # fmt: skip
+    owners = [f"{each.kind} {each.name}" for each in claim.metadata.owner_references]
+    return {
+        "namespace": row.namespace,
+        "name": claim.name,
+        "state": row.state,
+        "created": claim.metadata.creation_timestamp,
+        "allocated": allocation.allocation_timestamp if allocation is not None else None,
+        "node": row.node or None,
+        "owners": owners,
+        "labels": dict(claim.metadata.labels),
+        "requests": [line for request in claim.spec.devices.requests for line in _requests(request)],
+        "constraints": [each.to_wire() for each in claim.spec.devices.constraints],
+        "devices": allocated,
+        "for": [user.to_json() for user in row.users],
+    }
+
+
+def _requests(request: DeviceRequest) -> list[Json]:
+    if request.exactly is not None:
+        return [_request(request.name, request.exactly)]
+    return [_request(f"{request.name}/{each.name}", each) for each in request.first_available]
+
+
+def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
+    return {
+        "name": name,
+        "class": asked.device_class_name,
+        "mode": asked.allocation_mode or "ExactCount",
+        "count": asked.count or (1 if asked.allocation_mode != "All" else None),
+        "selectors": [each.cel.expression for each in asked.selectors if each.cel is not None],
+        "tolerations": [each.to_wire() for each in asked.tolerations],
+        "capacity": {key: str(value) for key, value in (asked.capacity.requests if asked.capacity is not None else {}).items()},
+        "adminAccess": isinstance(asked, ExactDeviceRequest) and bool(asked.admin_access),
+    }
+
+
+# --- devices, pools, drivers ---------------------------------------------------------------------------------------
+
+
+def _device(row: DeviceRow, known: KnownObjects) -> Json:
+    document, device, slice_ = row.to_json(), row.device, row.slice
+    newest = known.pools.get(PoolId(row.id.driver, row.id.pool))
+    return {
+        "driver": row.id.driver,
+        "pool": row.id.pool,
+        "name": row.id.device,
+        **{key: document[key] for key in ("node", "model", "address", "states", "health", "problem")},
+        "slice": slice_.name if slice_ is not None else None,
+        "generation": newest.generation if newest is not None else None,
+        "heldBy": document["heldBy"],
+        "taints": document["taints"],
+        "attributes": {name: attribute_text(value) for name, value in sorted(device.attributes.items())} if device is not None else {},
+        "capacity": {name: str(each.value) for name, each in sorted(device.capacity.items())} if device is not None else {},
+        "consumesCounters": [
+            {"counterSet": each.counter_set, **{name: str(counter.value) for name, counter in sorted(each.counters.items())}}
+            for each in (device.consumes_counters if device is not None else ())
+        ],
+        "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
+        "bindingConditions": list(device.binding_conditions) if device is not None else [],
+        **_classes(known, slice_.with_(spec=slice_.spec.with_(devices=(device,))) if slice_ is not None else None),
+    }
+
+
+def _classes(known: KnownObjects, slice_: ResourceSlice | None) -> Json:
+    selecting, undecided = selected_by(known.classes, [slice_] if slice_ is not None else [])
+    return {"deviceClasses": [name for names in selecting.values() for name in names], "undecidedDeviceClasses": list(undecided)}
+
+
+def _device_line(row: DeviceRow) -> Json:
+    return {
+        "device": row.id.device,
+        "node": row.node or None,
+        "model": row.model or None,
+        "address": row.address or None,
+        "state": ",".join(row.states),
+        "heldBy": ", ".join(map(str, row.holders)) or None,
+        "since": row.holders[0].since or None if row.holders else None,
+    }
+
+
+def _pool(row: PoolRow, sources: DetailSources) -> Json:
+    known = sources.known
+    document = row.to_json()
+    listed = [each for each in device_rows(known, sources.options.keys) if (each.id.driver, each.id.pool) == row.id]
+    return {
+        "driver": row.id.driver,
+        "name": row.id.pool,
+        **{key: document[key] for key in ("generation", "state", "problem", "announcedSlices", "nodes", "free")},
+        "slices": [
+            {
+                "name": each.name,
+                "generation": each.spec.pool.generation,
+                "counts": each.spec.pool.generation == row.generation,
+                "devices": len(each.spec.devices),
+                "created": each.metadata.creation_timestamp,
+            }
+            for each in known.slices_of_pool[row.id]
+        ],
+        "counters": [
+            {"counterSet": each.name, **{name: str(counter.value) for name, counter in sorted(each.counters.items())}}
+            for slice_ in row.slices
+            for each in slice_.spec.shared_counters
+        ],
+        "devices": [_device_line(each) for each in listed],
+    }
+
+
+def _driver(row: DriverRow, sources: DetailSources) -> Json:
+    known = sources.known
+    devices = device_rows(known, sources.options.keys)
+    document = row.to_json()
+    selecting, _ = classes_by_driver(known)
+    classes: list[DeviceClass] = [each for each in known.classes if each.name in selecting.get(row.name, ())]
+    return {
+        "name": row.name,
+        **{key: document[key] for key in ("nodes", "devices", "free", "allocated", "undecidedDeviceClasses")},
+        "deviceClasses": [
+            {
+                "name": each.name,
+                "extendedResource": each.spec.extended_resource_name,
+                "selectors": " && ".join(selector.cel.expression for selector in each.spec.selectors if selector.cel is not None) or None,
+            }
+            for each in classes
+        ],
+        "pools": [
+            {
+                "name": each.id.pool,
+                "generation": each.generation,
+                "state": each.state,
+                "nodes": ", ".join(each.nodes) or None,
+                "devices": each.devices,
+                "free": each.free,
+            }
+            for each in pool_rows(known, devices)
+            if each.id.driver == row.name
+        ],
+        "held": [{"pool": each.id.pool, **_device_line(each)} for each in devices if each.id.driver == row.name and each.holders],
+    }
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+
+def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> list[Json]:
+    """Events (of v1) about the objects, oldest first."""
+    wanted = {(kind, name): namespace for kind, namespace, name in objects}
+    found: list[Json] = []
+    for event in events:
+        wire = event.to_wire()
+        about = wire.get("involvedObject")
+        about = about if isinstance(about, dict) else {}
+        key = (about.get("kind"), about.get("name"))
+        if key not in wanted or (wanted[key] and about.get("namespace", wanted[key]) != wanted[key]):
+            continue
+        count = wire.get("count")
+        found.append({
+            "type": _text(wire.get("type")),
+            "reason": _text(wire.get("reason")),
+            "object": f"{key[0]}/{key[1]}",
+            "count": count if isinstance(count, int) else 1,
+            "last": _text(wire.get("lastTimestamp") or wire.get("eventTime") or event.metadata.creation_timestamp) or None,
+            "message": _text(wire.get("message")),
+        })  # fmt: skip
+    return sorted(found, key=lambda each: each["last"] or "")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

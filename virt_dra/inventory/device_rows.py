@@ -1,0 +1,233 @@
+"""Devices: what drivers publish in the newest generation of their pools, and who holds it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final
+
+from virt_dra.allocator.model import DeviceId, PoolId
+from virt_dra.allocator.pools import NewestSlices
+from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
+from virt_dra.api.resource_v1 import Device, DeviceAttribute, DeviceTaint, ResourceClaim, ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.holders import DeviceHolder, holders_of
+from virt_dra.inventory.known_objects import KnownObjects
+
+FREE: Final = "free"
+"""Nobody holds it, and nothing is in the way."""
+UNKNOWN: Final = "unknown"
+"""In place of free where not all claims could be read."""
+ALLOCATED: Final = "allocated"
+SHARED: Final = "shared"
+"""Some claims hold shares of it; there may be room for more."""
+BLOCKED: Final = "blocked"
+"""Nobody holds it, but partitions of the same hardware that are held leave too little of a counter."""
+TAINTED: Final = "tainted"
+"""It has a taint NoSchedule or NoExecute."""
+UNHEALTHY: Final = "unhealthy"
+UNAVAILABLE: Final = "unavailable"
+"""Its pool is incomplete or invalid, so that nothing of it is allocated."""
+UNPUBLISHED: Final = "unpublished"
+"""It is allocated, but not among what its driver publishes."""
+
+ALL_NODES: Final = "(all)"
+BY_SELECTOR: Final = "(selector)"
+"""In place of a node, for devices of several nodes."""
+_MODELS: Final = ("productName", "model", "modelName", "deviceName", "product", "type")
+"""Identifiers of attributes that name a model, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """A device. ``states``: the first one is the most important. ``node``: also :data:`ALL_NODES` or :data:`BY_SELECTOR`."""
+
+    FIELDS: ClassVar = ("driver", "pool", "device", "node", "model", "address", "state", "namespace", "vm", "claim", "since")
+
+    id: DeviceId
+    node: str
+    model: str
+    address: str
+    states: tuple[str, ...]
+    holders: tuple[DeviceHolder, ...]
+    taints: tuple[DeviceTaint, ...]
+    health: str | None
+    slice: ResourceSlice | None
+    device: Device | None
+    problem: str
+
+    @property
+    def namespace(self) -> str:
+        return ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        driver, pool, device = self.id
+        return f"{driver}/{pool}/{device}", f"{pool}/{device}", device
+
+    @property
+    def identity(self) -> str:
+        return str(self.id)
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        return (self.slice.metadata.labels,) if self.slice is not None else ()
+
+    @property
+    def free(self) -> bool:
+        """True if a claim can get it."""
+        return self.states[0] == FREE
+
+    @property
+    def held(self) -> bool:
+        """True if a claim has it or a share of it."""
+        return self.states[0] in (ALLOCATED, SHARED)
+
+    def fields(self) -> FieldValues:
+        return {
+            "driver": (self.id.driver,),
+            "pool": (self.id.pool,),
+            "device": (self.id.device,),
+            "node": (self.node,),
+            "model": (self.model,),
+            "address": (self.address,),
+            "state": self.states,
+            "namespace": tuple(holder.namespace for holder in self.holders),
+            "vm": tuple(holder.vm for holder in self.holders if holder.vm),
+            "claim": tuple(holder.claim for holder in self.holders),
+            "since": tuple(holder.since for holder in self.holders),
+        }
+
+    def to_json(self) -> Json:
+        return {
+            "driver": self.id.driver,
+            "pool": self.id.pool,
+            "device": self.id.device,
+            "node": self.node or None,
+            "model": self.model or None,
+            "address": self.address or None,
+            "states": list(self.states),
+            "heldBy": [holder.to_json() for holder in self.holders],
+            "taints": [taint.to_wire() for taint in self.taints],
+            "health": self.health,
+            "problem": self.problem or None,
+        }
+
+
+def device_rows(known: KnownObjects, keys: tuple[DriverKeys, ...] = ()) -> list[DeviceRow]:
+    """All devices, in order of driver and pool and as published; then those that are held and not published.
+
+    ``keys``: attributes that are addresses, besides the well-known ones.
+    """
+    held = dict(holders_of(known))
+    rows: list[DeviceRow] = []
+    for pool, newest in known.pools.items():
+        rows += _of_pool(pool, newest, held, known, keys)
+    if not known.knows(ResourceSlice):
+        return rows
+    rows += (
+        DeviceRow(id, "", "", "", (ALLOCATED, UNPUBLISHED), holders, (), known.unhealthy.get(id), None, None, "")
+        for id, holders in sorted(held.items())
+    )
+    return rows
+
+
+def _of_pool(
+    pool: PoolId, newest: NewestSlices, held: dict[DeviceId, tuple[DeviceHolder, ...]], known: KnownObjects, keys: tuple[DriverKeys, ...]
+) -> Iterator[DeviceRow]:
+    """Takes the holders of the pool's devices out of ``held``."""
+    driver, unhealthy, every_claim = pool.driver, known.unhealthy, known.knows_all(ResourceClaim)
+    problem = newest.problem.detail if newest.problem is not None else ""
+    listed = [(device, slice_) for slice_ in newest.slices for device in slice_.spec.devices]
+    holders = {device.name: held.pop(id) for device, _ in listed if (id := DeviceId(driver, pool.pool, device.name)) in held}
+    left = _left_of_counters(newest.slices, holders)
+    for device, slice_ in listed:
+        id, holding = DeviceId(driver, pool.pool, device.name), holders.get(device.name, ())
+        found = addresses(driver, device.attributes, keys)
+        address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
+        health = unhealthy.get(id) if unhealthy else None
+        states = _states(device, holding, health, problem, left) or ((FREE,) if every_claim else (UNKNOWN,))
+        yield DeviceRow(
+            id, node_of(device, slice_), model_of(device), address, states, holding, device.taints, health, slice_, device, problem
+        )
+
+
+def _states(
+    device: Device, holding: tuple[DeviceHolder, ...], health: str | None, problem: str, left: Mapping[tuple[str, str], Fraction]
+) -> tuple[str, ...]:
+    using = [holder for holder in holding if not holder.admin]
+    states: tuple[str, ...] = ()
+    if using:
+        states = (SHARED,) if all(holder.share for holder in using) else (ALLOCATED,)
+    if health is not None:
+        states += (UNHEALTHY,)
+    if device.taints and any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints):
+        states += (TAINTED,)
+    if problem:
+        states += (UNAVAILABLE,)
+    if not using and device.consumes_counters and _exceeds(device, left):
+        states += (BLOCKED,)
+    return states
+
+
+def _left_of_counters(slices: Iterable[ResourceSlice], holders: Mapping[str, tuple[DeviceHolder, ...]]) -> dict[tuple[str, str], Fraction]:
+    """What held devices leave of each counter of a pool, by counter set and counter."""
+    slices = tuple(slices)
+    left = {
+        (counters.name, name): counter.value.as_fraction()
+        for slice_ in slices
+        for counters in slice_.spec.shared_counters
+        for name, counter in counters.counters.items()
+    }
+    if not left:
+        return left
+    for device in (device for slice_ in slices for device in slice_.spec.devices):
+        if any(not holder.admin for holder in holders.get(device.name, ())):
+            for key, amount in _consumption(device):
+                left[key] = left.get(key, Fraction(0)) - amount
+    return left
+
+
+def _consumption(device: Device) -> Iterator[tuple[tuple[str, str], Fraction]]:
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            yield (consumption.counter_set, name), counter.value.as_fraction()
+
+
+def _exceeds(device: Device, left: Mapping[tuple[str, str], Fraction]) -> bool:
+    wanted: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+    for key, amount in _consumption(device):
+        wanted[key] += amount
+    return any(amount > left.get(key, Fraction(0)) for key, amount in wanted.items())
+
+
+def node_of(device: Device, slice_: ResourceSlice) -> str:
+    """The node that has the device, :data:`ALL_NODES` or :data:`BY_SELECTOR`."""
+    spec = slice_.spec
+    if spec.node_name:
+        return spec.node_name
+    if spec.per_device_node_selection and device.node_name:
+        return device.node_name
+    everywhere = device.all_nodes if spec.per_device_node_selection else spec.all_nodes
+    return ALL_NODES if everywhere else BY_SELECTOR
+
+
+def model_of(device: Device) -> str:
+    """The model by the device's attributes, "" if none of them names one."""
+    attributes = device.attributes
+    for identifier in _MODELS:
+        found = attributes.get(identifier) or next((value for name, value in attributes.items() if name.endswith(f"/{identifier}")), None)
+        if found is not None and found.string:
+            return found.string
+    return ""
+
+
+def attribute_text(attribute: DeviceAttribute) -> str:
+    """An attribute's value for people."""
+    return ", ".join(
+        ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+        for value in attribute.to_wire().values()
+    )

@@ -1,0 +1,128 @@
+"""The fields of rows, by which they are filtered and sorted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from virt_dra.api.go_text import quoted
+from virt_dra.api.nearest import nearest
+
+FieldValues = Mapping[str, Sequence[str | int]]
+"""Field -> its values: several for what a row has several of, none for what it doesn't have."""
+
+
+class InventoryRow(Protocol):
+    """One line of an inventory."""
+
+    @property
+    def namespace(self) -> str:
+        """ "" for what has none."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which it can be asked for."""
+
+    @property
+    def identity(self) -> str:
+        """The name that no other row of its kind has."""
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        """The labels of each object that it is made of."""
+
+    def fields(self) -> FieldValues: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+R = TypeVar("R", bound=InventoryRow)
+
+
+class BadFilter(ValueError):
+    """A condition or an order that can't be applied; the text says what can."""
+
+
+@dataclass(frozen=True)
+class FieldCondition:
+    """``field=value`` or ``field!=value``; of several values one must be equal, or none."""
+
+    field: str
+    value: str
+    equal: bool
+
+    def holds(self, row: InventoryRow) -> bool:
+        return (self.value in map(str, row.fields()[self.field])) is self.equal
+
+
+_CONDITION: Final = re.compile(r"(?P<field>[^=!]+?)\s*(?P<operator>!=|==|=)(?P<value>.*)", re.DOTALL)
+
+
+def read_conditions(text: str, known: Sequence[str]) -> tuple[FieldCondition, ...]:
+    """``node=a,state!=free``. Raises BadFilter for other texts and for fields that rows don't have."""
+    found: list[FieldCondition] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        read = _CONDITION.fullmatch(part)
+        if read is None:
+            raise BadFilter(f"{quoted(part)}: write FIELD=VALUE or FIELD!=VALUE, with a field of {', '.join(known)}")
+        found.append(FieldCondition(checked(read["field"], known), read["value"].strip(), read["operator"] != "!="))
+    return tuple(found)
+
+
+def checked(field: str, known: Sequence[str]) -> str:
+    """The field. Raises BadFilter if rows don't have it."""
+    if field not in known:
+        close = nearest(field, known)
+        raise BadFilter(f"there is no field {quoted(field)}{f' (did you mean {close}?)' if close else ''}; fields: {', '.join(known)}")
+    return field
+
+
+def in_order(rows: Iterable[R], by: str, known: Sequence[str]) -> list[R]:
+    """Sorted by a field; ``-`` in front reverses. Numbers in texts count as numbers; rows without the field come last.
+
+    Raises BadFilter for a field that rows don't have.
+    """
+    field = checked(by.removeprefix("-"), known)
+    have: list[R] = []
+    lack: list[R] = []
+    for row in rows:
+        values = row.fields()[field]
+        (have if values and values[0] != "" else lack).append(row)
+    return [*sorted(have, key=lambda row: _natural(row.fields()[field]), reverse=by.startswith("-")), *lack]
+
+
+_NUMBER: Final = re.compile(r"([0-9]{1,15})")
+
+
+def _natural(values: Sequence[str | int]) -> list[list[tuple[int, str]]]:
+    return [[(each, "")] if isinstance(each, int) else [_part(part) for part in _NUMBER.split(each)] for each in values]
+
+
+def _part(text: str) -> tuple[int, str]:
+    return (int(text), text) if _NUMBER.fullmatch(text) else (-1, text)
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """The rows that are wanted. ``names``: none means all; ``namespace``: "" means all; ``labels``: of one object of the row."""
+
+    names: Sequence[str] = ()
+    namespace: str = ""
+    conditions: Sequence[FieldCondition] = ()
+    labels: Callable[[Mapping[str, str]], bool] | None = None
+
+    def wants(self, row: InventoryRow) -> bool:
+        if self.namespace and row.namespace and row.namespace != self.namespace:
+            return False
+        if self.names and not any(name in row.names for name in self.names):
+            return False
+        if self.labels is not None and not any(map(self.labels, row.labels)):
+            return False
+        return all(condition.holds(row) for condition in self.conditions)
+
+    def missing(self, rows: Iterable[InventoryRow]) -> list[str]:
+        """The names that no row has."""
+        there = {name for row in rows for name in row.names}
+        return [name for name in self.names if name not in there]

@@ -1,0 +1,226 @@
+"""Pools and drivers: how many devices there are, how many are free, and whether what is published is whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from virt_dra.allocator.model import PoolId
+from virt_dra.allocator.pools import INCOMPLETE
+from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.cel.errors import Interrupted
+from virt_dra.cel.limits.budget import Work
+from virt_dra.inventory.device_rows import DeviceRow
+from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.known_objects import KnownObjects
+from webhooks.selectors.answers import SelectorQuestion
+from webhooks.selectors.evaluating import evaluate
+from webhooks.selectors.published_slice import PublishedSlice
+
+COMPLETE: Final = "complete"
+STALE: Final = "stale"
+"""Slices of older generations are still there; they don't count."""
+_WORK_FOR_A_CLASS: Final = 500_000.0
+_WORK: Final = 5_000_000.0
+"""Microseconds of evaluating the selectors of one class, and of all classes, on all drivers: whoever makes classes may make costly ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A pool. ``slices``: of the newest generation; ``announced``: how many there should be; ``stale``: slices of older ones."""
+
+    FIELDS: ClassVar = ("driver", "pool", "generation", "state", "node", "devices", "free")
+
+    id: PoolId
+    generation: int
+    slices: tuple[ResourceSlice, ...]
+    announced: tuple[int, ...]
+    stale: int
+    state: str
+    problem: str
+    nodes: tuple[str, ...]
+    devices: int
+    free: int
+
+    @property
+    def namespace(self) -> str:
+        return ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return str(self.id), self.id.pool
+
+    @property
+    def identity(self) -> str:
+        return str(self.id)
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        return [slice_.metadata.labels for slice_ in self.slices]
+
+    def fields(self) -> FieldValues:
+        return {
+            "driver": (self.id.driver,),
+            "pool": (self.id.pool,),
+            "generation": (self.generation,),
+            "state": (self.state, *((STALE,) if self.stale else ())),
+            "node": self.nodes,
+            "devices": (self.devices,),
+            "free": (self.free,),
+        }
+
+    def to_json(self) -> Json:
+        return {
+            "driver": self.id.driver,
+            "pool": self.id.pool,
+            "generation": self.generation,
+            "state": self.state,
+            "problem": self.problem or None,
+            "slices": len(self.slices),
+            "announcedSlices": list(self.announced),
+            "staleSlices": self.stale,
+            "nodes": list(self.nodes),
+            "devices": self.devices,
+            "free": self.free,
+        }
+
+
+def pool_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[PoolRow]:
+    """All pools, in order of driver and pool. ``devices``: the rows of all devices."""
+    of_pool = _published_by_pool(devices)
+    rows = []
+    for pool, newest in known.pools.items():
+        listed = of_pool.get(pool, [])
+        state = COMPLETE if newest.problem is None else "incomplete" if newest.problem.reason == INCOMPLETE else "invalid"
+        rows.append(
+            PoolRow(
+                pool, newest.generation, newest.slices, newest.announced, len(known.slices_of_pool[pool]) - len(newest.slices), state,
+                newest.problem.detail if newest.problem is not None else "", _nodes(listed, newest.slices),
+                len(listed), sum(device.free for device in listed),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _published_by_pool(devices: Iterable[DeviceRow]) -> dict[PoolId, list[DeviceRow]]:
+    found: dict[PoolId, list[DeviceRow]] = defaultdict(list)
+    for device in devices:
+        if device.device is not None:
+            found[PoolId(device.id.driver, device.id.pool)].append(device)
+    return found
+
+
+def _nodes(devices: Iterable[DeviceRow], slices: Iterable[ResourceSlice] = ()) -> tuple[str, ...]:
+    named = {slice_.spec.node_name for slice_ in slices if slice_.spec.node_name}
+    return tuple(sorted(named | {device.node for device in devices if device.node}))
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRow:
+    """A driver that publishes devices. ``classes``: the DeviceClasses that select any of them; ``undecided``: those that take too long."""
+
+    FIELDS: ClassVar = ("driver", "node", "class", "nodes", "pools", "devices", "free", "allocated")
+
+    name: str
+    nodes: tuple[str, ...]
+    pools: int
+    devices: int
+    free: int
+    allocated: int
+    classes: tuple[str, ...]
+    undecided: tuple[str, ...]
+    labels: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def namespace(self) -> str:
+        return ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def identity(self) -> str:
+        return self.name
+
+    def fields(self) -> FieldValues:
+        return {
+            "driver": (self.name,),
+            "node": self.nodes,
+            "class": self.classes,
+            "nodes": (len(self.nodes),),
+            "pools": (self.pools,),
+            "devices": (self.devices,),
+            "free": (self.free,),
+            "allocated": (self.allocated,),
+        }
+
+    def to_json(self) -> Json:
+        return {
+            "driver": self.name,
+            "nodes": list(self.nodes),
+            "pools": self.pools,
+            "devices": self.devices,
+            "free": self.free,
+            "allocated": self.allocated,
+            "deviceClasses": list(self.classes),
+            "undecidedDeviceClasses": list(self.undecided),
+        }
+
+
+def driver_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[DriverRow]:
+    """All drivers with a pool, by name. ``devices``: the rows of all devices."""
+    of_driver: dict[str, list[DeviceRow]] = defaultdict(list)
+    for device in devices:
+        of_driver[device.id.driver].append(device)
+    pools: dict[str, list[PoolId]] = defaultdict(list)
+    for pool in known.pools:
+        pools[pool.driver].append(pool)
+    selecting, undecided = classes_by_driver(known)
+    rows = []
+    for driver, own in pools.items():
+        slices = [slice_ for pool in own for slice_ in known.pools[pool].slices]
+        published = [device for device in of_driver[driver] if device.device is not None]
+        rows.append(
+            DriverRow(
+                driver, _nodes(published, slices), len(own), len(published), sum(device.free for device in published),
+                sum(device.held for device in of_driver[driver]), tuple(selecting.get(driver, ())), undecided,
+                [slice_.metadata.labels for slice_ in slices],
+            )
+        )  # fmt: skip
+    return rows
+
+
+def classes_by_driver(known: KnownObjects) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
+    """Driver -> the DeviceClasses whose selectors hold for any of its devices; and the classes that take too long to evaluate."""
+    return selected_by(known.classes, [slice_ for newest in known.pools.values() for slice_ in newest.slices])
+
+
+def selected_by(classes: Iterable[DeviceClass], slices: Iterable[ResourceSlice]) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
+    """As :func:`classes_by_driver`, for the devices of these slices."""
+    classes = tuple(classes)
+    published = [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda each: each.spec.driver)] if classes else []
+    found: dict[str, list[str]] = defaultdict(list)
+    undecided: list[str] = []
+    left = _WORK
+    for class_ in classes:
+        work = Work(given := min(left, _WORK_FOR_A_CLASS))
+        try:
+            for driver in _selected(class_, published, work):
+                found[driver].append(class_.name)
+        except Interrupted:
+            undecided.append(class_.name)
+        left = max(0.0, left - given + (work.left or 0.0))
+    return found, tuple(undecided)
+
+
+def _selected(class_: DeviceClass, published: Sequence[PublishedSlice], work: Work) -> Iterator[str]:
+    """Raises Interrupted when the selectors take too long."""
+    expressions = tuple(each.cel.expression for each in class_.spec.selectors if each.cel is not None)
+    question = SelectorQuestion("any", expressions, published)
+    for position, matches in list(evaluate(question, work)):
+        if matches is True:
+            yield published[position].pool[0]

@@ -1,0 +1,196 @@
+"""A cluster's devices by place: node, NUMA node, PCIe root; nodes that are alike are folded into one. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.allocator.model import DeviceId
+from virt_dra.api.resource_v1 import Device
+from virt_dra.api.wire import Json
+from virt_dra.inventory.device_rows import ALL_NODES, ALLOCATED, BY_SELECTOR, FREE, SHARED, DeviceRow
+
+CHOSEN: Final = "chosen"
+REFUSED: Final = "refused"
+"""The answer about a device that an overlay shows."""
+SHARED_PLACE: Final = "devices of several nodes"
+"""The title of the place for devices that no single node has."""
+
+_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+_NUMA: Final = ("numaNode", "numa", "numaNodeID", "numaNodeId")
+"""Identifiers of attributes that name the NUMA node, of any domain (as the policy `aligned` reads them)."""
+
+
+@dataclass(frozen=True)
+class DeviceVerdict:
+    """What an allocation says of a device: CHOSEN or REFUSED, and why."""
+
+    word: str
+    why: str = ""
+
+
+DeviceVerdicts = Mapping[DeviceId, DeviceVerdict]
+
+
+@dataclass(frozen=True)
+class PlacedDevice:
+    """A device with the answer about it, if there is one."""
+
+    row: DeviceRow
+    verdict: DeviceVerdict | None = None
+
+    @property
+    def state(self) -> str:
+        return self.row.states[0]
+
+    @property
+    def holder(self) -> str:
+        """``VM ns/name``, "" if nobody holds it."""
+        return str(self.row.holders[0]) if self.row.holders else ""
+
+    @property
+    def label(self) -> str:
+        return self.row.model or self.row.id.driver
+
+
+@dataclass(frozen=True)
+class DeviceGroup:
+    """Devices of one PCIe root of one NUMA node; each name is "" where the devices don't say."""
+
+    numa: str
+    root: str
+    devices: tuple[PlacedDevice, ...]
+
+
+@dataclass(frozen=True)
+class TopologyNode:
+    """A node with its devices; or, called SHARED_PLACE, those that no single node has."""
+
+    name: str
+    groups: tuple[DeviceGroup, ...]
+
+    @property
+    def devices(self) -> tuple[PlacedDevice, ...]:
+        return tuple(device for group in self.groups for device in group.devices)
+
+
+@dataclass(frozen=True)
+class NodeFold:
+    """Nodes that are alike: as many devices of the same models in the same states, arranged alike. ``example`` is the first."""
+
+    nodes: tuple[str, ...]
+    example: TopologyNode
+
+    @property
+    def free(self) -> int:
+        return sum(device.state == FREE for device in self.example.devices)
+
+    @property
+    def held(self) -> int:
+        return sum(device.state in (ALLOCATED, SHARED) for device in self.example.devices)
+
+    @property
+    def title(self) -> str:
+        """``480 nodes like node-7: 8 × H100, 6 free``."""
+        who = self.nodes[0] if len(self.nodes) == 1 else f"{len(self.nodes):,} nodes like {self.nodes[0]}"
+        counts: dict[str, int] = defaultdict(int)
+        for device in self.example.devices:
+            counts[device.label] += 1
+        models = ", ".join(f"{number} × {label}" for label, number in sorted(counts.items()))
+        return f"{who}: {models or 'no devices'}{f', {self.free} free' if counts else ''}"
+
+
+def topology(rows: Iterable[DeviceRow], nodes: Iterable[str] = (), overlay: DeviceVerdicts | None = None) -> list[TopologyNode]:
+    """Every node with its devices, by name; the place of shared devices last. ``nodes``: names that are shown even without devices."""
+    placed: dict[str, list[DeviceRow]] = {name: [] for name in nodes}
+    for row in rows:
+        place = SHARED_PLACE if row.node in ("", ALL_NODES, BY_SELECTOR) else row.node
+        placed.setdefault(place, []).append(row)
+    names = sorted((name for name in placed if name != SHARED_PLACE), key=_natural)
+    if placed.get(SHARED_PLACE):
+        names.append(SHARED_PLACE)
+    return [TopologyNode(name, _groups(placed[name], overlay or {})) for name in names]
+
+
+def folded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
+    """Nodes that are alike together, in the order of the first of each."""
+    found: dict[object, list[TopologyNode]] = {}
+    for node in nodes:
+        found.setdefault(_shape(node), []).append(node)
+    return [NodeFold(tuple(node.name for node in alike), alike[0]) for alike in found.values()]
+
+
+def unfolded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
+    """Each node by itself."""
+    return [NodeFold((node.name,), node) for node in nodes]
+
+
+def to_json(folds: Iterable[NodeFold]) -> Json:
+    return {
+        "version": 1,
+        "folds": [
+            {
+                "nodes": list(fold.nodes),
+                "free": fold.free,
+                "groups": [
+                    {"numa": group.numa or None, "pcieRoot": group.root or None, "devices": [_device_json(each) for each in group.devices]}
+                    for group in fold.example.groups
+                ],
+            }
+            for fold in folds
+        ],
+    }
+
+
+def _device_json(device: PlacedDevice) -> Json:
+    verdict = device.verdict
+    return {**device.row.to_json(), "verdict": None if verdict is None else {"word": verdict.word, "why": verdict.why or None}}
+
+
+def _groups(rows: Iterable[DeviceRow], overlay: DeviceVerdicts) -> tuple[DeviceGroup, ...]:
+    found: dict[tuple[str, str], list[PlacedDevice]] = {}
+    for row in rows:
+        found.setdefault(_place(row.device), []).append(PlacedDevice(row, overlay.get(row.id)))
+    ordered = sorted(found.items(), key=lambda item: (_natural(item[0][0]), _natural(item[0][1])))
+    return tuple(DeviceGroup(numa, root, tuple(devices)) for (numa, root), devices in ordered)
+
+
+def _place(device: Device | None) -> tuple[str, str]:
+    """NUMA node and PCIe root, "" where they aren't known."""
+    if device is None:
+        return "", ""
+    attributes = device.attributes
+    root = attributes.get(_ROOT)
+    numa = next((value for name, value in attributes.items() if name.rpartition("/")[2] in _NUMA), None)
+    number = "" if numa is None else str(numa.int_value) if numa.int_value is not None else numa.string or ""
+    return number, (root.string or "") if root is not None else ""
+
+
+def _shape(node: TopologyNode) -> object:
+    """Equal for nodes that look alike. Names of devices, roots and addresses don't count; nor does the order of devices of a root."""
+    if node.name == SHARED_PLACE:
+        return SHARED_PLACE
+    return tuple((group.numa, tuple(sorted(_look(device) for device in group.devices))) for group in node.groups)
+
+
+def _look(device: PlacedDevice) -> tuple[str, ...]:
+    verdict = device.verdict
+    return (device.row.id.driver, device.row.model, *device.row.states, *((verdict.word, verdict.why) if verdict is not None else ()))
+
+
+def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
+    """A key that sorts ``node-2`` before ``node-10``."""
+    parts: list[tuple[int, int | str]] = []
+    digits = ""
+    for character in [*name, ""]:
+        if character.isdecimal() and len(digits) < 18:
+            digits += character
+            continue
+        if digits:
+            parts.append((0, int(digits)))
+            digits = ""
+        if character:
+            parts.append((1, character))
+    return tuple(parts)

@@ -1,0 +1,297 @@
+"""VMs: the devices that each has or waits for. A VM is a VirtualMachine or a VirtualMachineInstance; where neither is known, its launcher
+pod, or a claim that is for such a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, Final
+
+from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices
+from virt_dra.api.wire import Json
+from virt_dra.controllers.devices.networks import network_devices
+from virt_dra.controllers.devices.options import ResolutionOptions
+from virt_dra.controllers.devices.outcomes import CLAIM_MISSING, DEVICE_NOT_PUBLISHED, NOT_ALLOCATED, ResolvedDevice
+from virt_dra.controllers.devices.report import ReportContext, ReportedDevice, device_report
+from virt_dra.controllers.devices.resolution import resolve
+from virt_dra.controllers.devices.subjects import dra_devices
+from virt_dra.controllers.pods.current_pod import current_pod
+from virt_dra.inventory.fields import FieldValues
+from virt_dra.inventory.holders import users_of
+from virt_dra.inventory.known_objects import KnownObjects, ObjectName
+
+FINISHED: Final = ("Succeeded", "Failed")
+NOT_READ: Final = "NotRead"
+"""Reason: what would say where the device is couldn't be read."""
+STOPPED: Final = "Stopped"
+UNKNOWN: Final = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class VmDevice:
+    """A device entry or network of a VM. ``address``: "" until there is one; ``reason``: what is in the way or wrong, "" for nothing."""
+
+    name: str
+    kind: str
+    address: str = ""
+    claim: str = ""
+    request: str = ""
+    id: DeviceId | None = None
+    resolved: bool = False
+    reason: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.address or ('-' if self.id is None else self.id.device)}"
+
+    def to_json(self) -> Json:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "address": self.address or None,
+            "claim": self.claim or None,
+            "request": self.request or None,
+            "device": self.id._asdict() if self.id is not None else None,
+            "resolved": self.resolved,
+            "reason": self.reason or None,
+            "message": self.message or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VmRow:
+    """A VM. ``kind``: of the object that is known of it: VirtualMachine, VirtualMachineInstance, Pod or ResourceClaim. ``reason`` and
+    ``message``: why it isn't ready, "" if it is."""
+
+    FIELDS: ClassVar = (
+        "namespace", "name", "kind", "phase", "node", "driver", "pool", "device", "address", "claim", "pod", "ready", "reason", "age",
+    )  # fmt: skip
+
+    namespace: str
+    name: str
+    kind: str
+    phase: str
+    node: str
+    pod: str
+    devices: tuple[VmDevice, ...]
+    reason: str
+    message: str
+    created: str
+    labels: Sequence[Mapping[str, str]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.name, f"{self.namespace}/{self.name}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ready(self) -> str:
+        """How many of its devices are there, with an address where it needs one, as ``1/2``."""
+        return f"{sum(device.resolved for device in self.devices)}/{len(self.devices)}"
+
+    def fields(self) -> FieldValues:
+        ids = [device.id for device in self.devices if device.id is not None]
+        return {
+            "namespace": (self.namespace,),
+            "name": (self.name,),
+            "kind": (self.kind,),
+            "phase": (self.phase,),
+            "node": (self.node,),
+            "driver": tuple(dict.fromkeys(id.driver for id in ids)),
+            "pool": tuple(dict.fromkeys(id.pool for id in ids)),
+            "device": tuple(id.device for id in ids),
+            "address": tuple(device.address for device in self.devices if device.address),
+            "claim": tuple(dict.fromkeys(device.claim for device in self.devices if device.claim)),
+            "pod": (self.pod,),
+            "ready": (str(not self.reason and self.phase == "Running").lower(),),
+            "reason": (self.reason,),
+            "age": (self.created,),
+        }
+
+    def to_json(self) -> Json:
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "kind": self.kind,
+            "phase": self.phase or None,
+            "node": self.node or None,
+            "pod": self.pod or None,
+            "devices": [device.to_json() for device in self.devices],
+            "ready": self.ready,
+            "reason": self.reason or None,
+            "message": self.message or None,
+            "created": self.created or None,
+        }
+
+
+def vm_rows(known: KnownObjects, now: datetime, keys: tuple[DriverKeys, ...] = ()) -> list[VmRow]:
+    """All VMs, in order of namespace and name. ``keys``: attributes that are addresses, besides the well-known ones."""
+    options = ResolutionOptions(keys=keys, now=now)
+    rows = [_of_instance(each, known, options) for each in known.vmis.values()]
+    rows += (_stopped(each, known) for name, each in known.vms.items() if name not in known.vmis)
+    there = {*known.vms, *known.vmis}
+    orphans = {name: pods for name, pods in known.pods_of_vm.items() if name not in there}
+    rows += (_of_pod(name, pods, known, options) for name, pods in orphans.items())
+    there |= orphans.keys()
+    rows += _of_claims(there, known, options)
+    return sorted(rows, key=lambda row: (row.namespace, row.name))
+
+
+def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: ResolutionOptions) -> VmRow:
+    name = (vmi.namespace, vmi.name)
+    vm = known.vms.get(name)
+    pod = current_pod(vmi, known.pods_of_vm.get(name, ()))
+    subjects = dra_devices(vmi)
+    subjects += network_devices(vmi, pod, len(subjects))
+    phase = vmi.status.phase or "Pending"
+    devices: tuple[VmDevice, ...] = ()
+    stored = known.device_objects.get(name)
+    if subjects and pod is None and not known.knows(Pod) and phase == "Running":
+        listed = {(each.kind, each.name) for each in (stored.status.devices if stored is not None else ())}
+        devices = tuple(
+            VmDevice(each.name, each.kind, request=each.request_name, reason=NOT_READ, message="pods can't be read")
+            for each in subjects
+            if (each.kind, each.name) not in listed
+        )
+    elif subjects:
+        claims = [claim for claim in map(known.claims.get, _claim_names(vmi, pod)) if claim is not None]
+        found = resolve(vmi, pod, claims, known.published, options, subjects)
+        report = device_report(found, ReportContext(phase == "Running", {}, known.of(DeviceTaintRule), pod))
+        devices = tuple(_reported(device, known) for device in report.devices)
+    devices += _of_plugins(devices, stored)
+    why, text = _allocatable(vmi, stored)
+    if why:
+        devices = tuple(replace(each, reason=why, message=text) if each.reason == NOT_ALLOCATED else each for each in devices)
+    reason, message = _why_not(devices) if phase not in FINISHED else ("", "")
+    if not reason and vmi.metadata.deletion_timestamp:
+        reason = "Terminating"
+    if not reason and phase == "Failed":
+        reason, message = vmi.status.reason or "", ""
+    node = vmi.status.node_name or (pod.spec.node_name if pod is not None else None) or ""
+    created = (vm or vmi).metadata.creation_timestamp or ""
+    labels = [{**(vm.metadata.labels if vm is not None else {}), **vmi.metadata.labels}]
+    kind = (vm or vmi).KIND
+    return VmRow(vmi.namespace, vmi.name, kind, phase, node, pod.name if pod is not None else "", devices, reason, message, created, labels)
+
+
+def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> Iterator[ObjectName]:
+    entries = [entry.resource_claim_name for entry in vmi.spec.resource_claims]
+    if pod is not None:
+        entries += [entry.resource_claim_name for entry in pod.spec.resource_claims]
+        entries += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
+    return ((vmi.namespace, name) for name in dict.fromkeys(entries) if name)
+
+
+def _reported(device: ReportedDevice, known: KnownObjects) -> VmDevice:
+    subject, outcome, problem = device.subject, device.outcome, device.problem
+    reason, message = (problem.reason, problem.message) if problem is not None else ("", "")
+    if isinstance(outcome, ResolvedDevice):
+        id = DeviceId(outcome.result.driver, outcome.result.pool, outcome.result.device)
+        address = outcome.addresses.mdev or outcome.addresses.pci or ""
+        return VmDevice(subject.name, subject.kind, address, outcome.claim, subject.request_name, id, True, reason, message)
+    for missing, kind in ((DEVICE_NOT_PUBLISHED, ResourceSlice), (CLAIM_MISSING, ResourceClaim)):
+        if reason == missing and not known.knows(kind):
+            reason, message = NOT_READ, f"{kind.PLURAL} can't be read"
+    return VmDevice(subject.name, subject.kind, "", outcome.claim or "", subject.request_name, None, False, reason, message)
+
+
+def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:
+    """Devices that only the operator knows of: those of the device-plugin path."""
+    there = {(device.kind, device.name) for device in listed}
+    return tuple(
+        VmDevice(
+            each.name, each.kind, each.mdev_uuid or each.pci_address or "", each.resource_claim_name or "", each.request_name,
+            DeviceId(each.driver, each.pool, each.device) if each.driver and each.pool and each.device else None,
+            each.state == "Resolved", each.reason or "", each.message or "",
+        )
+        for each in (stored.status.devices if stored is not None else ())
+        if (each.kind, each.name) not in there
+    )  # fmt: skip
+
+
+def _allocatable(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None) -> tuple[str, str]:
+    """Reason and message of the operator's condition Allocatable while it is False, as it is beside KubeVirt or without it."""
+    conditions = [each.to_wire() for each in stored.status.conditions] if stored is not None else []
+    for each in (*conditions, *vmi.status.conditions):
+        if each.get("type") == ALLOCATABLE and each.get("status") == "False":
+            return str(each.get("reason") or ""), str(each.get("message") or "")
+    return "", ""
+
+
+def _why_not(devices: Iterable[VmDevice]) -> tuple[str, str]:
+    first = next((device for device in devices if device.reason), None)
+    return (first.reason, f"{first.kind}/{first.name}: {first.message}") if first is not None else ("", "")
+
+
+def _stopped(vm: VirtualMachine, known: KnownObjects) -> VmRow:
+    status = vm.status.get("printableStatus")
+    spec = vm.spec.template.spec
+    vmi = VirtualMachineInstance(metadata=vm.metadata, spec=spec)
+    subjects = (*dra_devices(vmi), *network_devices(vmi, None))
+    devices = tuple(VmDevice(each.name, each.kind, request=each.request_name) for each in subjects)
+    halted = vm.spec.run_strategy == "Halted" or vm.spec.running is False
+    phase = status if isinstance(status, str) and status else STOPPED if halted else UNKNOWN
+    created = vm.metadata.creation_timestamp or ""
+    return VmRow(vm.namespace, vm.name, vm.KIND, phase, "", "", devices, "", "", created, [vm.metadata.labels])
+
+
+def _of_pod(name: ObjectName, pods: Sequence[Pod], known: KnownObjects, options: ResolutionOptions) -> VmRow:
+    """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
+    pod = max(pods, key=lambda each: (each.status.phase not in FINISHED, each.metadata.creation_timestamp or "", each.name))
+    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    devices: list[VmDevice] = []
+    for entry in pod.spec.resource_claims:
+        claim = known.claims.get((pod.namespace, entry.resource_claim_name or generated.get(entry.name) or ""))
+        if claim is None:
+            devices.append(VmDevice(entry.name, "resourceClaims", claim=entry.resource_claim_name or generated.get(entry.name) or ""))
+        else:
+            devices += _of_claim(claim, entry.name, known, options)
+    reason = next((each.reason or "" for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"), "")
+    reason = next((device.reason for device in devices if device.reason), reason)
+    return VmRow(
+        *name, Pod.KIND, pod.status.phase or "Pending", pod.spec.node_name or "", pod.name, tuple(devices), reason,
+        "", pod.metadata.creation_timestamp or "", [pod.metadata.labels],
+    )  # fmt: skip
+
+
+def _of_claims(there: set[ObjectName], known: KnownObjects, options: ResolutionOptions) -> Iterator[VmRow]:
+    found: dict[ObjectName, list[tuple[ResourceClaim, str, str]]] = {}
+    for claim in known.claims.values():
+        for user in users_of(claim, known):
+            if user.vm and (claim.namespace, user.vm) not in there:
+                found.setdefault((claim.namespace, user.vm), []).append((claim, user.name, user.node))
+    for name, listed in found.items():
+        devices = tuple(device for claim, _, _ in listed for device in _of_claim(claim, claim.name, known, options))
+        objects: list[TypedObject] = [claim for claim, _, _ in listed]
+        created = min(each.metadata.creation_timestamp or "" for each in objects)
+        _, pod, node = listed[0]
+        labels = [each.metadata.labels for each in objects]
+        reason = next((device.reason for device in devices if device.reason), "")
+        yield VmRow(*name, ResourceClaim.KIND, UNKNOWN, node, pod, devices, reason, "", created, labels)
+
+
+def _of_claim(claim: ResourceClaim, name: str, known: KnownObjects, options: ResolutionOptions) -> Iterator[VmDevice]:
+    """The devices of a claim, named by the claim's entry, or its object, and request."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        yield VmDevice(name, "resourceClaims", claim=claim.name, reason=NOT_ALLOCATED)
+        return
+    results = allocation.devices.results
+    for result in results:
+        id = DeviceId(result.driver, result.pool, result.device)
+        published = known.find(id)
+        found = addresses(result.driver, published[0].attributes, options.keys) if published is not None else None
+        address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
+        shown = name if len(results) == 1 else f"{name}/{result.request}"
+        reason = "" if published is not None else DEVICE_NOT_PUBLISHED if known.knows(ResourceSlice) else NOT_READ
+        yield VmDevice(shown, "resourceClaims", address, claim.name, result.request, id, published is not None, reason)
