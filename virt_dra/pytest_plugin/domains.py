@@ -1,0 +1,120 @@
+"""Makes the domain of a VMI whose devices have given addresses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from launcher import AnyVmi, LauncherError, as_vmi, convert
+from launcher.entry_kinds import GPUS, HOST_DEVICES, EntryKind
+from launcher.errors import AddressSyntaxError
+from launcher.mdev import MdevUuid
+from virt_dra.api.counting import counted
+from virt_dra.api.kubevirt_v1 import (
+    DeviceAttributes,
+    DeviceResourceClaimStatus,
+    DeviceStatus,
+    DeviceStatusInfo,
+    VirtualMachine,
+    VirtualMachineInstance,
+)
+from virt_dra.api.kubevirt_versions import NEWEST, KubeVirtVersion
+from virt_dra.api.reading.documents import Sourced, read_document
+from virt_dra.cli.shared.console import visible_lines
+from virt_dra.cluster.files import read_written
+from virt_dra.pytest_plugin import UnusableInput
+
+_KINDS = (GPUS, HOST_DEVICES)
+_VMS = (VirtualMachine.KIND, VirtualMachineInstance.KIND)
+
+
+@dataclass(frozen=True)
+class DomainInputs:
+    """A VMI (or its file), and what its launcher reads addresses from."""
+
+    vmi: str | AnyVmi
+    addresses: Mapping[str, str]
+    device_status: Mapping[str, object] | None
+    env: Mapping[str, str]
+    pod: Mapping[str, object] | None
+    files: Mapping[str, str] | None
+    kubevirt: str | None
+
+
+def made_domain(inputs: DomainInputs) -> str:
+    """The domain as indented XML. Emits the launcher's warnings. Raises LauncherError and UnusableInput, with texts that can be printed."""
+    __tracebackhide__ = True
+    try:
+        vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
+        version = KubeVirtVersion.parse(inputs.kubevirt) if inputs.kubevirt is not None else NEWEST
+        made = convert(vmi, inputs.env, pod=inputs.pod, kubevirt=version, files=inputs.files)
+    except LauncherError as error:
+        raise LauncherError(error.reason, error.subject, visible_lines(error.message)) from None
+    except ValueError as error:  # of from_wire and parse
+        raise UnusableInput(visible_lines(str(error))) from None
+    for warning in made.warnings:
+        warnings.warn(visible_lines(warning), stacklevel=3)
+    return made.domain_xml
+
+
+def _read(given: str | AnyVmi) -> VirtualMachineInstance:
+    """The VMI. Raises WireError, and UnusableInput for a file that can't be read or has none or several."""
+    if not isinstance(given, str):
+        return as_vmi(given)
+    written = read_written([given])
+    if written.problems:
+        raise UnusableInput(visible_lines("\n".join(map(str, written.problems))))
+    found = [each for each in written.documents if isinstance(each.raw, dict) and each.raw.get("kind") in _VMS]
+    if len(found) != 1:
+        number = counted(len(found), "VirtualMachine(Instance)")
+        raise UnusableInput(visible_lines(f"{given}: {number} found; name a file that has one, or pass the object as a dict"))
+    read = read_document(found[0])
+    if isinstance(read, Sourced) and isinstance(read.object, VirtualMachine | VirtualMachineInstance):
+        return as_vmi(read.object)
+    problems = [f"{found[0].source}: apiVersion isn't KubeVirt's"] if isinstance(read, Sourced) else read
+    raise UnusableInput(visible_lines("\n".join(map(str, problems))))
+
+
+def _with_status(vmi: VirtualMachineInstance, status: Mapping[str, object] | None) -> VirtualMachineInstance:
+    if status is None:
+        return vmi
+    return vmi.with_(status=vmi.status.with_(device_status=DeviceStatus.from_wire(dict(status))))
+
+
+def _with_addresses(vmi: VirtualMachineInstance, addresses: Mapping[str, str]) -> VirtualMachineInstance:
+    """The VMI whose status has these addresses, in the order of its devices. Raises UnusableInput for a device without a claim."""
+    if not addresses:
+        return vmi
+    entries = {f"{kind.path}/{entry.name}": entry for kind in _KINDS for entry in kind.entries(vmi)}
+    for device in addresses:
+        if device not in entries:
+            known = ", ".join(entries) or "none"
+            raise UnusableInput(visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {known}"))
+        if entries[device].is_plugin:
+            advice = "give the variable that it sets with env={'PCI_RESOURCE_...': '0000:41:00.0'}"
+            raise UnusableInput(visible_lines(f"addresses: {device} comes from a device plugin ({entries[device].device_name}); {advice}"))
+    status = vmi.status.device_status or DeviceStatus()
+    gpus, host_devices = (_statuses(kind, vmi, kind.statuses(status), addresses) for kind in _KINDS)
+    return vmi.with_(status=vmi.status.with_(device_status=status.with_(gpu_statuses=gpus, host_device_statuses=host_devices)))
+
+
+def _statuses(
+    kind: EntryKind, vmi: VirtualMachineInstance, known: tuple[DeviceStatusInfo, ...], addresses: Mapping[str, str]
+) -> tuple[DeviceStatusInfo, ...]:
+    """The known entries of other devices, then one for each device of the list that has an address."""
+    given = {entry.name: addresses[device] for entry in kind.entries(vmi) if (device := f"{kind.path}/{entry.name}") in addresses}
+    return (*(each for each in known if each.name not in given), *(_status(name, address) for name, address in given.items()))
+
+
+def _status(name: str, address: str) -> DeviceStatusInfo:
+    attributes = DeviceAttributes(mdev_uuid=address) if _is_mdev(address) else DeviceAttributes(pci_address=address)
+    return DeviceStatusInfo(name=name, device_resource_claim_status=DeviceResourceClaimStatus(attributes=attributes))
+
+
+def _is_mdev(address: str) -> bool:
+    try:
+        MdevUuid.parse(address)
+    except AddressSyntaxError:
+        return False
+    return True
