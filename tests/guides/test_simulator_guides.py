@@ -1,4 +1,4 @@
-"""docs/guides/simulator.md and policies.md: their commands as written, in order, print what they show."""
+"""Guides about files and the embedded cluster: their commands as written, in order, print what they show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ ENVIRONMENT: Final = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH'
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("guide", ["simulator", "policies"])
+GUIDES: Final = ("simulator", "policies", "extender", "inventory", "explain", "topology", "report", "testing")
+
+
+@pytest.mark.parametrize("guide", GUIDES)
 def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
     found = [block for block in blocks((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")) if block.way != "cluster"]
     assert found
