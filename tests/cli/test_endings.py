@@ -162,7 +162,7 @@ def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig
         "click",
         "virt_dra.cli.main",
         "virt_dra.cli.shared.endings",
-        "rich",
+        "yaml",
         "virt_dra.cli.shared.console",
         "virt_dra.cli.lint.command",
         "pydantic",
@@ -192,6 +192,11 @@ main()
 def test_the_programs_start_where_interrupts_are_handled_first() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     assert scripts["virt-dra"] == scripts["kubectl-virt_dra"] == "virt_dra.cli.start:main"
+
+
+def test_the_plugin_of_kubectl_calls_itself_so() -> None:
+    plugin = Path(sys.executable).with_name("kubectl-virt_dra")
+    assert subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True).stdout.startswith("Usage: kubectl virt-dra ")
 
 
 _BUSY = """

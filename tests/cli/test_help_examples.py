@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from devtools.completions import PLACE, table_text
 from launcher.entry import main as launcher
 from virt_dra.cli.main import SUBCOMMANDS, cli
 
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(
-    r"kubectl|curl|dump\.yaml|--live|--on out|virt-dra (?:doctor|uninstall|operator|webhook)\b|virt-dra install (?!.*--dry-run)"
+    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|extender(?! --print))\b|kube-scheduler"
+    r"|virt-dra install (?!.*--dry-run)"
 )
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""
 _COMMENT = re.compile(r"^(\S.*?\S) {2,}(?:# )?(\S.*)$", re.DOTALL)
@@ -62,6 +64,10 @@ def test_every_command_has_an_example_of_its_own() -> None:
         assert any(name in line for line, _ in _examples(command)), name
     assert launcher.epilog is not None
     assert "Example" in launcher.epilog
+
+
+def test_completion_knows_every_option() -> None:
+    assert PLACE.read_text(encoding="utf-8") == table_text(), "renew it with: python -m devtools.completions"
 
 
 @pytest.mark.parametrize(("line", "comment"), RUN, ids=[line for line, _ in RUN])

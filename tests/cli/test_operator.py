@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from devtools.agents.worlds import eventually
 from devtools.cluster.control_plane import ControlPlane
-from devtools.cluster.processes import Component, ComponentError, free_port, operator
+from devtools.cluster.ports import free_port
+from devtools.cluster.processes import Component, ComponentError, operator
 from devtools.deployed.operator import Vms, devices_kind, kinds, replica
 from devtools.deployed.webhook import kubevirt_kinds, until
 from tests.controllers.hostile_selectors import HOSTILE

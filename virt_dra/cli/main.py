@@ -3,39 +3,66 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
+from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.endings import open_closed_files, orderly
+
+
+class HelpSection(StrEnum):
+    """What a command is for; ``--help`` lists the commands by it, in this order."""
+
+    CHECK = "Check"
+    SIMULATE = "Simulate"
+    CLUSTER = "Cluster"
+    FILTERS = "Filters (JSON lines)"
+    SHELL = "Shell"
 
 
 @dataclass(frozen=True)
 class _Subcommand:
+    section: HelpSection
     module: str
     summary: str
 
 
+_CHECK, _SIMULATE, _CLUSTER, _FILTERS, _SHELL = HelpSection
 SUBCOMMANDS: Mapping[str, _Subcommand] = {
-    "run": _Subcommand("run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
-    "cel": _Subcommand("cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
-    "allocate": _Subcommand("allocate.command", "Allocate devices to claims on nodes, and say why not."),
-    "scenario": _Subcommand("scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."),
-    "simulate": _Subcommand("simulate.command", "Compare placement policies on a cluster, a workload or a trace."),
-    "lint": _Subcommand("lint.command", "Check VMs and everything they name before anything is created."),
-    "admit": _Subcommand("jsonl.admit", "Check VMIs against the admission rules (JSON lines)."),
-    "webhook": _Subcommand("webhook.command", "Serve the admission webhooks (HTTPS)."),
-    "webhook-certificates": _Subcommand("webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."),
-    "install": _Subcommand("install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
-    "doctor": _Subcommand("doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
-    "uninstall": _Subcommand("install.uninstall", "Remove virt-dra from a cluster."),
-    "operator": _Subcommand("operator", "Follow a cluster's VMs: publish their devices, complete their pods."),
-    "render": _Subcommand("jsonl.render", "Render the device part of launcher pods (JSON lines)."),
-    "device-status": _Subcommand("jsonl.device_status", "Resolve pod, claim and slice to device addresses (JSON lines)."),
-    "domain-xml": _Subcommand("jsonl.domain_xml", "Turn device addresses into libvirt XML (JSON lines)."),
+    "lint": _Subcommand(_CHECK, "lint.command", "Check VMs and everything they name before anything is created."),
+    "explain": _Subcommand(_CHECK, "explain.command", "Explain why a VM or claim gets no place, and what would help."),
+    "diff": _Subcommand(_CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."),
+    "allocate": _Subcommand(_CHECK, "allocate.command", "Allocate devices to claims on nodes, and say why not."),
+    "cel": _Subcommand(_CHECK, "cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
+    "run": _Subcommand(_SIMULATE, "run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
+    "scenario": _Subcommand(_SIMULATE, "scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."),
+    "simulate": _Subcommand(_SIMULATE, "simulate.command", "Compare placement policies on a cluster, a workload or a trace."),
+    "get": _Subcommand(_CLUSTER, "get.command", "Show VMs, devices, claims, pools or drivers: who has what, what is free."),
+    "describe": _Subcommand(_CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."),
+    "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
+    "report": _Subcommand(_CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."),
+    "install": _Subcommand(_CLUSTER, "install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
+    "doctor": _Subcommand(_CLUSTER, "doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
+    "uninstall": _Subcommand(_CLUSTER, "install.uninstall", "Remove virt-dra from a cluster."),
+    "operator": _Subcommand(_CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."),
+    "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
+    "webhook-certificates": _Subcommand(_CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."),
+    "extender": _Subcommand(_CLUSTER, "extender.command", "Score fitting nodes by a placement policy, for kube-scheduler."),
+    "admit": _Subcommand(_FILTERS, "jsonl.admit", "Check VMIs against the admission rules."),
+    "render": _Subcommand(_FILTERS, "jsonl.render", "Render the device part of launcher pods."),
+    "device-status": _Subcommand(_FILTERS, "jsonl.device_status", "Resolve pod, claim and slice to device addresses."),
+    "domain-xml": _Subcommand(_FILTERS, "jsonl.domain_xml", "Turn device addresses into libvirt XML."),
+    "completion": _Subcommand(_SHELL, "completion.command", "Print the script that makes a shell complete virt-dra."),
 }
+SUGGESTED: Final = 3
+"""The most commands that the error about an unknown one suggests."""
 
 
 class _LazyGroup(click.Group):
@@ -54,13 +81,23 @@ class _LazyGroup(click.Group):
         entry = SUBCOMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
+        with collector_paused():  # importing makes many objects and hardly any garbage
+            command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            meant = ", ".join(map(repr, get_close_matches(name.lower(), SUBCOMMANDS, n=SUGGESTED)))
+            several = "one of: " if "," in meant else ""
+            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {several}{meant}?" if meant else ""), ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items()])
+        for section in HelpSection:
+            with formatter.section(section):
+                formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items() if entry.section is section])
 
 
 EPILOG = """\b
@@ -69,6 +106,7 @@ Examples:
   virt-dra run examples/gpu-pci                                     one VM, shown step by step
   virt-dra run examples/vgpu-mdev --out /tmp/out -o json            every object and the domain written, the report as JSON
   virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one per line
+
 \b
 Every command has its own --help with examples and exit codes. All have these too: 2 the output can't be written, 130 interrupted (Ctrl-C),
 141 the reader of the output closed it.
@@ -88,4 +126,4 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
     open_closed_files()
     with orderly():  # what click writes about bad usage
         loaded()
-        cli()
+        cli(prog_name="kubectl virt-dra" if Path(sys.argv[0]).name == "kubectl-virt_dra" else None)

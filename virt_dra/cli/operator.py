@@ -33,15 +33,18 @@ from webhooks.server.log import json_logging
 _NEEDS: Final = "the operator needs kopf, the kubernetes package and prometheus-client; install them with: pip install 'virt-dra[operator]'"
 Mode = Literal["beside-kubevirt", "standalone"]
 _OWN_GATES: Final = dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA), True)
-"""Gates of mode standalone, in which all devices are supported unless --gates says otherwise."""
+"""Gates of mode standalone, in which all devices are supported unless --kubevirt-gates says otherwise."""
 
 EPILOG = """\b
 Examples:
   virt-dra operator                                        the current kubeconfig's cluster, beside its KubeVirt
   virt-dra operator --mode standalone -n vms --no-election      one namespace, one process
   curl localhost:8080/metrics; curl localhost:8080/readyz; curl localhost:8081/healthz
+
 \b
 It logs one JSON object per line to standard error.
+
+\b
 Exit codes: 0 stopped by SIGTERM or SIGINT; 1 no connection to the cluster, lost Lease, or internal error; 2 bad usage.
 """
 
@@ -68,9 +71,10 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
               help="Seconds after its allocation from which an unpublished device is an error.")  # fmt: skip
 @metadata_writers_options
 @kubevirt_gates_option
-@click.option("--launcher-image", envvar="VIRT_DRA_LAUNCHER_IMAGE", default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
+@click.option("--launcher-image", metavar="IMAGE", envvar="VIRT_DRA_LAUNCHER_IMAGE",
+              default=f"virt-dra-launcher:{version('virt-dra')}", show_default=True,
               help="Standalone: image of the launcher pods.")  # fmt: skip
-@click.option("--launcher-argument", "launcher_arguments", metavar="TEXT", multiple=True,
+@click.option("--launcher-argument", "launcher_arguments", metavar="ARGUMENT", multiple=True,
               help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
 @address_keys_option
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
@@ -84,9 +88,9 @@ def command(
 ) -> None:  # fmt: skip
     """Watch the VirtualMachineInstances of a cluster.
 
-    Beside KubeVirt: each VMI with claims gets a VirtualMachineInstanceDevices object (kubectl get vmid) that shows where its devices are,
-    whether they are healthy, and what it waits for; its launcher pod gets what its integration path needs. Any number of replicas may
-    run; one leads. The process keeps no state outside the API and may be killed at any time.
+    Beside KubeVirt: each VMI with claims gets a VirtualMachineInstanceDevices object that shows where its devices are (see virt-dra
+    get vms --live), whether they are healthy, and what it waits for; its launcher pod gets what its integration path needs.
+    Any number of replicas may run; one leads. The process keeps no state outside the API and may be killed at any time.
     """
     with required(_NEEDS, "kopf", "kubernetes", "aiohttp", "prometheus_client"):
         from virt_dra.cluster.kube.cluster import ConnectionProblem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import NoReturn
 
 
@@ -20,6 +21,10 @@ def main() -> None:
     loading = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if loading:
         signal.signal(signal.SIGINT, _end)
+    if (asked := os.environ.get("_VIRT_DRA_COMPLETE")) is not None:  # by a shell, while somebody types
+        from virt_dra.cli.completion.answers import answer_shell
+
+        sys.exit(answer_shell(asked))
     from virt_dra.cli.main import main as run
 
     def loaded() -> None:

@@ -233,7 +233,9 @@ def test_features_can_be_switched() -> None:
     tainted = CLUSTER.replace("attributes: {model: {string: A100}}", "taints: [{key: k, effect: NoSchedule}]")
     text = tainted + _claim("one")
     assert _run("-f", "-", "--node", "node-a", stdin=text).exit_code == 1
-    assert _run("-f", "-", "--node", "node-a", "--features", "DeviceTaints=false", stdin=text).exit_code == 0
+    assert (
+        _run("-f", "-", "--node", "node-a", "--feature-gates", "DRADeviceTaints=false,DRADeviceTaintRules=false", stdin=text).exit_code == 0
+    )
 
 
 def test_an_error_of_the_allocator_is_shown_as_the_reference_words_it() -> None:
@@ -367,7 +369,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (["-f", "-", "--candidates", "auto"], "--candidates goes with --workload"),
         (["-f", "-", "--node", ""], "Invalid value for '--node': '' can't be the name of a node"),
         (["-f", "-", "-n", "A_B"], "Invalid value for '-n' / '--namespace': 'A_B' can't be the name of a namespace"),
-        (["-f", "-", "--features", "Taints=true"], "Invalid value for '--features': 'Taints=true': write FEATURE=true or FEATURE=false"),
     ],
 )
 def test_bad_usage_is_told(arguments: list[str], error: str) -> None:

@@ -158,7 +158,6 @@ RULE: Json = {
     [
         ((), [_slice("node-a", TAINTED), _claim("c")], False),
         (("--feature-gates", "DRADeviceTaints=false,DRADeviceTaintRules=false"), [_slice("node-a", TAINTED), _claim("c")], True),
-        (("--features", "DeviceTaints=false"), [_slice("node-a", TAINTED), _claim("c")], True),
         ((), [NODES[0], RULE, _claim("c")], False),
         (("--feature-gates", "DRADeviceTaintRules=false"), [NODES[0], RULE, _claim("c")], True),
         (
@@ -167,7 +166,6 @@ RULE: Json = {
             True,
         ),
         (("--feature-gates", "DRAListTypeAttributes=true"), [_slice("node-a", LIST), NAMED_LIST], True),
-        (("--features", "ListTypeAttributes=true"), [_slice("node-a", LIST), NAMED_LIST], True),
     ],
 )
 def test_gates_decide_what_the_allocator_minds(arguments: tuple[str, ...], objects: list[Json], allocated: bool) -> None:

@@ -127,7 +127,7 @@ def test_new_text_is_compiled_by_the_gates_and_held_against_the_cost_limit(slice
     shared = "device.allowMultipleAllocations"
     assert _run(shared).output == "compiles; estimated cost 2\n"
     assert _run("--new", shared).exit_code == 0
-    refused = _run("--new", "--gates", "DRAConsumableCapacity=false", shared)
+    refused = _run("--new", "--feature-gates", "DRAConsumableCapacity=false", shared)
     assert (refused.exit_code, "undefined field 'allowMultipleAllocations'" in refused.output) == (2, True)
     heavy = "lists.range(1000).all(x, lists.range(1000).all(y, x < y))"
     assert _run(heavy).exit_code == 0
@@ -140,8 +140,8 @@ def test_new_text_is_compiled_by_the_gates_and_held_against_the_cost_limit(slice
     ("arguments", "told"),
     [
         ((), "name an expression, e.g. virt-dra cel"),
-        (("--gates", "DRAConsumableCapacity=false", "true"), "--feature-gates goes with --new"),
-        (("--new", "--gates", "Other=true", "true"), "unrecognized feature gate: Other; known are DRAAdminAccess, "),
+        (("--feature-gates", "DRAConsumableCapacity=false", "true"), "--feature-gates goes with --new"),
+        (("--new", "--feature-gates", "Other=true", "true"), "unrecognized feature gate: Other; known are DRAAdminAccess, "),
         (("--new", "--feature-gates", "DRAListAttributes=1", "true"), "DRAListAttributes; did you mean DRAListTypeAttributes or"),
         (("--new", "--feature-gates", "DRAListTypeAttributes=on", "true"), "DRAListTypeAttributes=on: write true or false"),
         (("--jsonl", "--new"), "--jsonl goes with a file of requests only"),

@@ -182,7 +182,7 @@ def test_a_namespace_that_is_somebody_elses_is_used_and_stays(cluster: ControlPl
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
     cluster.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", config)
     before = everything(cluster)
-    first = run(cluster, "install", "--overlay", "standalone", "--namespace", namespace, "--no-wait", "-o", "json")
+    first = run(cluster, "install", "--overlay", "standalone", "--own-namespace", namespace, "--no-wait", "-o", "json")
     assert results(first.stdout)["kept"] == [f"Namespace {namespace}"]
     assert run(cluster, "uninstall", "--yes", "--delete-vms", "--timeout", "60").exit_code == 0
     assert everything(cluster) == before

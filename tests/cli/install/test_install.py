@@ -44,7 +44,7 @@ def test_every_choice_changes_only_what_it_names(golden: Golden) -> None:
         "--launcher-image",
         "registry.example.com/launcher:7",
     )
-    chosen = run("--dry-run", "--overlay", "standalone", "--cert-manager", "--namespace", "devices", *images).stdout
+    chosen = run("--dry-run", "--overlay", "standalone", "--cert-manager", "--own-namespace", "devices", *images).stdout
     golden("install_choices.diff", changes(plain, chosen, 2))
 
 
@@ -76,10 +76,10 @@ def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
 
     command = '["virt-dra-launcher", "--uri=qemu:///session", "--daemon=virtqemud"'
     assert variables() == {"image": '"virt-dra-launcher:0.1.0"', "command": f"{command}]", "sidecars": "false"}
-    own = variables("--launcher-image=a/b:1", "--launcher-argument=--uri=x", "--gates=GPUsWithDRA=true,Sidecar=true")
+    own = variables("--launcher-image=a/b:1", "--launcher-argument=--uri=x", "--kubevirt-gates=GPUsWithDRA=true,Sidecar=true")
     assert own == {"image": '"a/b:1"', "command": f'{command}, "--uri=x"]', "sidecars": "true"}
-    assert variables("--gates=Sidecar=true", "--gates=Sidecar=false")["sidecars"] == "false"
-    assert variables("--gates=Sidecar")["sidecars"] == "true"
+    assert variables("--kubevirt-gates=Sidecar=true", "--kubevirt-gates=Sidecar=false")["sidecars"] == "false"
+    assert variables("--kubevirt-gates=Sidecar")["sidecars"] == "true"
 
 
 def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() -> None:
@@ -103,8 +103,8 @@ def test_json_is_a_list_of_the_same_objects() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--namespace", "kube-system"), "'kube-system' belongs to the cluster; give virt-dra a namespace of its own"),
-        (("--namespace", "A"), "'A' can't be the name of a namespace"),
+        (("--own-namespace", "kube-system"), "'kube-system' belongs to the cluster; give virt-dra a namespace of its own"),
+        (("--own-namespace", "A"), "'A' can't be the name of a namespace"),
         (("--image", "a b"), "'a b': write an image as in registry.example.com/virt-dra:0.1.0"),
         (("--image", ""), "'': write an image as in registry.example.com/virt-dra:0.1.0"),
         (
@@ -191,7 +191,7 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             Choices(STANDALONE),
             (
                 "virt-dra is already installed in the namespace devices, and a cluster can have only one: "
-                "use --namespace devices, or remove it "
+                "use --own-namespace devices, or remove it "
                 "there first with: virt-dra uninstall",
             ),
         ),

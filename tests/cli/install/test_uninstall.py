@@ -80,7 +80,7 @@ def test_it_is_found_by_its_deployments_and_namespaces() -> None:
     ("arguments", "message"),
     [
         (("-o", "json"), "-o yaml and json go with --yes or --dry-run"),
-        (("--namespace", "kube-system"), "'kube-system' belongs to the cluster"),
+        (("--own-namespace", "kube-system"), "'kube-system' belongs to the cluster"),
     ],
 )
 def test_bad_usage_is_refused(arguments: tuple[str, ...], message: str) -> None:

@@ -21,7 +21,8 @@ from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.cel import command as cel
 from virt_dra.cli.jsonl import admit, device_status, domain_xml, render
 from virt_dra.cli.jsonl.lines import answer_lines, jsonl_command
-from virt_dra.cli.jsonl.members import BadLine, gates_of, member, vmi_of, vmi_or_spec
+from virt_dra.cli.jsonl.members import BadLine, member
+from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of, vmi_or_spec
 from virt_dra.cli.main import cli
 
 

@@ -136,17 +136,17 @@ def test_node_restricts_the_choice() -> None:
 
 
 def test_gates_and_version_override_the_kubevirt_object() -> None:
-    denied = _run(GPU, "--gates", "GPUsWithDRA=false", "-o", "json")
+    denied = _run(GPU, "--kubevirt-gates", "GPUsWithDRA=false", "-o", "json")
     assert json.loads(denied.stdout)["vms"][0]["failure"]["step"] == "admission"
-    older = _run(GPU, "--kubevirt", "1.8.3", "-o", "json")
+    older = _run(GPU, "--kubevirt-version", "1.8.3", "-o", "json")
     assert json.loads(older.stdout)["vms"][0]["failure"]["step"] == "admission", "opt-in before 1.9"
     upstream = str(EXAMPLES / "driver-intel")
-    assert _run(upstream, "--kubevirt", "1.8.3", "--gates", "DynamicResourceAllocation=true").exit_code == 0
+    assert _run(upstream, "--kubevirt-version", "1.8.3", "--kubevirt-gates", "DynamicResourceAllocation=true").exit_code == 0
 
 
 def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
     """Its API server drops the field, and what is left has no source of a device (K-1.9)."""
-    result = _run(GPU, "--kubevirt", "1.9", "-o", "json")
+    result = _run(GPU, "--kubevirt-version", "1.9", "-o", "json")
     (vm,) = json.loads(result.stdout)["vms"]
     told = [(each["id"], each["field"]) for each in vm["findings"] if each["severity"] == "denial"]
     assert (result.exit_code, told) == (1, [("unknown-field", "spec.domain.devices.gpus[0].claim")])
@@ -185,13 +185,16 @@ def test_a_gate_that_is_disabled_has_to_leave_that_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gates", "GPUsWithDRA=perhaps", GPU], "'GPUsWithDRA=perhaps': write GATE=true or GATE=false with a gate of GPUsWithDRA, "),
-        (["--gates", "NoSuchGate", GPU], "'NoSuchGate': write GATE=true or GATE=false"),
-        (["--gates", "HostDevices=", GPU], "'HostDevices=': write GATE=true or GATE=false"),
+        (
+            ["--kubevirt-gates", "GPUsWithDRA=perhaps", GPU],
+            "'GPUsWithDRA=perhaps': write GATE=true or GATE=false with a gate of GPUsWithDRA, ",
+        ),
+        (["--kubevirt-gates", "NoSuchGate", GPU], "'NoSuchGate': write GATE=true or GATE=false"),
+        (["--kubevirt-gates", "HostDevices=", GPU], "'HostDevices=': write GATE=true or GATE=false"),
         (["--node", "A B", GPU], "'A B' can't be the name of a node: a lowercase RFC 1123 subdomain"),
         (["--namespace", "", GPU], "'' can't be the name of a namespace: a lowercase RFC 1123 label"),
         (["--out", "", GPU], "no folder named; write . for the current one"),
-        (["--kubevirt", "newest", GPU], "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        (["--kubevirt-version", "newest", GPU], "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
         (["/does/not/exist"], "error: /does/not/exist: no such file or folder"),
         ([], "Missing argument 'FILE|DIR...'"),
     ],

@@ -86,6 +86,6 @@ def test_gates_that_only_a_real_cluster_has_are_named() -> None:
 
 
 def test_a_cluster_that_cannot_be_reached_is_no_traceback(tmp_path: Path) -> None:
-    result = _run(SCENARIO, "--on", str(tmp_path / "none"))
+    result = _run(SCENARIO, "--live", "--kubeconfig", str(tmp_path / "none"))
     assert result.exit_code == 1
     assert "could not be played: kubeconfig" in result.stdout

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.deployed.webhook import configurations, configured, free_port, kubevirt_kinds, post, until, webhook
+from devtools.cluster.ports import free_port
+from devtools.deployed.webhook import configurations, configured, kubevirt_kinds, post, until, webhook
 from devtools.webhooks.serving import SPEC, launcher_pod, review, vm, vmi
 from tests.cli.webhook.test_cluster import Room
 

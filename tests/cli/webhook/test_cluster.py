@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
+from devtools.cluster.ports import free_port
 from devtools.deployed.webhook import (
     Webhook,
     balanced,
     certificates,
     configurations,
     configured,
-    free_port,
     kubevirt_kinds,
     post,
     until,
@@ -358,7 +358,7 @@ def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPla
     control_plane.stop_controllers()  # the garbage collector takes pods whose VMI doesn't exist
     namespace = control_plane.create_namespace("webhook-")
     name, ports = f"virt-dra-{namespace}", (free_port(), free_port())
-    options = ("--kubevirt", "1.9", "--announce", "1")
+    options = ("--kubevirt-version", "1.9", "--announce", "1")
     try:
         with (
             balanced(*ports) as port,

@@ -16,7 +16,8 @@ import pytest
 from cryptography import x509
 
 from devtools.cluster.control_plane import ControlPlane, require
-from devtools.deployed.webhook import free_port, kubevirt_kinds, until, webhook
+from devtools.cluster.ports import free_port
+from devtools.deployed.webhook import kubevirt_kinds, until, webhook
 from devtools.webhooks.serving import KNOWLEDGE, body, hang_up, request, vmi
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.installation.webhook_authority import SECRET, StoredAuthority

@@ -138,9 +138,8 @@ def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
         (["--tls-dir", "a", "--dns-name", "b"], "Error: --dns-name and --service go with an authority of our own, not with --tls-dir\n"),
         (["--service", "a"], "Error: Invalid value for '--service': 'a': write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra\n"),
         (
-            ["--kubevirt", "new"],
-            "Error: Invalid value for '--kubevirt-version' / '--kubevirt': 'new' is no KubeVirt version; "
-            "write for example 1.9, 1.8.3 or main\n",
+            ["--kubevirt-version", "new"],
+            "Error: Invalid value for '--kubevirt-version': 'new' is no KubeVirt version; write for example 1.9, 1.8.3 or main\n",
         ),
         (["--tls-dir", "a"], "error: a/tls.crt: no such file\n"),
         (["--self-signed", "b", "--dns-name", "a b"], "error: b: 'a b' is neither a DNS name nor an IP address\n"),

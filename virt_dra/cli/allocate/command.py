@@ -20,13 +20,12 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
-from virt_dra.cli.allocate.lines import FEATURE_FIELDS
-from virt_dra.cli.allocate.report import answer_json, refusal_trees, table
+from virt_dra.cli.allocate.report import answer_json, table
 from virt_dra.cli.allocate.workload import load_workload
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.shared.console import output_console, progress, say, status
-from virt_dra.cli.shared.gate_options import gates_epilog, gates_option, with_features
-from virt_dra.cli.shared.options import OutputFormat, namespace_option, output_option, parse_node, switches
+from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
+from virt_dra.cli.shared.options import OutputFormat, namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
@@ -71,15 +70,12 @@ Examples:
   virt-dra allocate -f examples/direct-claim --timeout 0.5       at most half a second for each node
   virt-dra allocate --jsonl < examples/requests/problems.jsonl
   virt-dra allocate --workload examples/requests/workload.json --candidates auto
+
 \b
 Exit codes: 0 every claim is allocated, 1 some claim is not (it doesn't fit, or time ran out), 2 bad usage or input.
   --jsonl and --workload: 0, or 2 for unreadable input.
 """
 EPILOG += f"\n{gates_epilog()} What each means is in docs/guides/allocator.md.\n"
-
-
-def _parse_features(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    return {FEATURE_FIELDS[name]: enabled for name, enabled in switches(values, FEATURE_FIELDS, what="feature").items()}
 
 
 def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> AllocationDeadline:
@@ -90,18 +86,16 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@click.option("-f", "--filename", "filenames", metavar="FILE", multiple=True, help="Manifests, a folder of them, or - for standard input.")
-@click.option("--claim", "claims", metavar="[NS/]NAME", multiple=True, help="Only this claim or template; several are placed together.")
+@click.option("-f", "--filename", "filenames", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
+@click.option(
+    "--claim", "claims", metavar="[NAMESPACE/]NAME", multiple=True, help="Only this claim or template; several are placed together."
+)
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
 @click.option("--explain", is_flag=True, help="Show for each node and request why devices were refused.")
-@output_option("table", "json", "yaml")
+@output_option("text", "json", "yaml")
 @namespace_option
 @gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
-@click.option(
-    "--features", metavar="FEATURE=BOOL,...", multiple=True, callback=_parse_features,
-    help="The same by the names of the allocator's features, as in --jsonl; they override --feature-gates.",
-)  # fmt: skip
 @click.option(
     "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT, show_default=f"{DEFAULT_TIMEOUT:g}",
     callback=_parse_timeout, help="Limit for a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
@@ -114,7 +108,7 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None, all_nodes: bool,
-    explain: bool, output: OutputFormat, namespace: str, features: dict[str, bool], feature_gates: FeatureGates | None,
+    explain: bool, output: OutputFormat, namespace: str, feature_gates: FeatureGates | None,
     deadline: AllocationDeadline, jsonl: bool, workload: str | None, candidates: str,
 ) -> None:  # fmt: skip
     _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
@@ -125,7 +119,7 @@ def command(
     elif node is not None and all_nodes:
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
-        gates = with_features(feature_gates or PLAIN, features)
+        gates = feature_gates or PLAIN
         given, groups, nodes = _read((*filenames, *paths), claims, node, namespace, gates, output)
         with progress("trying nodes") as report, collector.rare_collections():
             steps = allocate_each(
@@ -137,7 +131,7 @@ def command(
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
-_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "features", "feature_gates")
+_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "feature_gates")
 """Parameters that go with neither --jsonl nor --workload."""
 
 
@@ -164,7 +158,7 @@ def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
     try:
         requests = sys.stdin.buffer if source == "-" else Path(source).open("rb")  # noqa: SIM115 - closed by the with below
     except (OSError, ValueError) as error:
-        refuse([f"{source}: {_reason(error)}"], "table")
+        refuse([f"{source}: {_reason(error)}"], "text")
     with requests:
         answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS)
 
@@ -174,9 +168,9 @@ def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> Non
         with status(f"reading {path}"), collector_paused(), nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
             workload = load_workload(file)
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
-        refuse([f"{path}: {_reason(error)}"], "table")
+        refuse([f"{path}: {_reason(error)}"], "text")
     except RecursionError:
-        refuse([f"{path}: the JSON is nested too deeply"], "table")
+        refuse([f"{path}: the JSON is nested too deeply"], "text")
     with progress("placing pods") as report:
         figures = place_workload(workload, auto=auto, progress=report, deadline=deadline)
     click.echo(json_text(figures.to_json()))
@@ -205,12 +199,14 @@ def _read(
 
 
 def _show(answers: tuple[AllocationAnswer, ...], output: OutputFormat, *, all_nodes: bool, explain: bool) -> None:
-    if output != "table":
+    if output != "text":
         print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
         return
     for line in table(answers, every_node=all_nodes):
         say(visible(line))
     if explain:
+        from virt_dra.cli.allocate.trees import refusal_trees
+
         console = output_console()
         for tree in (tree for answer in answers for tree in refusal_trees(answer)):
             console.print()

@@ -107,6 +107,7 @@ Examples:
   virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
   virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server accept it?
   echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
+
 \b
 Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
   failed on one, 2 the expression is refused, bad usage or unreadable input.
@@ -142,7 +143,6 @@ a value are null.
 @click.option("--new", is_flag=True, help="Compile as the API server does for a new object, by its gates, and check the estimated cost.")
 @gates_option(
     "--feature-gates",
-    "--gates",
     "feature_gates",
     help_text="With --new: gates that differ from a plain Kubernetes 1.37's. DRAConsumableCapacity and DRAListTypeAttributes matter.",
 )

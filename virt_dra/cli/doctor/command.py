@@ -23,10 +23,13 @@ from virt_dra.doctor.facts import ClusterFacts, DoctorFinding, Level
 EPILOG = """\b
 Examples:
   virt-dra doctor                          of the current kubeconfig's cluster
-  virt-dra doctor --quiet                  only what needs doing
+  virt-dra doctor -q                       only what needs doing
   virt-dra doctor -o json | jq -r '.findings[] | select(.level == "error") | .message'
+
 \b
 Nothing is written: the request to the webhook is a dry run.
+
+\b
 Exit codes: 0 neither warnings nor errors, 1 warnings, 2 errors, bad usage or no connection to the cluster.
 """
 
@@ -39,7 +42,7 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
 @click.option("--probe-namespace", metavar="NAME", default="default", show_default=True, callback=parse_namespace,
               help="Namespace of the dry run's VMI.")  # fmt: skip
 @kubevirt_option
-@click.option("--quiet", is_flag=True, help="Only warnings and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 @output_option("text", "json", "yaml")
 def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: OutputFormat) -> None:
     """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.

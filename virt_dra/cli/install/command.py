@@ -38,9 +38,12 @@ Examples:
   virt-dra install --image registry.example.com/virt-dra:0.1.0
   virt-dra install --overlay standalone                     without KubeVirt: VirtualMachines of our own
   virt-dra install --dry-run -o json | kubectl apply --server-side -f -
+
 \b
 Run it again to upgrade: it applies the objects of this version of virt-dra, and removes those that only an older version had. Options that
 change objects must be given again.
+
+\b
 Exit codes: 0 applied and running (or printed), 1 applied, but not running in time, 2 refused: bad usage, no cluster, missing permission,
 KubeVirt where none may be or none where one must be.
 """
@@ -49,7 +52,7 @@ KubeVirt where none may be or none where one must be.
 @click.command(name="install", epilog=EPILOG)
 @click.option("--overlay", type=click.Choice([BESIDE_KUBEVIRT, STANDALONE]), default=BESIDE_KUBEVIRT, show_default=True,
               help="With the cluster's KubeVirt, or, without one, with VirtualMachines of our own.")  # fmt: skip
-@click.option("--namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
+@click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
               help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
 @click.option("--image", metavar="IMAGE", callback=parse_image,
               help="Image of operator and webhook.  [default: virt-dra with this version's tag]")  # fmt: skip
@@ -74,7 +77,8 @@ KubeVirt where none may be or none where one must be.
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the Deployments run.")
 @wait_timeout_option
 @cluster_options
-@click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]), help="[default: text; with --dry-run yaml]")
+@click.option("-o", "--output", type=click.Choice(["text", "yaml", "json"]),
+              help="Format of the output.  [default: text; with --dry-run yaml]")  # fmt: skip
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, cert_manager: bool, client_ca: bytes,

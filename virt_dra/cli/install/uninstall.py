@@ -26,15 +26,20 @@ Examples:
   virt-dra uninstall --dry-run              what would be removed
   virt-dra uninstall                        asks before it removes anything
   virt-dra uninstall --yes --delete-vms     standalone: with every VirtualMachine of the cluster
+
 \b
 Running VMs and their pods are kept, and (standalone, without --delete-vms) the CRDs of VirtualMachines with all their objects; without
 the operator nothing reconciles them.
+
+\b
 Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usage, no cluster, missing permission.
 """
 
 
 @click.command(name="uninstall", epilog=EPILOG)
-@click.option("--namespace", callback=parse_our_namespace, help="Namespace of virt-dra itself.  [default: the one it is found in]")
+@click.option(
+    "--own-namespace", "namespace", callback=parse_our_namespace, help="Namespace of virt-dra itself.  [default: the one it is found in]"
+)
 @click.option("--delete-vms", is_flag=True, help="Standalone: also the CRDs of VirtualMachines, and with them every VM, for good.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")

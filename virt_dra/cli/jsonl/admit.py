@@ -8,7 +8,8 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_
 from virt_dra.api.kubevirt_versions import KNOWN_GATES
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
-from virt_dra.cli.jsonl.members import BadLine, gates_of, member, under, vmi_or_spec
+from virt_dra.cli.jsonl.members import BadLine, member, under
+from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_or_spec
 from webhooks.admission import admit
 from webhooks.api_server import FieldValidation
 

@@ -152,6 +152,7 @@ EPILOG = """\b
 Examples:
   virt-dra device-status --jsonl examples/requests/device-status.jsonl
   virt-dra device-status --jsonl < examples/requests/device-status.jsonl | jq -c 'select(.unresolved != [])'
+
 \b
 From a cluster, for VMI fedora:
   jq -nc --argjson vmi "$(kubectl get vmi fedora -o json)" \\

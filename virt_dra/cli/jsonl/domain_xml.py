@@ -9,7 +9,8 @@ from launcher import LauncherError, convert
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
-from virt_dra.cli.jsonl.members import BadLine, gates_of, member, under, vmi_of
+from virt_dra.cli.jsonl.members import BadLine, member, under
+from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of
 
 REFUSAL: Json = {"hostdevs": [], "domain": None}
 MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
@@ -69,6 +70,7 @@ command = jsonl_command(
 In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}}   only vmi is required
 Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain", "error"}
      and "warnings": [text] about what did not fail but should be known
+
 \b
 Examples:
   virt-dra domain-xml --jsonl examples/requests/domain-xml.jsonl

@@ -132,6 +132,11 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
         refuse([f"cannot read the requests: {error.strerror}"], "text")
 
 
+_EXIT_CODES: Final = (
+    "\n\b\nExit codes: 0 every line has its answer (which may be an error of that line), 2 bad usage or unreadable input.\n"
+)
+
+
 def jsonl_command(
     name: str, answer: AnswerFunction, refusal: Json, help_text: str, epilog: str, members: Collection[str] = ()
 ) -> click.Command:
@@ -142,4 +147,4 @@ def jsonl_command(
 
     flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
     source = click.Argument(["requests"], type=click.File("rb"), default="-")
-    return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=epilog)
+    return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=f"{epilog}{_EXIT_CODES}")

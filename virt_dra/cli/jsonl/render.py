@@ -7,7 +7,8 @@ from typing import Final
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cli.jsonl.lines import jsonl_command
-from virt_dra.cli.jsonl.members import gates_of, member, under, vmi_of, vmi_or_spec
+from virt_dra.cli.jsonl.members import member, under
+from virt_dra.cli.jsonl.vmi_members import gates_of, vmi_of, vmi_or_spec
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.pods.launcher_resources import RenderError, fragment

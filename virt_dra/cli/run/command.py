@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document
 from virt_dra.api.wire import Json
-from virt_dra.cli.run.tree import outcome_tree
+from virt_dra.cli.run.tree import notes_of, outcome_tree
 from virt_dra.cli.shared.console import output_console, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
@@ -25,11 +24,9 @@ from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
 from virt_dra.cluster.memory.embedded import embedded_cluster
-from virt_dra.simulator.deadline import AllocationDeadline
-from virt_dra.simulator.embedded import Ran, RunSettings, run_on
-from virt_dra.simulator.fit import Fitting
-from virt_dra.simulator.preflight import inputs_of, with_findings
-from webhooks.lint import LintResult, LintSettings, lint_documents
+from virt_dra.simulator.embedded import Ran, RunSettings
+from virt_dra.simulator.preflight import judged_for_run, run_judged
+from webhooks.lint import LintResult, LintSettings
 
 EPILOG = """\b
 Examples:
@@ -39,7 +36,8 @@ Examples:
   kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
   virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside those that run?
   virt-dra run examples/first-available --node node-1            could it run there?
-  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --gates GPUsWithDRA=true,HostDevices=false -o json
+  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --kubevirt-gates GPUsWithDRA=true,HostDevices=false -o json
+
 \b
 Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input.
 """
@@ -64,7 +62,11 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
 @click.option(
-    "--out", type=click.Path(file_okay=False), callback=_parse_out, help="Write every object and the domain XML below this folder."
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    callback=_parse_out,
+    help="Write every object and the domain XML below this folder.",
 )
 @output_option("text", "json", "yaml")
 @kubevirt_option
@@ -126,14 +128,7 @@ def _read(job: _Job, output: OutputFormat) -> Written:
 
 def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: OutputFormat) -> LintResult:
     """The verdict of the lint, as in ``virt-dra lint``. Ends the command if no object can be read, or none is a VM."""
-    judgement = lint_documents(
-        documents,
-        lint,
-        version=settings.kubevirt,
-        gates=settings.gates,
-        namespace=settings.namespace,
-        trial=partial(Fitting, limit=AllocationDeadline()),
-    )
+    judgement = judged_for_run(documents, settings, lint)
     if not judgement.readable:
         problems = unreadable(documents)
         refuse([str(problem) for problem in problems], output, problems_json(problems))
@@ -144,15 +139,14 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lin
 
 def _run(judgement: LintResult, settings: RunSettings) -> Ran:
     ran: list[Ran] = []
-    inputs, refused = inputs_of(judgement)
 
     async def drive() -> None:
-        ran.append(await run_on(embedded_cluster(), inputs, settings, lambda: datetime.now(UTC), refused))
+        ran.append(await run_judged(embedded_cluster(), judgement, settings, lambda: datetime.now(UTC)))
 
     # The task returns nothing: asyncio.run makes its repr, which takes seconds for a result of thousands of objects.
     with interruptible():
         asyncio.run(drive())
-    return with_findings(ran[0], judgement)
+    return ran[0]
 
 
 def _write(ran: Ran, out: Path, output: OutputFormat) -> Mapping[str, str]:
@@ -195,14 +189,8 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
 def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
     console = output_console()
     console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
-    if ran.observed is not None and ran.observed.unreadable:
-        console.print(f"{ran.observed}; {ran.observed.advice}", soft_wrap=True)
-    for refused in ran.refused:
-        console.print(f"refused by the API server: {refused.source}: {refused.message}", soft_wrap=True)
-    for replaced in ran.replaced:
-        console.print(str(replaced), soft_wrap=True)
-    for device in ran.held_twice:
-        console.print(f"warning: {device}", soft_wrap=True)
+    for note in notes_of(ran):
+        console.print(note, soft_wrap=True)
     for outcome in ran.outcomes:
         console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")), crop=False)
     summary = f"{sum(outcome.ready for outcome in ran.outcomes)} of {counted(len(ran.outcomes), 'VM')} ready"

@@ -7,12 +7,24 @@ from collections.abc import Sequence
 from rich.text import Text
 from rich.tree import Tree
 
+from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
 SHOWN_SUBJECTS = 10
 """Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML all are."""
 SHOWN_LINES = 20
 """Lines of details shown of each of them."""
+
+
+def notes_of(ran: Ran) -> list[str]:
+    """What is to be said of the input beside the VMs: an assumed release, refused and replaced objects, devices that are held twice."""
+    assumed = ran.observed if ran.observed is not None and ran.observed.unreadable else None
+    return [
+        *([f"{assumed}; {assumed.advice}"] if assumed is not None else []),
+        *(f"refused by the API server: {refused.source}: {refused.message}" for refused in ran.refused),
+        *map(str, ran.replaced),
+        *(f"warning: {device}" for device in ran.held_twice),
+    ]
 
 
 def outcome_tree(outcome: VmOutcome, xml_path: str | None) -> Tree:

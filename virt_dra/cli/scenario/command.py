@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 import click
 
@@ -21,6 +21,7 @@ from virt_dra.api.reading.documents import read_documents
 from virt_dra.api.wire import Json
 from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
 from virt_dra.cli.shared.options import OutputFormat, output_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
@@ -33,8 +34,6 @@ from virt_dra.simulator.scenario.reading import ScenarioError, read_scenario
 from virt_dra.simulator.scenario.scenario import Scenario
 from virt_dra.simulator.scenario.symbols import NoSuchSymbol
 
-EMBEDDED: Final = "embedded"
-
 HELP = """Play scenarios of the control loops and print the states that they lead to.
 
 A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, wait, settle, observe); the answer has the
@@ -42,8 +41,8 @@ requests that the cluster refused and its states in a normal form, in which gene
 docs/spec/scenarios.md; docs/guides/scenarios.md shows how to write one. FILEs hold one or many, as YAML documents or JSON (- is standard
 input).
 
-On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --on KUBECONFIG plays on a real cluster,
-which must be empty, with the feature gates that a scenario names; what it made there is taken away afterwards.
+On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --live --kubeconfig FILE plays on a
+real cluster, which must be empty, with the feature gates that a scenario names; what it made there is taken away afterwards.
 
 With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the cluster did not
 come to rest; a scenario that can't be played is answered with name and error.
@@ -54,8 +53,9 @@ Examples:
   virt-dra scenario examples/requests/scenario.yaml
   virt-dra scenario examples/requests/scenario.yaml -o json
   virt-dra scenario examples/requests/scenario.yaml --expect examples/requests/scenario.answers.jsonl
-  virt-dra scenario examples/requests/scenario.yaml --on out/kubeconfig    of make cluster KUBEVIRT=none
+  virt-dra scenario examples/requests/scenario.yaml --live --kubeconfig out/kubeconfig    of make cluster KUBEVIRT=none
   virt-dra scenario --jsonl < examples/requests/scenarios.jsonl
+
 \b
 Exit codes: 0 all were played (and are as expected), 1 an answer differs or a scenario could not be played to its end, 2 bad usage or input.
   --jsonl: 0, or 2 for unreadable input.
@@ -82,11 +82,19 @@ class Played:
 
 @click.command(name="scenario", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@click.option("--on", "where", metavar="embedded|KUBECONFIG", default=EMBEDDED, show_default=True, help="The cluster to play on.")
+@click.option("--live", is_flag=True, help="Play on a cluster, which must be named with --kubeconfig or --context.")
+@cluster_options
 @click.option("--expect", metavar="FILE", help="Answers (JSON lines, or of -o json), found by name; shows differences.")
 @click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
-def command(paths: tuple[str, ...], where: str, expect: str | None, jsonl: bool, output: OutputFormat) -> None:
+def command(
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, expect: str | None, jsonl: bool, output: OutputFormat
+) -> None:  # fmt: skip
+    if live != cluster.given:
+        raise click.UsageError(
+            "--live and the --kubeconfig or --context of the cluster go together: what is played makes and removes objects there"
+        )
+    where = cluster if live else None
     logging.getLogger("virt_dra").addHandler(logging.NullHandler())  # retries are part of a play, and no message to the user
     if jsonl:
         if len(paths) > 1 or expect is not None:
@@ -164,12 +172,12 @@ def _answers(text: bytes) -> list[Json]:
 # --- playing ------------------------------------------------------------------------------------------------------
 
 
-def _played(scenario: Scenario, where: str) -> Played:
+def _played(scenario: Scenario, where: ClusterChoice | None) -> Played:
     """Never raises for what a scenario or a cluster may do."""
-    if where == EMBEDDED and (gates := not_embedded(scenario.gate_texts)):
+    if where is None and (gates := not_embedded(scenario.gate_texts)):
         say(f"{scenario.name}: the embedded cluster does not have {', '.join(gates)}; played without", err=True)
     try:
-        answer = play_embedded(scenario) if where == EMBEDDED else asyncio.run(_on_server(scenario, where))
+        answer = play_embedded(scenario) if where is None else asyncio.run(_on_server(scenario, where))
     except (NoSuchSymbol, ApiError, RuntimeError) as error:
         return Played(scenario, None, str(error))
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one scenario is reported; the others are still played
@@ -178,7 +186,7 @@ def _played(scenario: Scenario, where: str) -> Played:
     return Played(scenario, answer)
 
 
-async def _on_server(scenario: Scenario, kubeconfig: str) -> Json:
+async def _on_server(scenario: Scenario, choice: ClusterChoice) -> Json:
     """Raises RuntimeError for a cluster that can't be used."""
     from virt_dra.cluster.kube.cluster import ConnectionProblem, connect  # here, since its import takes a third of a second
     from virt_dra.cluster.kube.limits import ClientLimits
@@ -186,7 +194,7 @@ async def _on_server(scenario: Scenario, kubeconfig: str) -> Json:
     from virt_dra.simulator.scenario.server_target import server_target
 
     try:
-        async with connect(kubeconfig, limits=ClientLimits(qps=0, attempts=1)) as cluster:
+        async with connect(choice.kubeconfig, choice.context, limits=ClientLimits(qps=0, attempts=1)) as cluster:
             _check_gates(scenario, enabled_features(await cluster.metrics_text()))
             async with server_target(cluster, scenario) as target:
                 return await Play(scenario, target).perform()
@@ -243,7 +251,7 @@ def _lines(state: Json) -> Iterator[str]:
             yield f"{kind} {symbol}: {json.dumps(kept, ensure_ascii=False)}"
 
 
-def _answer_lines(path: str, where: str) -> None:
+def _answer_lines(path: str, where: ClusterChoice | None) -> None:
     try:
         requests = sys.stdin.buffer if path == "-" else Path(path).open("rb")  # noqa: SIM115 - closed by the with below
     except (OSError, ValueError) as error:
@@ -262,7 +270,7 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
         refuse([f"cannot read the scenarios: {error.strerror}"], "text")
 
 
-def _answer(number: int, line: bytes, where: str) -> Json:
+def _answer(number: int, line: bytes, where: ClusterChoice | None) -> Json:
     name: object = None
     try:
         raw = parse_request(line)

@@ -6,19 +6,21 @@ this module, which shows unprintable characters as escapes. Documents (JSON, YAM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Final, NoReturn
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.segment import Segment
-from rich.status import Status
-from rich.text import Text
 
 from virt_dra.api.go_text import visible
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"})
+"""Variables by which rich takes for a terminal what is none."""
 _UNWRAPPED: Final = 100_000
 """Width where the output is no terminal: lines aren't wrapped, so that grep finds everything."""
 
@@ -35,42 +37,44 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(visible_lines(text), err=err)
 
 
-class _Quiet(Console):
-    """A console that shows unprintable characters as escapes. It raises BrokenPipeError once its reader has gone, for ``endings``; rich
-    itself would exit with code 1."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(visible_lines(segment.text), segment.style)
-
-    def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
-
-
 def output_console() -> Console:
     """A console on standard output."""
-    console = _Quiet(highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else _Quiet(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+    from virt_dra.cli.shared.quiet import QuietConsole  # here, since rich takes 30 ms to import
+
+    console = QuietConsole(highlight=False, markup=False, emoji=False)
+    return console if console.is_terminal else QuietConsole(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
 
 
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
     """A progress line on standard error, where that is a terminal; call what it yields with (done, total)."""
-    console = _progress_console()
+    if not _shown():
+        yield lambda done, total: None
+        return
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=_progress_console(), transient=True) as progress:
         task = progress.add_task(doing, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def _shown() -> bool:
+    """Whether progress can be seen."""
+    return _progress_console().is_terminal if sys.stderr.isatty() or _FORCED & os.environ.keys() else False
+
+
 def _progress_console() -> Console:
     """A console on standard error, for output that is removed when the work is done."""
-    return _Quiet(stderr=True, highlight=False, markup=False, emoji=False)
+    from virt_dra.cli.shared.quiet import QuietConsole
+
+    return QuietConsole(stderr=True, highlight=False, markup=False, emoji=False)
 
 
-def status(doing: str) -> Status:
+def status(doing: str) -> AbstractContextManager[object]:
     """A status line on standard error while the context lasts, where that is a terminal."""
+    if not _shown():
+        return nullcontext()
+    from rich.text import Text
+
     return _progress_console().status(Text(doing))

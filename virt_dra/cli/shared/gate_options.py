@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGateError, FeatureGates
+from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +53,8 @@ def _advised(problem: str) -> str:
 
 def gates_option(*names: str, help_text: str) -> Callable[[F], F]:
     """The option; its value is a FeatureGates, or None."""
-    return click.option(*names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text)
+    suggested = suggesting_switches(GATE_DEFAULTS)
+    return click.option(*names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text, shell_complete=suggested)
 
 
 def gates_epilog() -> str:

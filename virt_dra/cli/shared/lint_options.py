@@ -10,6 +10,7 @@ import click
 
 from virt_dra.api.reading.documents import Document, ReadProblem, Sourced, read_document
 from virt_dra.api.wire import Json
+from virt_dra.cli.shared.suggestions import suggesting
 from webhooks.lint import BY_ID, LintSettings
 
 R = TypeVar("R")
@@ -39,7 +40,9 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
             ("--deny", "Findings to report as denials; `all` means every finding."),
             ("--ignore", "Findings to leave out; overrides --deny and --warn."),
         ):
-            with_options = click.option(name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text)(with_options)
+            with_options = click.option(
+                name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text, shell_complete=suggesting((*BY_ID, EVERY))
+            )(with_options)
         return with_options
 
     return add

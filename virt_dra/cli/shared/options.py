@@ -15,11 +15,12 @@ from virt_dra.api.integration.attribute_keys import DriverKeys, InvalidKeys, rea
 from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import KNOWN_GATES, NEWEST, KubeVirtVersion
 from virt_dra.api.reading.documents import DocumentError, read_documents
+from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
-OutputFormat = Literal["text", "table", "json", "yaml", "sarif"]
+OutputFormat = Literal["text", "json", "yaml", "sarif", "github", "junit"]
 DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -89,21 +90,22 @@ def _parse_level(ctx: click.Context, param: click.Parameter, value: str) -> int:
     return logging.getLevelNamesMapping()[value.upper()]
 
 
-def output_option(*formats: OutputFormat) -> Callable[[F], F]:
+def output_option(*formats: str) -> Callable[[F], F]:
     """``--output``; the first format is the default."""
-    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True)
+    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="Format of the output.")
 
 
 namespace_option = click.option(
     "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Namespace of objects that name none."
 )
 kubevirt_option = click.option(
-    "--kubevirt-version", "--kubevirt", "kubevirt", metavar="VERSION", callback=_parse_version,
+    "--kubevirt-version", "kubevirt", metavar="VERSION", callback=_parse_version,
     help=f"Behave as this KubeVirt, e.g. 1.8.0 or main.  [default: the KubeVirt object's, else {NEWEST}]",
 )  # fmt: skip
 """The KubeVirt version whose rules apply: a KubeVirtVersion, or None."""
 kubevirt_gates_option = click.option(
-    "--gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates,
+    "--kubevirt-gates", "gates", metavar="GATE=BOOL,...", multiple=True, callback=_parse_gates,
+    shell_complete=suggesting_switches(KNOWN_GATES),
     help="Feature gates that differ from the KubeVirt object's, or from the version's defaults.",
 )  # fmt: skip
 address_keys_option = click.option(
@@ -111,7 +113,12 @@ address_keys_option = click.option(
     help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
 )  # fmt: skip
 log_level_option = click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True, callback=_parse_level
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    callback=_parse_level,
+    help="The least that is logged.",
 )
 """The level as a number of ``logging``."""
 wait_timeout_option = click.option(

@@ -17,7 +17,7 @@ BAD_INPUT = 2
 """The exit code for bad usage or input."""
 
 
-def json_text(document: Json, indent: int | None = None) -> str:
+def json_text(document: Json | list[Json], indent: int | None = None) -> str:
     """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is unprintable."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)

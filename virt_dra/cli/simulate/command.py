@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from virt_dra.allocator import FatalError
-from virt_dra.api.nearest import nearest
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.endings import INTERRUPTED
+from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.policy_options import known_policies
+from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cli.simulate import inputs
 from virt_dra.cli.simulate.report import document, over_load, samples_csv, summary
 from virt_dra.scheduling.policies.catalog import POLICIES
@@ -58,6 +61,7 @@ Examples:
   kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml; virt-dra simulate dump.yaml
   virt-dra simulate examples/simulation/cluster.yaml --what-if 'drain node-3'
   virt-dra simulate examples/simulation/cluster.yaml --what-if 'add examples/simulation/vm.yaml x 3' --what-if 'driver gpu.example.com gone'
+
 \b
 Exit codes: 0 simulated, 2 bad usage or input, 130 interrupted.
 """
@@ -68,16 +72,6 @@ _DEFAULT = ("first-fit", "pack", "spread", "least-fragmentation")
 
 def _policies(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return known_policies([name.strip() for value in values for name in value.split(",") if name.strip()])
-
-
-def known_policies(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each once. Raises click.BadParameter for an unknown one."""
-    for name in names:
-        if name not in POLICIES:
-            meant = nearest(name, POLICIES)
-            hint = f"did you mean {meant}?" if meant is not None else f"the policies are {', '.join(POLICIES)}"
-            raise click.BadParameter(f"there is no policy {name!r}; {hint}", param_hint="'--policy'")
-    return tuple(dict.fromkeys(names))
 
 
 def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -97,7 +91,7 @@ def _inflation(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.command(name="simulate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option(
-    "--policy", "policies", metavar="NAME,...", multiple=True, callback=_policies,
+    "--policy", "policies", metavar="NAME,...", multiple=True, callback=_policies, shell_complete=suggesting(POLICIES),
     help=f"Policies to compare.  [default: the description's, else {', '.join(_DEFAULT)}]",
 )  # fmt: skip
 @click.option(
@@ -109,14 +103,16 @@ def _inflation(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--trace-pods", metavar="CSV", help="Tasks of a trace.")
 @click.option("--inflate", metavar="until-full|LOAD", callback=_inflation, help="With a trace: draw tasks until this load.")
 @click.option("--what-if", "changes", metavar="CHANGE", multiple=True, help="On a dump: apply this, and say what it does to the pods.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml", "csv", "html"]), default="text", show_default=True)
+@click.option("--nodes-only", is_flag=True,
+              help="Policies choose nodes alone, as virt-dra extender does; kube-scheduler takes the first devices.")  # fmt: skip
+@output_option("text", "json", "yaml", "csv", "html")
 @click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Also write the plots: .svg or .png.")
 def command(
     paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, seed: int | None, trace_nodes: str | None,
-    trace_pods: str | None, inflate: float | None, changes: tuple[str, ...], output: str, plot: Path | None,
+    trace_pods: str | None, inflate: float | None, changes: tuple[str, ...], nodes_only: bool, output: str, plot: Path | None,
 ) -> None:  # fmt: skip
     if changes:
-        _check_what_if(paths, policies, output, others=(until, trace_nodes, trace_pods, inflate, plot))
+        _check_what_if(paths, policies, output, others=(until, trace_nodes, trace_pods, inflate, plot, nodes_only or None))
         with status("reading"), collector_paused():
             from virt_dra.cli.simulate.prospects import answer  # here, since it needs the launcher and the webhooks
 
@@ -127,6 +123,7 @@ def command(
         experiment, chosen, used_seed = _read(paths, policies, seed, trace_nodes, trace_pods, inflate, output)
     if until is not None:
         experiment = experiment.ending(until)
+    experiment = replace(experiment, nodes_only=nodes_only)
     for note in experiment.notes:
         say(note, err=True)
     found, interrupted = _simulated(experiment, chosen, used_seed, output)

@@ -38,10 +38,13 @@ EPILOG = """\b
 Examples:
   virt-dra webhook-certificates                     in a cluster, as in the manifests
   virt-dra webhook-certificates --once              with an administrator's kubeconfig: make or renew what is due, and exit
+
 \b
 The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret --secret has the
 certificate of virt-dra webhook --live --tls-dir, and is mounted there. The process opens no port, and logs one JSON object per line to
 standard error.
+
+\b
 Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, no cluster, missing permission, unusable Secret.
 """
 
@@ -49,7 +52,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, n
 @click.command(name="webhook-certificates", epilog=EPILOG)
 @cluster_options
 @click.option(
-    "-n", "--namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace,
+    "--own-namespace", "namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace,
     help="Namespace of the Secrets and the Service; also $POD_NAMESPACE.",
 )  # fmt: skip
 @click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True, help="Of the authority and its key.")
@@ -61,7 +64,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, n
 @click.option("--dns-name", "dns_names", multiple=True, help="A name (or IP address) of the certificate; may be repeated.")
 @click.option(
     "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
-    help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --namespace]",
+    help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --own-namespace]",
 )  # fmt: skip
 @click.option(
     "--every", metavar="SECONDS", type=click.FloatRange(0.1, 86400), default=10.0, show_default=True, help="Time between two checks."

@@ -33,11 +33,15 @@ Examples:
   virt-dra webhook --self-signed /var/lib/webhook --service virt-dra-webhook.virt-dra
   virt-dra webhook --self-signed tls --dns-name localhost --host 127.0.0.1 -f examples/gpu-pci --kubevirt-version 1.8.3
   curl --cacert tls/current/ca.crt -H 'Content-Type: application/json' -d @review.json https://localhost:8443/validate-vmi
+
 \b
 Paths with TLS: POST /validate-vmi, /validate-vm and /mutate-launcher-pod (AdmissionReview v1), GET /healthz and /readyz. Without TLS, on
 the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per line to standard error.
+
 \b
 SIGTERM: /readyz fails at once; after --announce seconds no new connections are accepted; started requests are still answered.
+
+\b
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a port or certificate that can't be used.
 """
 
@@ -46,7 +50,7 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; instal
 
 @click.command(name="webhook", epilog=EPILOG)
 @click.option(
-    "-f", "--file", "paths", metavar="FILE|DIR", multiple=True,
+    "-f", "--filename", "paths", metavar="FILE|DIR", multiple=True,
     help="Objects of the cluster: templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
 )  # fmt: skip
 @click.option("--live", is_flag=True, help="Watch a cluster instead; ready once all its objects have been read. See --kubeconfig.")
@@ -85,7 +89,8 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; instal
     "--driver-wait", metavar="SECONDS", type=click.FloatRange(0, 3600), default=DRIVER_WAIT.total_seconds(), show_default=True,
     help="With --live: how long a launcher pod is refused while no device or selector shows which driver will serve a request.",
 )  # fmt: skip
-@click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024, show_default=True)
+@click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024, show_default=True,
+              help="The largest request that is read.")  # fmt: skip
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1, 30), default=8.0, show_default=True,
               help="Limit for one answer; less than the webhook configuration's timeoutSeconds.")  # fmt: skip
 @click.option(

@@ -1,0 +1,135 @@
+"""One meaning has one name over all commands, and one name one meaning: what somebody learnt of one command holds for the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import click
+
+from virt_dra.cli.main import SUBCOMMANDS, cli
+
+NAMES = {
+    "--filename": "objects from files",
+    "--live": "objects from a cluster",
+    "--kubeconfig": "which cluster",
+    "--context": "which cluster",
+    "--namespace": "the namespace of VMs and claims",
+    "--all-namespaces": "VMs and claims of all namespaces",
+    "--own-namespace": "the namespace of virt-dra itself",
+    "--kubevirt-version": "a release of KubeVirt",
+    "--kubevirt-gates": "KubeVirt's feature gates",
+    "--feature-gates": "Kubernetes' feature gates",
+    "--node": "one node alone",
+    "--claim": "one claim",
+    "--vmi": "one VM or VMI",
+    "--service": "the Service whose names a certificate has",
+    "--dns-name": "a name of a certificate",
+    "--tls-dir": "a certificate that something else renews",
+    "--client-ca": "authorities of callers' certificates",
+    "--launcher-image": "the image of launcher pods",
+    "--address-keys": "attributes that are addresses",
+    "--output": "the format of the output",
+    "--out": "where the output is written",
+    "--quiet": "less output",
+    "--verbose": "more output",
+    "--timeout": "a limit of time, in seconds",
+    "--seed": "what random names and draws are made of",
+    "--jsonl": "requests and answers as JSON lines",
+    "--yes": "no question",
+    "--dry-run": "nothing is changed",
+    "--policy": "placement policies",
+    "--log-level": "how much is logged",
+    "--host": "the address to listen on",
+    "--port": "the port that serves",
+    "--plain-port": "the port of metrics and probes",
+}
+"""The meanings that several commands share, or that had other names once."""
+
+OTHER_NAMES = {
+    "--file": "--filename",
+    "--files": "--filename",
+    "--input": "--filename",
+    "--cluster": "--live",
+    "--on": "--live",
+    "--kube-context": "--context",
+    "--kubevirt": "--kubevirt-version",
+    "--gates": "--kubevirt-gates or --feature-gates",
+    "--features": "--feature-gates",
+    "--format": "--output",
+    "--output-file": "--out",
+    "--output-dir": "--out",
+    "--silent": "--quiet",
+    "--debug": "--verbose or --log-level",
+    "--deadline": "--timeout",
+    "--time-limit": "--timeout",
+    "--policies": "--policy",
+    "--random-seed": "--seed",
+    "--force": "--yes",
+    "--node-name": "--node",
+    "--system-namespace": "--own-namespace",
+}
+"""What an option must not be called, with its name here."""
+
+
+def _options() -> Iterator[tuple[str, click.Option]]:
+    for name in SUBCOMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield from ((name, each) for each in command.params if isinstance(each, click.Option))
+
+
+def _long(option: click.Option) -> list[str]:
+    return [name for name in option.opts if name.startswith("--")]
+
+
+def test_an_option_has_one_long_name_and_at_most_one_short_one() -> None:
+    several = {f"{command} {option.opts}" for command, option in _options() if len(_long(option)) != 1 or len(option.opts) > 2}
+    assert several == set()
+
+
+def test_a_short_option_stands_for_the_same_long_one_everywhere() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    shorts: dict[str, set[str]] = defaultdict(set)
+    for _, option in _options():
+        short = next((name for name in option.opts if not name.startswith("--")), "")
+        shorts[_long(option)[0]].add(short)
+        if short:
+            found[short].add(_long(option)[0])
+    assert {short: names for short, names in found.items() if len(names) > 1} == {}
+    assert {name: letters for name, letters in shorts.items() if len(letters) > 1} == {}
+
+
+_KINDS = {"FILE|DIR": "path", "FILE": "path", "DIR": "path", "[NAMESPACE/]NAME": "name", "NAMESPACE/NAME": "name", "NAME,...": "NAME"}
+
+
+def test_an_option_takes_the_same_values_everywhere() -> None:
+    """A value or none, and what it is called, where it isn't one of a command's own list."""
+    shapes: dict[str, set[tuple[bool, str | None]]] = defaultdict(set)
+    for _, option in _options():
+        choice = isinstance(option.type, click.Choice)
+        called = None if choice else option.metavar or option.type.name
+        shapes[_long(option)[0]].add((option.is_flag, _KINDS.get(called, called) if called else None))
+    assert {name: shape for name, shape in shapes.items() if len(shape) > 1} == {}
+
+
+def test_what_several_commands_have_has_a_listed_meaning() -> None:
+    commands: dict[str, set[str]] = defaultdict(set)
+    for _, option in _options():
+        commands[_long(option)[0]].add(option.help or "")
+    differing = {name for name, helps in commands.items() if len(helps) > 1}
+    assert differing - NAMES.keys() == set(), "options of one name, whose help texts differ: do they mean the same?"
+
+
+def test_a_help_text_belongs_to_one_name() -> None:
+    names: dict[str, set[str]] = defaultdict(set)
+    for _, option in _options():
+        names[option.help or ""].add(_long(option)[0])
+    assert {text: found for text, found in names.items() if len(found) > 1} == {}
+
+
+def test_a_meaning_has_no_second_name() -> None:
+    wrong = {
+        f"{command} {name}: call it {OTHER_NAMES[name]}" for command, option in _options() for name in option.opts if name in OTHER_NAMES
+    }
+    assert wrong == set()
