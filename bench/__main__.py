@@ -10,7 +10,7 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "faults")
+BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "faults")
 
 
 def main() -> None:
@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
     )
-    parser.add_argument("--quick", action="store_true", help="allocator, operator, large, loops, faults: a tenth, for a look")
+    parser.add_argument(
+        "--quick", action="store_true", help="allocator, operator, large, loops, simulate, extender, faults: a tenth, for a look"
+    )
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
@@ -31,7 +33,7 @@ def main() -> None:
         module = importlib.import_module(f"bench.{name}")
         if name == "allocator":
             module.main(options.json, quick=options.quick)
-        elif name in ("operator", "large", "loops", "faults"):
+        elif name in ("operator", "large", "loops", "simulate", "extender", "faults"):
             module.main(quick=options.quick)
         else:
             module.main()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,8 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from virt_dra.api.reading.scheme import KINDS
+from devtools.cluster.ports import free_port
+from virt_dra.api.reading.scheme import all_kinds
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
 NOTE = "x" * 256 * 1024
@@ -36,7 +36,7 @@ AFTERWARDS = 10.0
 PATIENCE = 900.0
 """Seconds until it must be ready."""
 
-_KINDS = {kind.PLURAL: kind.KIND for kind in KINDS}
+_KINDS = {kind.PLURAL: kind.KIND for kind in all_kinds()}
 
 Make = Callable[[int], str]
 """The number of an object -> its JSON."""
@@ -163,7 +163,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def _measured(what: str, number: int) -> tuple[str, ...]:
-    port, plain, health = _free_port(), _free_port(), _free_port()
+    port, plain, health = free_port(), free_port(), free_port()
     server = subprocess.Popen([sys.executable, "-c", f"from bench.large import serve; serve({what!r}, {number}, {port})"])
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
@@ -222,9 +222,3 @@ def _cpu(process: subprocess.Popen[bytes]) -> float:
 def _mib(process: subprocess.Popen[bytes], field: str) -> float:
     found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     return int(found[1]) / 1024 if found else 0.0
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

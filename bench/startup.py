@@ -12,8 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
-GOALS = {"virt-dra --help": 0.3, "virt-dra run (one example)": 1.0}
+GOALS = {
+    "virt-dra --help": 0.3,
+    "virt-dra run (one example)": 1.0,
+    "virt-dra lint (one example)": 0.3,
+    "virt-dra allocate (one example)": 0.3,
+}
 ROUNDS = 7
+EXAMPLE = str(ROOT / "examples" / "gpu-pci")
 
 
 def main() -> None:
@@ -21,7 +27,9 @@ def main() -> None:
     commands = {
         "python -c pass (peer)": [sys.executable, "-c", "pass"],
         "virt-dra --help": [*virt_dra, "--help"],
-        "virt-dra run (one example)": [*virt_dra, "run", str(ROOT / "examples" / "gpu-pci")],
+        "virt-dra run (one example)": [*virt_dra, "run", EXAMPLE],
+        "virt-dra lint (one example)": [*virt_dra, "lint", "-f", EXAMPLE],
+        "virt-dra allocate (one example)": [*virt_dra, "allocate", "-f", EXAMPLE],
     }
     medians = {name: statistics.median(_seconds(command) for _ in range(ROUNDS)) for name, command in commands.items()}
     table = Table("command", "median s", "× Python alone", "goal s", title=f"Start-up, {ROUNDS} rounds")

@@ -9,5 +9,6 @@ Tests, ``bench`` and the Makefile use these packages. They import nothing of tes
 * :mod:`.play`: ``make cluster``
 * :mod:`.libvirt`: libvirt as a witness; :mod:`.upstream`: Kubernetes' own code and API server as witnesses
 * :mod:`.allocator`, :mod:`.cel`: problems in a short notation, a plain allocator, answers as the Go witnesses write them
+* :mod:`.site`: the documentation as a site, and its reference
 * :mod:`.audit`, :mod:`.locks`, :mod:`.release`: vulnerabilities, lock files, releases
 """

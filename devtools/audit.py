@@ -23,7 +23,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 IGNORED: Final = ROOT / "requirements" / "audit-ignore.toml"
-FILES: Final = ("dev", "bench", "image", "libvirt", "run", "setup", "tools")
+FILES: Final = ("dev", "bench", "docs", "image", "libvirt", "run", "setup", "tools")
 SERVICES: Final = ("pypi", "osv")
 """Vulnerability services, asked in this order until one knows every package."""
 SECONDS: Final = 180

@@ -15,6 +15,7 @@ EXTRAS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "dev": ("dev",),
     "bench": ("bench",),
     "libvirt": ("libvirt",),
+    "docs": ("docs",),
     "image": ("operator", "webhook"),
 }
 """The extras of pyproject.toml that a lock file is made of, always with the dependencies that everybody has."""

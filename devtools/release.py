@@ -60,12 +60,10 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
         # No setting of the builder's machine reaches the result: time, time zone, locale, hash seed, umask.
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
         environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        if (tree / "devtools" / "man_pages.py").exists():
+            _run([sys.executable, "-m", "devtools.man_pages"], tree, environment, "the manual pages")
         code = f"from setuptools import build_meta as b; b.build_sdist({str(made)!r}); b.build_wheel({str(made)!r})"
-        answer = subprocess.run(
-            [sys.executable, "-c", code], cwd=tree, env=environment, umask=0o022, capture_output=True, text=True, check=False
-        )
-        if answer.returncode:
-            raise ReleaseError(f"the build failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
+        _run([sys.executable, "-c", code], tree, environment, "the build")
         out.mkdir(parents=True, exist_ok=True)
         paths = []
         for path in sorted(made.iterdir()):
@@ -73,6 +71,13 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
             paths.append(out / path.name)
             paths[-1].write_bytes(content if path.suffix == ".whl" else same_sdist(content, int(epoch)))
         return paths
+
+
+def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str], what: str) -> None:
+    """Raises ReleaseError with the last line of the errors."""
+    answer = subprocess.run(words, cwd=folder, env=environment, umask=0o022, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise ReleaseError(f"{what} failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def same_sdist(content: bytes, epoch: int) -> bytes:

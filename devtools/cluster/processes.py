@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import re
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import Any, Self
 
 from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.mounted import MountedSecret
+from devtools.cluster.ports import free_port
 from devtools.cluster.supervisor import Supervisor
 
 PROGRAM = "from virt_dra.cli.main import main; main()"
@@ -37,19 +36,6 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 class ComponentError(AssertionError):
     """A component that ended, or isn't ready; the text ends with what it said last."""
-
-
-def free_port() -> int:
-    """Of loopback, and from a range of which the system gives nothing to clients: it may be left and taken again."""
-    while True:
-        number = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-        return number
 
 
 class Component:

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from devtools.cluster import processes
 from devtools.cluster.control_plane import ControlPlane, RequestError
-from devtools.cluster.processes import Component, free_port
+from devtools.cluster.ports import free_port
+from devtools.cluster.processes import Component
 from virt_dra.cli.main import cli
 from virt_dra.installation.plan import STANDALONE, Overlay
 

@@ -7,7 +7,6 @@ import http.client
 import itertools
 import json
 import queue
-import socket
 import subprocess
 import sys
 import threading
@@ -99,11 +98,6 @@ def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
         assert time.monotonic() < end, "it does not come"
         time.sleep(0.05)
     return answer
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def configurations(name: str, namespace: str, port: int, *, pods: str = "Fail") -> tuple[dict[str, Any], dict[str, Any]]:

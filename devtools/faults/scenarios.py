@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from devtools.cluster import processes
 from devtools.cluster.control_plane import API_SERVER, ControlPlane
+from devtools.cluster.ports import free_port
 from devtools.cluster.processes import Component, ComponentError
 from devtools.cluster.scripted_server import CuttingProxy, cutting_proxy
 from devtools.deployed.overlay import configurations
@@ -249,7 +250,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
     chance, audit = moments(seed), site.audit()
     report = Report("webhook killed", names(prefix, vms), kills)
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
-    ports = (processes.free_port(), processes.free_port())
+    ports = (free_port(), free_port())
     with ExitStack() as stack:
 
         def started(port: int) -> Component:

@@ -71,7 +71,14 @@ class _Author:
     broken: bool = False
 
     def story(self) -> Story:
-        return Story(tuple(_cluster()), tuple(self._episode() for _ in range(self.chance.randint(2, 4))))
+        episodes: list[Episode] = []
+        for _ in range(self.chance.randint(2, 4)):
+            was_broken = self.broken
+            episodes.append(self._episode())
+            if was_broken:
+                # Not in the same episode: a pod that gets a device before taint eviction knows that the taint is gone is evicted or not.
+                episodes.append(Episode("pods come again", tuple(self._pods_come())))
+        return Story(tuple(_cluster()), tuple(episodes))
 
     def _episode(self) -> Episode:
         choices = [self._pods_come] if not self.broken else [self._repaired]
@@ -178,7 +185,7 @@ class _Author:
 
     def _repaired(self) -> list[Step]:
         self.broken = False
-        return [self._step("delete", DeviceTaintRule, RULE), *self._pods_come()]
+        return [self._step("delete", DeviceTaintRule, RULE)]
 
     def _create(self, kind: type[TypedObject], name: str, spec: Json) -> Step:
         return Step("create", kind, name, kind.from_wire({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}), self._pause())

@@ -50,7 +50,9 @@ def parsed_gates(text: str) -> Mapping[str, bool]:
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
         if not name or value not in ("true", "false"):
-            raise click.BadParameter(f"{part!r} is not Name=true or Name=false; for all gates of DRA say: all", param_hint="--gates")
+            raise click.BadParameter(
+                f"{part!r} is not Name=true or Name=false; for all gates of DRA say: all", param_hint="--feature-gates"
+            )
         gates[name] = value == "true"
     return gates
 
@@ -62,19 +64,22 @@ def parsed_kubevirt(text: str) -> KubeVirtVersion | None:
     try:
         return KubeVirtVersion.parse(text)
     except ValueError as error:
-        raise click.BadParameter(f"{error}; where there shall be no KubeVirt say: none", param_hint="--kubevirt") from None
+        raise click.BadParameter(f"{error}; where there shall be no KubeVirt say: none", param_hint="--kubevirt-version") from None
 
 
 @click.command()
 @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Where to write the admin's kubeconfig.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server; 0: a free one.")
 @click.option("--nodes", type=click.IntRange(0, 5000), default=1, help="How many nodes to make.")
-@click.option("--gates", default="", help="Feature gates: all (those of DRA), or Name=true,Name=false.")
+@click.option("--feature-gates", "gates", default="", help="Feature gates: all (those of DRA), or Name=true,Name=false.")
 @click.option("--without", default="", help="Leave out: kube-scheduler, kube-controller-manager, or both with a comma.")
 @click.option(
-    "--kubevirt", default="", help="Nodes with GPUs and kubelets that run virt-dra's pods, and a small KubeVirt of this version, or none."
+    "--kubevirt-version",
+    "kubevirt",
+    default="",
+    help="Nodes with GPUs and kubelets that run virt-dra's pods, and a small KubeVirt of this version, or none.",
 )
-@click.option("--gpus", type=click.IntRange(0, 128), default=2, help="Of each node, with --kubevirt.")
+@click.option("--gpus", type=click.IntRange(0, 128), default=2, help="Of each node, with --kubevirt-version.")
 @click.option("--driver", default="gpu.example.com", help="Name of the driver that publishes them; gpu.intel.com writes metadata files.")
 def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kubevirt: str, gpus: int, driver: str) -> None:
     """Runs etcd, kube-apiserver, kube-scheduler and kube-controller-manager 1.37.1 on loopback until Ctrl-C."""
@@ -85,7 +90,7 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
     if missing:
         raise click.ClickException(f"{', '.join(missing)} missing: {ADVICE}")
     if kubevirt and not nodes:
-        raise click.BadParameter("with --kubevirt at least one node is needed, which runs the pods", param_hint="--nodes")
+        raise click.BadParameter("with --kubevirt-version at least one node is needed, which runs the pods", param_hint="--nodes")
     names = tuple(f"node-{number}" for number in range(nodes))
     site = Site(parsed_kubevirt(kubevirt), names, gpus, driver) if kubevirt else None
     for number in (signal.SIGINT, signal.SIGTERM):  # the former too: what a script starts in the background ignores it

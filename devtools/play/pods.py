@@ -79,7 +79,7 @@ class PodProcesses:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
         listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid))
-        serves = (container.spec.model_extra or {}).get("ports")
+        serves = bool(container.spec.ports)
         argv = [sys.executable, "-c", PROGRAM, *_here(container), *(("--host", listening) if serves else ())]
         log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
         self._logs_of[pod.namespace, pod.name, container.spec.name] = log
@@ -169,7 +169,7 @@ class _Probes:
     def __init__(self, container: RunningContainer, listening: str) -> None:
         self._container, self._listening = container, listening
         extra: Mapping[str, Any] = container.spec.model_extra or {}
-        self._ports = {port["name"]: port["containerPort"] for port in extra.get("ports", ()) if "name" in port}
+        self._ports = {port.name: port.container_port for port in container.spec.ports if port.name}
         self._startup, self._liveness = extra.get("startupProbe"), extra.get("livenessProbe")
         self._readiness = container.spec.readiness_probe
         self._started = False

@@ -16,7 +16,7 @@ from typing import Any
 from devtools.webhooks.serving import KNOWLEDGE, SPEC, launcher_pod, review, vm, vmi
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.wire import WireError
-from virt_dra.cli.jsonl.members import read_vmi
+from virt_dra.cli.jsonl.vmi_members import read_vmi
 from virt_dra.cluster.memory.patches import patched
 from webhooks import vmi as vmi_rules
 from webhooks.review import read_review

@@ -20,12 +20,12 @@ from devtools.upstream.apiserver.scenarios.building import ALPHA, DRA, merged
 from devtools.upstream.apiserver.scenarios.versions import BETA1, BETA2, FULL_STATUS, full
 from devtools.upstream.apiserver.steps import NOW, Json, normalized
 from virt_dra.api.meta import parse_time
-from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.wire import Wire, WireError
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 
-PLURALS = {kind.KIND: resource_of(kind).plural for kind in KINDS}
+PLURALS = {kind.KIND: resource_of(kind).plural for kind in all_kinds()}
 
 
 def in_memory(stored: Json | None) -> MemoryCluster:

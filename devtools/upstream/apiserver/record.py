@@ -16,11 +16,11 @@ from devtools.upstream.apiserver.scenarios import scenarios
 from devtools.upstream.apiserver.scenarios.building import Scenario
 from devtools.upstream.apiserver.steps import Json, normalized, prepared
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.scheme import KINDS
+from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.cluster.kinds import resource_of
 
 RECORDED = Path(__file__).parents[3] / "tests" / "cluster" / "memory" / "recorded"
-ASKED = tuple(kind for kind in KINDS if kind.KIND == "Pod" or resource_of(kind).group == "resource.k8s.io")
+ASKED = tuple(kind for kind in all_kinds() if kind.KIND == "Pod" or resource_of(kind).group == "resource.k8s.io")
 """What scenarios make."""
 CONTENT = {"merge": "application/merge-patch+json", "operations": "application/json-patch+json"}
 
@@ -89,7 +89,7 @@ def path_of(api_version: str, plural: str, namespace: str = "", name: str = "", 
 def request_of(step: Json) -> tuple[str, str, Any, str]:
     """Method, path, body and type of content."""
     verb, obj = step["verb"], step.get("object", {})
-    kind = next(kind for kind in KINDS if (obj.get("kind") or step.get("kind")) == kind.KIND)
+    kind = next(kind for kind in all_kinds() if (obj.get("kind") or step.get("kind")) == kind.KIND)
     resource = resource_of(kind)
     version = obj.get("apiVersion") or step.get("apiVersion") or resource.api_version
     meta = obj.get("metadata") if isinstance(obj.get("metadata"), dict) else {}

@@ -15,7 +15,7 @@ from virt_dra.api.conversion import from_v1
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject, parse_time
-from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
 from virt_dra.api.wire import WireError
 from virt_dra.cel.validation import compiled_rules
@@ -26,7 +26,7 @@ from virt_dra.cluster.port import ApiError, Invalid, StatusCause
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
-CLASSES: dict[str, type[TypedObject]] = {kind.KIND: kind for kind in KINDS}
+CLASSES: dict[str, type[TypedObject]] = {kind.KIND: kind for kind in all_kinds()}
 
 
 DIFFERENT = {

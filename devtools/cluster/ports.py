@@ -1,0 +1,26 @@
+"""Free ports of loopback for servers that are started beside a test."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+
+_FIRST, _COUNT = 20_000, 12_000
+"""Below the range of ephemeral ports (net.ipv4.ip_local_port_range begins at 32,768): the system gives none of these to a client."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 on which nothing listens; nobody is likely to take it before the server that it is for.
+
+    The number comes from the system's source of randomness: a seed of ``random`` that several test processes share would give them
+    the same ports.
+    """
+    while True:
+        number = _FIRST + secrets.randbelow(_COUNT)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+        return number
