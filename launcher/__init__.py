@@ -37,6 +37,7 @@ __all__ = [
     "ConvertedDevice",
     "Dialect",
     "LauncherError",
+    "as_vmi",
     "convert",
     "domain_xml",
     "hostdevs",
@@ -116,7 +117,7 @@ def _request(
     files: Mapping[str, str] | None,
 ) -> ConversionInputs:
     return ConversionInputs(
-        vmi=_as_vmi(vmi),
+        vmi=as_vmi(vmi),
         env=env,
         pod=Pod.from_wire(dict(pod)) if isinstance(pod, Mapping) else pod,
         version=KubeVirtVersion.parse(kubevirt) if isinstance(kubevirt, str) else kubevirt,
@@ -124,7 +125,8 @@ def _request(
     )
 
 
-def _as_vmi(given: AnyVmi) -> VirtualMachineInstance:
+def as_vmi(given: AnyVmi) -> VirtualMachineInstance:
+    """The VMI that is converted: of a VM the one that it would start. Raises :class:`virt_dra.api.wire.WireError`."""
     if isinstance(given, VirtualMachineInstance):
         return given
     if not isinstance(given, VirtualMachine):

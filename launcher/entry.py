@@ -49,6 +49,7 @@ class Folders:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 (SIGTERM) or 130 (SIGINT) stopped while waiting.
+
 \b
 Example, outside of a pod (libvirt's test driver starts nothing real):
   mkdir -p info run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from pydantic import Field
@@ -25,6 +26,37 @@ class NodeSelectorTerm(Wire):
 
 class NodeSelector(Wire):
     node_selector_terms: List[NodeSelectorTerm] = ()
+
+
+class LabelSelector(Wire):
+    """All requirements must hold. An empty one selects everything; what an absent one means depends on the field."""
+
+    match_labels: Map[Str] = {}
+    match_expressions: List[NodeSelectorRequirement] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """An unknown operator matches nothing."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            _holds(requirement, labels) for requirement in self.match_expressions
+        )
+
+    @property
+    def selects_everything(self) -> bool:
+        return not self.match_labels and not self.match_expressions
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
 
 
 class ObjectReference(Wire):
@@ -63,13 +95,22 @@ class VolumeMount(Wire):
     read_only: Bool | None = None
 
 
+class ContainerPort(Wire):
+    name: Str = ""
+    container_port: Int = 0
+    protocol: Str = ""
+    host_port: Int = 0
+    host_ip: Str = Field("", alias="hostIP")
+
+
 class Container(Wire):
     name: Str = ""
     image: Str | None = None
     command: List[Str] = ()
     args: List[Str] = ()
     env: List[EnvVar] = ()
-    resources: ResourceRequirements = ResourceRequirements()
+    ports: List[ContainerPort] = ()
+    resources: ResourceRequirements = ResourceRequirements.empty()
     restart_policy: Str | None = None
     volume_mounts: List[VolumeMount] = ()
     readiness_probe: Json | None = None
@@ -93,12 +134,56 @@ class Volume(Wire):
     empty_dir: Json | None = None
 
 
+class PreferredSchedulingTerm(Wire):
+    weight: Int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm.empty()
+
+
 class NodeAffinity(Wire):
     required: NodeSelector | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: List[PreferredSchedulingTerm] = Field((), alias="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(Wire):
+    """Pods that are (or aren't) to be in the same topology domain (value of the node label ``topology_key``)."""
+
+    label_selector: LabelSelector | None = None
+    """Absent: no pod."""
+    namespaces: List[Str] = ()
+    namespace_selector: LabelSelector | None = None
+    """Absent: no namespace beside ``namespaces``."""
+    topology_key: Str = ""
+    match_label_keys: List[Str] = ()
+    mismatch_label_keys: List[Str] = ()
+
+
+class WeightedPodAffinityTerm(Wire):
+    weight: Int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm.empty()
+
+
+class PodAffinity(Wire):
+    """Of affinity and of anti-affinity."""
+
+    required: List[PodAffinityTerm] = Field((), alias="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: List[WeightedPodAffinityTerm] = Field((), alias="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(Wire):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire):
+    max_skew: Int = 0
+    topology_key: Str = ""
+    when_unsatisfiable: Str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: Int | None = None
+    node_affinity_policy: Str | None = None
+    node_taints_policy: Str | None = None
+    match_label_keys: List[Str] = ()
 
 
 class Toleration(Wire):
@@ -131,6 +216,7 @@ class PodSpec(Wire):
     node_selector: Map[Str] = {}
     affinity: Affinity | None = None
     tolerations: List[Toleration] = ()
+    topology_spread_constraints: List[TopologySpreadConstraint] = ()
     resource_claims: List[PodResourceClaim] = ()
     scheduling_group: PodSchedulingGroup | None = None
     restart_policy: Str | None = None
@@ -145,7 +231,7 @@ class PodSpec(Wire):
     preemption_policy: Str | None = None
     scheduling_gates: List[PodSchedulingGate] = ()
     overhead: Map[Quantity] = {}
-    resources: ResourceRequirements = ResourceRequirements()
+    resources: ResourceRequirements = ResourceRequirements.empty()
 
 
 class PodResourceClaimStatus(Wire):
@@ -230,7 +316,7 @@ class ContainerState(Wire):
 class ContainerStatus(Wire):
     name: Str = ""
     ready: Bool | None = None
-    state: ContainerState = ContainerState()
+    state: ContainerState = ContainerState.empty()
     allocated_resources_status: List[ResourceStatus] = ()
 
 
@@ -251,8 +337,8 @@ class Pod(TypedObject):
     KIND: ClassVar[str] = "Pod"
     PLURAL: ClassVar[str] = "pods"
 
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: PodSpec = PodSpec.empty()
+    status: PodStatus = PodStatus.empty()
 
 
 class Taint(Wire):
@@ -279,8 +365,8 @@ class Node(TypedObject):
     PLURAL: ClassVar[str] = "nodes"
     NAMESPACED: ClassVar[bool] = False
 
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
+    spec: NodeSpec = NodeSpec.empty()
+    status: NodeStatus = NodeStatus.empty()
 
     @classmethod
     def _read(cls, raw: object) -> Self:

@@ -150,11 +150,11 @@ class DomainResources(Wire):
 
 
 class DomainSpec(Wire):
-    devices: Devices = Devices()
+    devices: Devices = Devices.empty()
     cpu: CPU | None = None
     memory: Memory | None = None
     machine: Machine | None = None
-    resources: DomainResources = DomainResources()
+    resources: DomainResources = DomainResources.empty()
 
 
 class ClaimRequest(Wire):
@@ -202,7 +202,7 @@ class DeviceStatus(Wire):
 
 
 class VirtualMachineInstanceSpec(Wire):
-    domain: DomainSpec = DomainSpec()
+    domain: DomainSpec = DomainSpec.empty()
     resource_claims: List[PodResourceClaim] = ()
     networks: List[Network] = ()
     volumes: List[Json] = ()
@@ -228,19 +228,19 @@ class VirtualMachineInstance(TypedObject):
     PLURAL: ClassVar[str] = "virtualmachineinstances"
     HAS_STATUS: ClassVar[bool] = False
 
-    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec()
-    status: VirtualMachineInstanceStatus = VirtualMachineInstanceStatus()
+    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec.empty()
+    status: VirtualMachineInstanceStatus = VirtualMachineInstanceStatus.empty()
 
 
 class VirtualMachineInstanceTemplate(Wire):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec()
+    metadata: ObjectMeta = ObjectMeta.empty()
+    spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec.empty()
 
 
 class VirtualMachineSpec(Wire):
     running: Bool | None = None
     run_strategy: Str | None = None
-    template: VirtualMachineInstanceTemplate = VirtualMachineInstanceTemplate()
+    template: VirtualMachineInstanceTemplate = VirtualMachineInstanceTemplate.empty()
 
 
 class VirtualMachine(TypedObject):
@@ -248,7 +248,7 @@ class VirtualMachine(TypedObject):
     KIND: ClassVar[str] = "VirtualMachine"
     PLURAL: ClassVar[str] = "virtualmachines"
 
-    spec: VirtualMachineSpec = VirtualMachineSpec()
+    spec: VirtualMachineSpec = VirtualMachineSpec.empty()
     status: Json = {}
 
 
@@ -289,12 +289,12 @@ class PermittedHostDevices(Wire):
 
 
 class KubeVirtConfiguration(Wire):
-    developer_configuration: DeveloperConfiguration = DeveloperConfiguration()
+    developer_configuration: DeveloperConfiguration = DeveloperConfiguration.empty()
     permitted_host_devices: PermittedHostDevices | None = None
 
 
 class KubeVirtSpec(Wire):
-    configuration: KubeVirtConfiguration = KubeVirtConfiguration()
+    configuration: KubeVirtConfiguration = KubeVirtConfiguration.empty()
 
 
 class KubeVirtStatus(Wire):
@@ -306,5 +306,5 @@ class KubeVirt(TypedObject):
     KIND: ClassVar[str] = "KubeVirt"
     PLURAL: ClassVar[str] = "kubevirts"
 
-    spec: KubeVirtSpec = KubeVirtSpec()
-    status: KubeVirtStatus = KubeVirtStatus()
+    spec: KubeVirtSpec = KubeVirtSpec.empty()
+    status: KubeVirtStatus = KubeVirtStatus.empty()

@@ -66,7 +66,7 @@ class Condition(Wire):
 class TypedObject(Object):
     """An object with metadata; the base of every kind we know."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ObjectMeta = ObjectMeta.empty()
 
     @property
     def name(self) -> str:

@@ -129,7 +129,7 @@ class ResourcePool(Wire):
 
 class ResourceSliceSpec(Wire):
     driver: Str = ""
-    pool: ResourcePool = ResourcePool()
+    pool: ResourcePool = ResourcePool.empty()
     node_name: Str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: Bool | None = None
@@ -155,7 +155,7 @@ class ResourceSlice(TypedObject):
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
-    spec: ResourceSliceSpec = ResourceSliceSpec()
+    spec: ResourceSliceSpec = ResourceSliceSpec.empty()
 
     @classmethod
     def _read(cls, raw: object) -> Self:
@@ -252,7 +252,7 @@ class DeviceClaim(Wire):
 
 
 class ResourceClaimSpec(Wire):
-    devices: DeviceClaim = DeviceClaim()
+    devices: DeviceClaim = DeviceClaim.empty()
 
 
 # --- allocation ---------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class DeviceAllocationResult(Wire):
 
 
 class AllocationResult(Wire):
-    devices: DeviceAllocationResult = DeviceAllocationResult()
+    devices: DeviceAllocationResult = DeviceAllocationResult.empty()
     node_selector: NodeSelector | None = None
     allocation_timestamp: Str | None = None
 
@@ -323,13 +323,13 @@ class ResourceClaim(TypedObject):
     KIND: ClassVar[str] = "ResourceClaim"
     PLURAL: ClassVar[str] = "resourceclaims"
 
-    spec: ResourceClaimSpec = ResourceClaimSpec()
-    status: ResourceClaimStatus = ResourceClaimStatus()
+    spec: ResourceClaimSpec = ResourceClaimSpec.empty()
+    status: ResourceClaimStatus = ResourceClaimStatus.empty()
 
 
 class ResourceClaimTemplateSpec(Wire):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ResourceClaimSpec = ResourceClaimSpec()
+    metadata: ObjectMeta = ObjectMeta.empty()
+    spec: ResourceClaimSpec = ResourceClaimSpec.empty()
 
 
 class ResourceClaimTemplate(TypedObject):
@@ -338,7 +338,7 @@ class ResourceClaimTemplate(TypedObject):
     PLURAL: ClassVar[str] = "resourceclaimtemplates"
     HAS_STATUS: ClassVar[bool] = False
 
-    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec.empty()
 
 
 # --- DeviceClass, DeviceTaintRule ---------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class DeviceClass(TypedObject):
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
-    spec: DeviceClassSpec = DeviceClassSpec()
+    spec: DeviceClassSpec = DeviceClassSpec.empty()
 
 
 class DeviceTaintSelector(Wire):
@@ -372,7 +372,7 @@ class DeviceTaintSelector(Wire):
 
 class DeviceTaintRuleSpec(Wire):
     device_selector: DeviceTaintSelector | None = None
-    taint: DeviceTaint = DeviceTaint()
+    taint: DeviceTaint = DeviceTaint.empty()
 
 
 class DeviceTaintRuleStatus(Wire):
@@ -385,8 +385,8 @@ class DeviceTaintRule(TypedObject):
     PLURAL: ClassVar[str] = "devicetaintrules"
     NAMESPACED: ClassVar[bool] = False
 
-    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
-    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec.empty()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus.empty()
 
 
 # --- ResourcePoolStatusRequest (v1alpha3 only) --------------------------------------------------------------------
@@ -446,5 +446,5 @@ class ResourcePoolStatusRequest(TypedObject):
     PLURAL: ClassVar[str] = "resourcepoolstatusrequests"
     NAMESPACED: ClassVar[bool] = False
 
-    spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec()
+    spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec.empty()
     status: ResourcePoolStatusRequestStatus | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from virt_dra.api.core_v1 import NodeSelectorRequirement, Pod
+from virt_dra.api.core_v1 import LabelSelector, Pod
 from virt_dra.api.meta import Condition, TypedObject
 from virt_dra.api.wire import Bool, Int, Int32, Json, List, Map, Str, Wire
 
@@ -73,7 +73,7 @@ class WorkloadReference(Wire):
 class PodGroupSpec(Wire):
     parent_composite_pod_group_name: Str | None = None
     workload_ref: WorkloadReference | None = None
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy.empty()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: List[PodGroupResourceClaim] = ()
     disruption_mode: DisruptionMode | None = None
@@ -92,13 +92,13 @@ class PodGroup(TypedObject):
     KIND: ClassVar[str] = "PodGroup"
     PLURAL: ClassVar[str] = "podgroups"
 
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
+    spec: PodGroupSpec = PodGroupSpec.empty()
+    status: PodGroupStatus = PodGroupStatus.empty()
 
 
 class PodGroupTemplate(Wire):
     name: Str = ""
-    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy.empty()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: List[PodGroupResourceClaim] = ()
     disruption_mode: DisruptionMode | None = None
@@ -125,7 +125,7 @@ class Workload(TypedObject):
     PLURAL: ClassVar[str] = "workloads"
     HAS_STATUS: ClassVar[bool] = False
 
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: WorkloadSpec = WorkloadSpec.empty()
 
 
 class PriorityClass(TypedObject):
@@ -146,35 +146,9 @@ class PriorityClass(TypedObject):
 # --- policy/v1 ----------------------------------------------------------------------------------------------------
 
 
-class DisruptionSelector(Wire):
-    """A label selector. An empty one selects every pod of the namespace, an absent one none."""
-
-    match_labels: Map[Str] = {}
-    match_expressions: List[NodeSelectorRequirement] = ()
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        """An unknown operator matches nothing."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            _holds(requirement, labels) for requirement in self.match_expressions
-        )
-
-
-def _holds(requirement: NodeSelectorRequirement, labels: dict[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
-
-
 class PodDisruptionBudgetSpec(Wire):
-    selector: DisruptionSelector | None = None
+    selector: LabelSelector | None = None
+    """Absent: no pod."""
 
 
 class PodDisruptionBudgetStatus(Wire):
@@ -189,8 +163,8 @@ class PodDisruptionBudget(TypedObject):
     KIND: ClassVar[str] = "PodDisruptionBudget"
     PLURAL: ClassVar[str] = "poddisruptionbudgets"
 
-    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec.empty()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus.empty()
 
     def concerns(self, pod: Pod) -> bool:
         """Whether disrupting the pod counts. One that is being disrupted already has been counted."""

@@ -88,4 +88,4 @@ class VirtualMachineInstanceDevices(TypedObject):
     PLURAL: ClassVar[str] = "virtualmachineinstancedevices"
     HAS_STATUS: ClassVar[bool] = False
 
-    status: VirtualMachineInstanceDevicesStatus = VirtualMachineInstanceDevicesStatus()
+    status: VirtualMachineInstanceDevicesStatus = VirtualMachineInstanceDevicesStatus.empty()

@@ -85,6 +85,12 @@ class Wire(BaseModel):
         raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in first.errors(include_url=False)))
 
     @classmethod
+    def empty(cls) -> Self:
+        """One without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs nothing at import."""
+        found: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
+        return found
+
+    @classmethod
     def _read(cls, raw: object) -> Self:
         return cls.model_validate(raw, by_alias=True, by_name=False)
 

@@ -7,8 +7,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -74,21 +74,26 @@ class Written:
 
     documents: tuple[Document, ...]
     problems: tuple[ReadProblem, ...]
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """By the name of its source, each text that was read."""
 
 
 def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
     """As :func:`read_inputs`, but the objects stay as they are written: for callers that judge that, too."""
     documents: list[Document] = []
     problems: list[ReadProblem] = []
+    texts: dict[str, bytes] = {}
     for name, given, text in _texts(paths, stdin):
         read = text if isinstance(text, ReadProblem) else _understood(read_documents, text, name)
         if isinstance(read, ReadProblem):
             problems.append(read)
             continue
         documents += read
+        if read and isinstance(text, bytes):
+            texts[read[0].source.name] = text
         if given and not read:
             problems.append(_problem(name, "contains no objects"))
-    return Written(tuple(documents), tuple(problems))
+    return Written(tuple(documents), tuple(problems), texts)
 
 
 def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | ReadProblem]]:

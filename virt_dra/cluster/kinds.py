@@ -8,7 +8,7 @@ from typing import Literal
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
-from virt_dra.api.reading.scheme import KINDS
+from virt_dra.api.reading.scheme import known_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodGroup, Workload
 
@@ -74,8 +74,7 @@ def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
 
 def is_namespaced(api_version: str, kind: str) -> bool:
     """Whether objects of the kind, known or not, live in namespaces."""
-    known = _NAMESPACED.get((api_version, kind))
-    return unknown_kind(api_version, kind).NAMESPACED if known is None else known
+    return (known_kind(api_version, kind) or unknown_kind(api_version, kind)).NAMESPACED
 
 
 @lru_cache(maxsize=1024)
@@ -97,7 +96,7 @@ def _known(kind: type[TypedObject]) -> ApiResource:
 
 def _counts_generation(kind: type[TypedObject], native: bool) -> bool:
     """C-13.1 for resource.k8s.io; pods and every custom resource count, other core kinds don't."""
-    if kind in KINDS:
+    if known_kind(kind.API_VERSION, kind.KIND) is kind:
         return not native or issubclass(kind, (Pod, ResourceSlice, DeviceClass, DeviceTaintRule))
     return not native or _group(kind.API_VERSION) in ("apps", "batch", "policy")
 
@@ -123,7 +122,5 @@ _CLUSTER_SCOPED = frozenset({
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
     "VolumeAttributesClass", "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
 })  # fmt: skip
-
-_NAMESPACED = {(known.API_VERSION, known.KIND): known.NAMESPACED for known in KINDS}
 
 NAMESPACE = resource_of(Namespace)

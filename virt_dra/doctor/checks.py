@@ -10,6 +10,7 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.doctor import cluster_checks as cluster
 from virt_dra.doctor import install_checks as install
 from virt_dra.doctor.caller_checks import callers
+from virt_dra.doctor.extender_checks import extender
 from virt_dra.doctor.facts import ERROR, WARNING, ClusterFacts, DoctorFinding
 
 DoctorCheck = Callable[[ClusterFacts], Iterator[DoctorFinding]]
@@ -23,6 +24,7 @@ _AFTER: Final[tuple[DoctorCheck, ...]] = (
     install.rights,
     install.limits,
     install.leader,
+    extender,
 )
 
 

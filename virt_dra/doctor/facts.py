@@ -85,6 +85,10 @@ class ClusterFacts:
     network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))
     launcher_policy: Json | Unknown | None = None
+    extenders: Sequence[Json] | Unknown = ()
+    """DaemonSets of the scheduler extender."""
+    extender_answers: Mapping[str, int] | Unknown = field(default_factory=dict)
+    """Answers to kube-scheduler since the extenders' pods started, by what became of the requests."""
 
     @property
     def overlay(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import re
+from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from virt_dra.api.integration.paths import PATH_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
-from virt_dra.cluster.port import ApiError, Forbidden, NotFound
+from virt_dra.cluster.port import ApiError, Forbidden, NotFound, Unavailable
+from virt_dra.doctor.extender_checks import EXTENDER_LABEL, EXTENDER_NAMESPACE
 from virt_dra.doctor.facts import INFO, WARNING, Certificate, ClusterFacts, Level, Permission, Unknown
 from virt_dra.doctor.install_checks import KEEPS_CERTIFICATE, wanted_configurations
 from virt_dra.installation.kustomize import ManifestError
@@ -40,6 +42,8 @@ RESOURCE: Final = "resource.k8s.io/v1"
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 PROBE: Final = "virt-dra-doctor"
 _FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="([^"\n]+)"[^}\n]*\} ([01])$', re.MULTILINE)
+_ANSWERS = re.compile(r'^virt_dra_extender_answers_total\{verb="prioritize",verdict="([^"\n]+)"\} ([0-9.e+]{1,30})$', re.MULTILINE)
+_EXTENDER_PORT: Final = 8767
 _DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
 _AT_ONCE: Final = 8
 
@@ -57,6 +61,8 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
         slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
         classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
         deployments=deployments,
+        extenders=await _tried(cluster.list_raw("apps/v1", "DaemonSet", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL)),
+        extender_answers=await _tried(_extender_answers(cluster)),
     )
     return facts if not facts.namespace else await _installed(cluster, facts, probe_namespace)
 
@@ -109,6 +115,24 @@ async def _features(cluster: KubeCluster) -> Mapping[str, bool]:
 def enabled_features(metrics: str) -> Mapping[str, bool]:
     """The API server's feature gates, by its metrics."""
     return {name: value == "1" for name, value in _FEATURE.findall(metrics)}
+
+
+async def _extender_answers(cluster: KubeCluster) -> Mapping[str, int]:
+    """Of all pods together. A pod without metrics of the extender, as one that is starting, has given none."""
+    found: Counter[str] = Counter()
+    for pod in await cluster.list_raw("v1", "Pod", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL):
+        metadata = pod["metadata"]
+        try:
+            text = await cluster.pod_text(metadata["namespace"], metadata["name"], _EXTENDER_PORT, "metrics")
+        except (NotFound, Unavailable):
+            continue
+        found.update(extender_answers(text))
+    return found
+
+
+def extender_answers(metrics: str) -> Mapping[str, int]:
+    """The answers to kube-scheduler's requests for priorities, by verdict, from the extender's metrics."""
+    return {verdict: int(float(count)) for verdict, count in _ANSWERS.findall(metrics)}
 
 
 async def _definitions(cluster: KubeCluster) -> Mapping[str, Json]:

@@ -204,7 +204,12 @@ def launcher_of(operator: Json) -> Launcher:
     given = [tuple(text.partition("=")[::2]) for text in arguments]
     images = [value for option, value in given if option == "--launcher-image"]
     command = (*COMMAND, *(value for option, value in given if option == "--launcher-argument"))
-    gates = [[part.strip() for part in gate.partition("=")] for option, value in given if option == "--gates" for gate in value.split(",")]
+    gates = [
+        [part.strip() for part in gate.partition("=")]
+        for option, value in given
+        if option == "--kubevirt-gates"
+        for gate in value.split(",")
+    ]
     sidecars = [not equals or word.lower() == "true" for gate, equals, word in gates if gate == SIDECAR]
     return Launcher(images[-1] if images else "", command, bool(sidecars) and sidecars[-1])
 

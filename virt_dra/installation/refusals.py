@@ -40,7 +40,7 @@ def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:
     if elsewhere:
         yield (
             f"virt-dra is already installed in the namespace {', '.join(elsewhere)}, and a cluster can have only one: "
-            f"use --namespace {elsewhere[0]}, or remove it there first with: virt-dra uninstall"
+            f"use --own-namespace {elsewhere[0]}, or remove it there first with: virt-dra uninstall"
         )
     for key, obj in seen.there.items():
         if key.kind != "Namespace" and not is_ours(obj) and not (elsewhere and not key.namespace):

@@ -22,7 +22,7 @@ class SeveralNamespaces(Exception):
     """virt-dra has objects in several namespaces, of which the user must choose one."""
 
     def __init__(self, namespaces: Sequence[str]) -> None:
-        super().__init__(f"virt-dra has objects in the namespaces {', '.join(namespaces)}: choose one with --namespace")
+        super().__init__(f"virt-dra has objects in the namespaces {', '.join(namespaces)}: choose one with --own-namespace")
 
 
 async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms: bool) -> Removal:

@@ -28,13 +28,13 @@ class GaugeSource(Protocol):
 
 
 class OperatorMetrics:
-    """One registry for one operator; nothing is global, so that several fit in a process.
+    """One registry for one operator, its own if none is given; nothing is global, so that several fit in a process.
 
     It is the observer of informers, of the queue and of requests (``virt_dra.cluster``), and of reconciles.
     """
 
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = self._registry = CollectorRegistry() if registry is None else registry
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         results = "Reconciles of VMIs, by result (unchanged, written, outdated, refused, gone, failed)."

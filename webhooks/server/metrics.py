@@ -21,10 +21,10 @@ _CACHE_AGE = "Time since the last watch event of a kind; more than a few minutes
 
 
 class Metrics:
-    """One registry for one server; nothing is global, so that several servers fit in a process."""
+    """One registry for one server, its own if none is given; nothing is global, so that several servers fit in a process."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)

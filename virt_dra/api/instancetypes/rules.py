@@ -35,8 +35,8 @@ class _Memory(Wire):
 
 
 class InstancetypeSpec(Wire):
-    cpu: _CPU = _CPU()
-    memory: _Memory = _Memory()
+    cpu: _CPU = _CPU.empty()
+    memory: _Memory = _Memory.empty()
     gpus: List[GPU] = ()
     host_devices: List[HostDevice] = ()
     node_selector: Map[Str] | None = None

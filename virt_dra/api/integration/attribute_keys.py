@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from virt_dra.api.resource_v1 import DeviceAttribute
@@ -151,6 +152,18 @@ def mdev_keys(driver: str, extra: Iterable[DriverKeys] = ()) -> tuple[str, ...]:
     return _ordered(driver, MDEV_KEYS, vendor, *(keys.mdev for keys in extra if keys.driver == driver))
 
 
+_KeyPair = tuple[str, str]
+"""A qualified key, and how the driver may publish it bare; the same for keys of other domains."""
+
+
+@lru_cache(maxsize=256)
+def _keys(driver: str, extra: tuple[DriverKeys, ...]) -> tuple[tuple[_KeyPair, ...], tuple[_KeyPair, ...]]:
+    """The keys of mdev UUIDs and of PCI addresses, best first: made once, since a driver has thousands of devices."""
+    own = f"{driver}/"
+    of_mdev, of_pci = ([(key, key.removeprefix(own)) for key in keys] for keys in (mdev_keys(driver, extra), pci_keys(driver, extra)))
+    return tuple(of_mdev), tuple(of_pci)
+
+
 def _ordered(driver: str, *groups: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_qualified(driver, key.removeprefix(_OWN)) for group in groups for key in group))
 
@@ -165,20 +178,19 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
     A key of a wrong type or with an empty value is passed over. A value that is no address is not: the driver meant it, so
     another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left out.
     """
-    extra = tuple(extra)
-    of_mdev, of_pci = mdev_keys(driver, extra), pci_keys(driver, extra)
-    for key in (*of_mdev, *of_pci):
-        own, bare = attributes.get(key), attributes.get(key.removeprefix(f"{driver}/"))
-        if own is not None and bare is not None and own.to_wire() != bare.to_wire():
-            bare_key = key.removeprefix(f"{driver}/")
+    of_mdev, of_pci = _keys(driver, tuple(extra))
+    mdevs, pcis = _published(of_mdev, attributes), _published(of_pci, attributes)
+    for key, bare_key in (*mdevs, *pcis):
+        own, bare = attributes.get(key), attributes.get(bare_key)
+        if own is not None and bare is not None and own is not bare and own.to_wire() != bare.to_wire():
             return Unusable(
                 CONFLICTING_ATTRIBUTES,
                 f"attributes {bare_key} ({_show(bare)}) and {key} ({_show(own)}) mean the same key and differ; the driver must publish one",
             )
-    mdev = _first(driver, attributes, of_mdev)
+    mdev = _first(attributes, mdevs)
     if mdev is not None and not MDEV_UUID.fullmatch(mdev[1]):
         return Unusable(NO_ADDRESS, f"attribute {mdev[0]} is {mdev[1]!r}, which is no mdev UUID; the driver must publish one like {_UUID}")
-    pci = _first(driver, attributes, of_pci)
+    pci = _first(attributes, pcis)
     fault = ""
     if pci is not None and not PCI_ADDRESS.fullmatch(pci[1]):
         fault = f"attribute {pci[0]} is {pci[1]!r}, which is no PCI address like 0000:01:00.0"
@@ -189,16 +201,20 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
         return Unusable(NO_ADDRESS, f"{fault}; the driver must publish domain, bus, slot and function in hex, without blanks")
     if pci is not None:
         return Addresses(pci=pci[1])
-    return Unusable(NO_ADDRESS, _nothing_found(driver, attributes, (*of_mdev, *of_pci)))
+    return Unusable(NO_ADDRESS, _nothing_found(attributes, (*of_mdev, *of_pci)))
 
 
 _UUID = "12345678-9abc-def0-1234-56789abcdef0"
 
 
-def _first(driver: str, attributes: Mapping[str, DeviceAttribute], keys: tuple[str, ...]) -> tuple[str, str] | None:
+def _published(pairs: Iterable[_KeyPair], attributes: Mapping[str, DeviceAttribute]) -> list[_KeyPair]:
+    return [pair for pair in pairs if pair[0] in attributes or pair[1] in attributes]
+
+
+def _first(attributes: Mapping[str, DeviceAttribute], pairs: Iterable[_KeyPair]) -> tuple[str, str] | None:
     """The first key, as published, with a text that isn't empty (K-6.2)."""
-    for key in keys:
-        for published in (key, key.removeprefix(f"{driver}/")):
+    for pair in pairs:
+        for published in pair:
             text = _text(attributes.get(published))
             if text:
                 return published, text
@@ -215,11 +231,11 @@ def _text(attribute: DeviceAttribute | None) -> str:
     return ""
 
 
-def _nothing_found(driver: str, attributes: Mapping[str, DeviceAttribute], keys: tuple[str, ...]) -> str:
+def _nothing_found(attributes: Mapping[str, DeviceAttribute], pairs: Iterable[_KeyPair]) -> str:
     passed_over = [
         f"{published} ({_show(attributes[published])}) is passed over, it must be one non-empty text"
-        for key in keys
-        for published in dict.fromkeys((key, key.removeprefix(f"{driver}/")))
+        for pair in pairs
+        for published in dict.fromkeys(pair)
         if published in attributes
     ]
     present = f"attributes present: {', '.join(sorted(attributes))}" if attributes else "it has no attributes"

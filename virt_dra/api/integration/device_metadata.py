@@ -50,7 +50,7 @@ class DeviceMetadata(Object):
     API_VERSION = METADATA_VERSION
     KIND = METADATA_KIND
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ObjectMeta = ObjectMeta.empty()
     pod_claim_name: Str | None = Field(default=None, alias="podClaimName")
     requests: List[MetadataRequest] = ()
 

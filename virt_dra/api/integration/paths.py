@@ -37,6 +37,8 @@ PATH_CHOICES: Final[tuple[PathChoice, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVI
 # --- annotations ---
 
 DOMAIN: Final = "virt-dra.io"
+POLICY_ANNOTATION: Final = f"{DOMAIN}/placement-policy"
+"""On VMs' templates (KubeVirt copies it to pods) and namespaces, by the user: a placement policy, for `virt-dra extender`."""
 PATH_ANNOTATION: Final = f"{DOMAIN}/integration-path"
 """On VMIs and VM templates, by the user: a :data:`PathChoice`."""
 DEVICE_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/device-claims"

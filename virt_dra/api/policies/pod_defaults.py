@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from virt_dra.api.core_v1 import Container, Namespace, Node, Pod, PodCondition, PodStatus
+from collections.abc import Mapping, Sequence
+
+from virt_dra.api.core_v1 import (
+    Container,
+    LabelSelector,
+    Namespace,
+    Node,
+    NodeSelectorRequirement,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodCondition,
+    PodStatus,
+    TopologySpreadConstraint,
+)
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.policies.pod_resources import service_class
 
@@ -26,6 +40,51 @@ def new_pod_status(pod: Pod) -> PodStatus:
     gated = PodCondition(type="PodScheduled", status="False", reason="SchedulingGated", message=GATED_MESSAGE)
     status = PodStatus(phase="Pending").with_(qosClass=service_class(pod))
     return status.with_(conditions=(gated,)) if pod.spec.scheduling_gates else status
+
+
+def with_label_keys(pod: Pod) -> Pod:
+    """A new pod whose selectors of other pods (affinity, topology spread) have its own values of matchLabelKeys and mismatchLabelKeys."""
+    labels, affinity = pod.metadata.labels, pod.spec.affinity
+
+    def term(given: PodAffinityTerm) -> PodAffinityTerm:
+        selector = _narrowed(given.label_selector, {"In": given.match_label_keys, "NotIn": given.mismatch_label_keys}, labels)
+        return given if selector is given.label_selector else given.with_(label_selector=selector)
+
+    def terms(given: PodAffinity | None) -> PodAffinity | None:
+        if given is None:
+            return None
+        preferred = [each.with_(pod_affinity_term=term(each.pod_affinity_term)) for each in given.preferred]
+        return given.with_(required=tuple([term(each) for each in given.required]), preferred=tuple(preferred))
+
+    def spread(given: TopologySpreadConstraint) -> TopologySpreadConstraint:
+        selector = _narrowed(given.label_selector, {"In": given.match_label_keys}, labels)
+        return given if selector is given.label_selector else given.with_(label_selector=selector)
+
+    changes: dict[str, object] = {}
+    if any(each.match_label_keys for each in pod.spec.topology_spread_constraints):
+        changes["topology_spread_constraints"] = tuple([spread(each) for each in pod.spec.topology_spread_constraints])
+    if affinity is not None and any(map(_has_keys, (affinity.pod_affinity, affinity.pod_anti_affinity))):
+        given = {"pod_affinity": terms(affinity.pod_affinity), "pod_anti_affinity": terms(affinity.pod_anti_affinity)}
+        changes["affinity"] = affinity.with_(**{name: value for name, value in given.items() if value is not None})
+    return pod.with_(spec=pod.spec.with_(**changes)) if changes else pod
+
+
+def _has_keys(given: PodAffinity | None) -> bool:
+    every = () if given is None else (*given.required, *(each.pod_affinity_term for each in given.preferred))
+    return any(each.match_label_keys or each.mismatch_label_keys for each in every)
+
+
+def _narrowed(selector: LabelSelector | None, keys: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> LabelSelector | None:
+    """The selector with a requirement for each key that the pod has as a label; an absent one selects nothing and stays absent."""
+    more = [
+        NodeSelectorRequirement(key=key, operator=operator, values=(labels[key],))
+        for operator, each in keys.items()
+        for key in each
+        if key in labels
+    ]
+    if selector is None or not more:
+        return selector
+    return selector.with_(match_expressions=(*selector.match_expressions, *more))
 
 
 def _pod(pod: Pod) -> Pod:

@@ -37,5 +37,5 @@ class ResourceQuota(TypedObject):
     KIND: ClassVar[str] = "ResourceQuota"
     PLURAL: ClassVar[str] = "resourcequotas"
 
-    spec: ResourceQuotaSpec = ResourceQuotaSpec()
-    status: ResourceQuotaStatus = ResourceQuotaStatus()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec.empty()
+    status: ResourceQuotaStatus = ResourceQuotaStatus.empty()

@@ -63,7 +63,7 @@ class RoleBinding(TypedObject):
     HAS_STATUS: ClassVar[bool] = False
 
     subjects: List[Subject] = ()
-    role_ref: RoleRef = RoleRef()
+    role_ref: RoleRef = RoleRef.empty()
 
 
 class ClusterRoleBinding(TypedObject):
@@ -74,4 +74,4 @@ class ClusterRoleBinding(TypedObject):
     HAS_STATUS: ClassVar[bool] = False
 
     subjects: List[Subject] = ()
-    role_ref: RoleRef = RoleRef()
+    role_ref: RoleRef = RoleRef.empty()

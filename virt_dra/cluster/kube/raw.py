@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import quote
 
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import ApiResource
@@ -129,6 +130,12 @@ class RawObjects:
     async def server_version(self) -> Json:
         """``/version``: ``major``, ``minor``, ``gitVersion``, …"""
         return await self._answer(KubeRequest("GET", "/version", verb="get", subject="version"))
+
+    async def pod_text(self, namespace: str, pod: str, port: int, path: str) -> str:
+        """What a pod answers to GET over HTTP, through the API server."""
+        proxied = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}:{port}/proxy/{path}"
+        request = KubeRequest("GET", proxied, accept="text/plain", verb="get", subject="pods/proxy")
+        return (await self._transport.request(request)).decode(errors="replace")
 
     async def metrics_text(self) -> str:
         """The API server's own metrics, in Prometheus' text format (the gates among them)."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 from virt_dra.api.core_v1 import Namespace, Pod, PodCondition, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.policies.pod_defaults import with_label_keys
 from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import Json, Wire
@@ -35,9 +36,8 @@ def for_create(resource: ApiResource, obj: O) -> O:
         return obj
     bare = obj.without("status")
     if isinstance(bare, Pod):
-        return bare.with_(
-            status=PodStatus(phase="Pending", conditions=_GATED) if bare.spec.scheduling_gates else PodStatus(phase="Pending")
-        )
+        status = PodStatus(phase="Pending", conditions=_GATED) if bare.spec.scheduling_gates else PodStatus(phase="Pending")
+        return bare.with_(spec=with_label_keys(bare).spec, status=status)
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 

@@ -25,7 +25,7 @@ from virt_dra.api.virt_dra_v1alpha1 import (
 )
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
-from virt_dra.controllers.devices.outcomes import ResolvedDevice, status_of
+from virt_dra.controllers.devices.outcomes import NOT_ALLOCATED, ResolvedDevice, UnresolvedDevice, status_of
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, StatusEntries, one_each
 from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.controllers.events import Event, normal, shortened, warning
@@ -212,7 +212,11 @@ def _conditions(
     conditions: tuple[Json, ...] = tuple(condition.to_wire() for condition in old)
     unresolved = report.unresolved
     first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
-    reason, message = first.reason if first else ALL_RESOLVED, shortened(sentences(unresolved), _MESSAGE)
+    if pod is None or pod.spec.node_name or not unresolved:
+        conditions = without(conditions, ALLOCATABLE)
+    elif pending is not None:
+        conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
+    reason, message = first.reason if first else ALL_RESOLVED, shortened(_waits_for(unresolved, conditions), _MESSAGE)
     conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
     unhealthy = report.unhealthy
     if unhealthy:
@@ -221,11 +225,17 @@ def _conditions(
         conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
     else:
         conditions = put(conditions, DEVICES_HEALTHY, "True", ALL_HEALTHY, "", now)
-    if pod is None or pod.spec.node_name or not unresolved:
-        conditions = without(conditions, ALLOCATABLE)
-    elif pending is not None:
-        conditions = (*without(conditions, ALLOCATABLE), pending.to_wire())
     return tuple(Condition.from_wire(condition) for condition in conditions)
+
+
+def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Iterable[Json]) -> str:
+    """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where that is known."""
+    why = next((str(each.get("message") or "") for each in conditions if each.get("type") == ALLOCATABLE), "")
+    waiting = [each for each in unresolved if each.reason == NOT_ALLOCATED]
+    if not why or not waiting:
+        return sentences(unresolved)
+    others = sentences([each for each in unresolved if each.reason != NOT_ALLOCATED])
+    return "; ".join((f"{', '.join(str(each.subject) for each in waiting)}: {why}", *((others,) if others else ())))
 
 
 def transitions(

@@ -16,7 +16,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.policies.quota_usage import ZERO, QuotaContext, Usage, grown, in_scope, masked, matching_names, usage
 from virt_dra.api.policies.quota_v1 import ResourceQuota, ResourceQuotaStatus
-from virt_dra.api.reading.scheme import KINDS
+from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
@@ -34,7 +34,7 @@ def _plural(kind: type[TypedObject]) -> str:
 
 
 _NAMESPACE: Final = "quota: by namespace"
-_COUNTED: Final[Mapping[str, type[TypedObject]]] = {_plural(kind): kind for kind in KINDS if kind.NAMESPACED}
+_COUNTED: Final[Mapping[str, type[TypedObject]]] = {_plural(kind): kind for kind in all_kinds() if kind.NAMESPACED}
 
 NamespaceContent = Mapping[str, Sequence[TypedObject]]
 """By resource with its group (``pods``, ``resourceclaims.resource.k8s.io``)."""

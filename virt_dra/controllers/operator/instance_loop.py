@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from virt_dra.api.core_v1 import Node, ObjectReference, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.scheme import KINDS
+from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Cluster
@@ -323,7 +323,7 @@ class InstanceLoop:
             self._events.record(reference, event.type, event.reason, event.message)
 
 
-_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in KINDS}
+_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in all_kinds()}
 
 
 def _described(informer: Informer[Any]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from virt_dra.allocator import Features
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.controllers.loops.context import LoopContext
@@ -30,6 +30,9 @@ from virt_dra.scheduling.framework.plugin import SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import PluginRefusal
 from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
 from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
+from virt_dra.scheduling.other_pods.affinity import InterPodAffinity
+from virt_dra.scheduling.other_pods.host_ports import NodePorts
+from virt_dra.scheduling.other_pods.spread import PodTopologySpread
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 
 SCHEDULER_NAME = "default-scheduler"
@@ -67,6 +70,7 @@ class KnownCluster:
         self._classes = informers.of(DeviceClass)
         self._rules = informers.of(DeviceTaintRule)
         self.pods.store.add_index(_PODS_OF_CLAIM, _claims_of)
+        self._namespaces = informers.of(Namespace)
         self._groups = informers.of(PodGroup) if context.gates.generic_workload else None
         self.pods.store.add_index(_PODS_OF_GROUP, lambda pod: filter(None, (group_key(pod),)))
         self._served = ServedResources()
@@ -79,8 +83,11 @@ class KnownCluster:
         self.plugins: Sequence[SchedulingPlugin] = (
             SchedulingGates(),
             *node_filters(),
+            NodePorts(),
             NodeResourcesFit(usages, lambda resource: self._class_of(resource) is not None),
             BalancedAllocation(usages),
+            PodTopologySpread(self.table),
+            InterPodAffinity(self.table, self._namespace_labels),
             self.devices,
             *gang,
         )
@@ -191,6 +198,10 @@ class KnownCluster:
         timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
         return DeviceOptions(limits, self._gates.workload_claims, timer, self._class_of, context.gates.node_allocatable_resources, usages)
+
+    def _namespace_labels(self, name: str) -> Mapping[str, str]:
+        namespace = self._namespaces.store.get(name)
+        return {} if namespace is None else namespace.metadata.labels
 
     def _class_of(self, resource: str) -> DeviceClass | None:
         """The class that serves an extended resource (C-7.1)."""

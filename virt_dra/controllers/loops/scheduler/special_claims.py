@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimStatus
-from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound
+from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound, Unavailable
 from virt_dra.controllers.loops.claims.measuring import count_creation
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError, deallocate_claim
@@ -21,10 +21,29 @@ async def create_special(context: LoopContext, special: ResourceClaim) -> Resour
     try:
         created = await context.cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
     except ApiError as error:
-        count_creation(context.metrics, special, "failure")
-        raise BindError(f"create claim for extended resources {special.namespace}/: {error}") from error
+        made = await _made_nevertheless(context.cluster, special) if isinstance(error, Unavailable) else None
+        if made is None:
+            count_creation(context.metrics, special, "failure")
+            raise BindError(f"create claim for extended resources {special.namespace}/: {error}") from error
+        created = made
     count_creation(context.metrics, special, "success")
     return created
+
+
+async def _made_nevertheless(cluster: Cluster, special: ResourceClaim) -> ResourceClaim | None:
+    """The claim, if it was stored although the answer was lost (C-20.24): its name isn't known, but whose it is."""
+    owner = special.metadata.controller_owner
+    try:
+        there = (await cluster.list(ResourceClaim, special.namespace)).items
+    except ApiError:
+        return None
+    for claim in there:
+        theirs = claim.metadata.controller_owner
+        is_ours = owner is not None and theirs is not None and owner.uid == theirs.uid
+        same = claim.metadata.annotations == special.metadata.annotations and claim.spec == special.spec
+        if is_ours and same and claim.status.allocation is None and claim.metadata.deletion_timestamp is None:
+            return claim
+    return None
 
 
 async def write_mappings(cluster: Cluster, pod: Pod, claim: str, mappings: Sequence[ContainerExtendedResourceRequest]) -> None:
