@@ -26,11 +26,10 @@ from webhooks.lint import lint_documents
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
-RUNNING = sorted(
-    path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("cluster", "failing", "requests", "simulation")
-)
-"""Those of ``cluster`` are run by tests/guides, those of ``requests`` and ``simulation`` by
-tests/cli/test_help_examples.py."""
+ELSEWHERE = ("cluster", "diff", "explain", "failing", "inventory", "requests", "simulation", "testing")
+RUNNING = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ELSEWHERE)
+"""Those of ``cluster``, ``diff``, ``explain`` and ``testing`` are run by tests/guides, those of ``inventory``, ``requests`` and
+``simulation`` by tests/cli/test_help_examples.py."""
 FAILING = sorted(path.name for path in (EXAMPLES / "failing").iterdir())
 WAITING = {"contention": ["third"]}
 """The VMs of an example that don't become ready."""

@@ -11,6 +11,7 @@ from tests.controllers.changed_objects import base_of, changed
 from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
@@ -51,8 +52,10 @@ class World:
         memory.load(objects(changes))
         return cls(memory)
 
-    async def reconcile(self, key: str = "lab/fedora") -> Reconciled:
-        return await beside_kubevirt.reconcile(await ListedSources.read(self.memory), self.memory, key, self.now)
+    async def reconcile(self, key: str = "lab/fedora", explained: Condition | None = None) -> Reconciled:
+        """``explained``: the new condition Allocatable."""
+        sources = await ListedSources.read(self.memory)
+        return await beside_kubevirt.reconcile(sources, self.memory, key, self.now, explain=lambda inputs, previous: explained)
 
     async def told(self, key: str = "lab/fedora") -> list[tuple[str, str, str]]:
         """Type, reason and message of the events of one reconcile."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from devtools.cluster.control_plane import ControlPlane, RequestError
 from devtools.cluster.mounted import MountedSecret
+from devtools.cluster.ports import free_port
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
-from devtools.deployed.webhook import free_port
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 Json = dict[str, Any]
@@ -109,7 +109,7 @@ def install(cluster: Cluster) -> None:
                 client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
                 plane.request("PATCH", path, [client], JSON_PATCH)
     listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
-    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--namespace", "virt-dra", "--dns-name", "localhost")
+    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--own-namespace", "virt-dra", "--dns-name", "localhost")
     folder = cluster.mount("virt-dra-webhook-tls")
     arguments = [argument for argument in _arguments(plane, WEBHOOK) if not argument.startswith("--tls-dir=")]
     callers = ("--client-ca", str(plane.webhook_client_ca))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.manifests.described import undescribed
 from virt_dra.api.reading.yaml_writing import write_yaml
-from virt_dra.api.schemas.custom_resources import BESIDE_KUBEVIRT, STANDALONE, Definition
+from virt_dra.api.schemas.custom_resources import BESIDE_KUBEVIRT, DEVICES, STANDALONE, Definition
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"
 FILES = {
@@ -39,3 +41,26 @@ def test_every_file_belongs_to_a_kind() -> None:
         for name in yaml.safe_load(path.read_text(encoding="utf-8"))["resources"]
     }
     assert listed == set(FILES)
+
+
+def test_kubectl_explain_says_something_of_every_field_of_ours() -> None:
+    (version,) = DEVICES.to_wire()["spec"]["versions"]
+    assert undescribed(version["schema"]["openAPIV3Schema"]) == ["metadata"], "the API server describes that itself"
+
+
+def test_a_field_without_a_description_is_found() -> None:
+    schema = {"description": "d", "properties": {"a": {"description": "d", "items": {"properties": {"b": {}}}}, "c": {"description": ""}}}
+    assert undescribed(schema) == ["a[].b", "c"]
+
+
+def test_what_we_tell_users_to_type_exists_in_either_mode() -> None:
+    """``vmid`` is served beside KubeVirt only; messages, help and the README are for both. ``virt-dra get vms --live`` works everywhere."""
+    root = Path(__file__).parents[2]
+    texts = [root / "README.md", *(path for room in ("virt_dra", "webhooks", "launcher") for path in (root / room).rglob("*.py"))]
+    words = re.compile(r"kubectl \w+ (?:-\S+ )*vmid")
+    of_that_mode = ("virt_dra/api/schemas", "virt_dra/controllers/beside_kubevirt")
+    assert [
+        str(path.relative_to(root))
+        for path in texts
+        if words.search(path.read_text(encoding="utf-8")) and not str(path.relative_to(root)).startswith(of_that_mode)
+    ] == []

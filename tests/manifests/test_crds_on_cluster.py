@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from devtools.cluster.control_plane import RequestError
+from devtools.cluster.control_plane import ControlPlane, RequestError
+from devtools.deployed.operator import devices_kind
+from devtools.deployed.webhook import until
+from tests.manifests.described import undescribed
 from tests.manifests.live_cluster import MERGE, Cluster
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE
 
@@ -191,6 +194,25 @@ def test_kubectl_shows_what_a_user_looks_for(cluster: Cluster) -> None:
     rows = {row["cells"][0]: row["cells"] for row in table["rows"]}
     assert rows["good"][1:4] == ["1/1", "node-1", "metadata-shim"]
     assert rows["waiting"][1] == "0/1"
+
+
+def test_what_kubectl_explain_reads_describes_every_field(control_plane: ControlPlane) -> None:
+    """It reads OpenAPI v3, in which the API server has put its own words for apiVersion, kind and metadata."""
+    path = "/openapi/v3/apis/virt-dra.io/v1alpha1"
+
+    def published() -> Json | None:
+        try:
+            schemas: Json = control_plane.request("GET", path)["components"]["schemas"]
+        except RequestError as error:
+            if error.status != 404:
+                raise
+            return None
+        return schemas.get("io.virt-dra.v1alpha1.VirtualMachineInstanceDevices")
+
+    with devices_kind(control_plane):
+        schema = until(published)
+    assert undescribed(schema) == []
+    assert "Allocatable" in schema["properties"]["status"]["properties"]["conditions"]["description"]
 
 
 def test_short_names_and_categories(cluster: Cluster) -> None:

@@ -110,7 +110,7 @@ def test_documents_carry_exactly_what_stood_there(output: str) -> None:
     [
         ("run", HOSTILE), ("lint", "-f", HOSTILE), ("cel", HOSTILE), ("allocate", "-f", HOSTILE), (HOSTILE,), ("run", f"--{HOSTILE}"),
         ("doctor", "--kubeconfig", HOSTILE), ("doctor", "--kubeconfig", HOSTILE, "-o", "json"), ("admit", "--jsonl", HOSTILE),
-        ("run", "-", "--kubevirt", HOSTILE), ("run", "-", "--node", HOSTILE), ("install", "--namespace", HOSTILE, "--dry-run"),
+        ("run", "-", "--kubevirt-version", HOSTILE), ("run", "-", "--node", HOSTILE), ("install", "--own-namespace", HOSTILE, "--dry-run"),
     ],
     ids=range(12),
 )  # fmt: skip

@@ -125,4 +125,4 @@ async def test_the_gate_is_alpha_and_off_unless_it_is_switched_on() -> None:
     outcome = await _run(_slice(resource_kubernetes_io__pciBusID="0000:08:02.1"), _vmi({"sriov": {}}), gates={})
     assert outcome.failure is not None
     assert outcome.failure.step == HandOver.ADMISSION
-    assert "--gates NetworkDevicesWithDRA=true" in outcome.failure.advice
+    assert "--kubevirt-gates NetworkDevicesWithDRA=true" in outcome.failure.advice

@@ -18,6 +18,7 @@ import pytest
 
 from devtools import locks
 from devtools.release import BILLS, ReleaseError, bill, built, main, materials, release, same_sdist, statement
+from virt_dra.cli.main import SUBCOMMANDS
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +51,8 @@ def test_two_builds_of_a_commit_are_the_same_bytes_whoever_makes_them(tmp_path: 
     wheel = zipfile.ZipFile(io.BytesIO(next(content for name, content in one.items() if name.endswith(".whl"))))
     names = wheel.namelist()
     assert "virt_dra/manifests/rbac/kustomization.yaml" in names or any(name.startswith("virt_dra/manifests/") for name in names)
+    pages = {Path(name).name for name in names if "/data/share/man/man1/" in name}
+    assert pages == {"virt-dra.1", "virt-dra-launcher.1", *(f"virt-dra-{name}.1" for name in SUBCOMMANDS)}
     assert not [name for name in names if name.startswith(("tests/", "devtools/", "bench/"))]
     assert {entry.external_attr >> 16 & 0o777 for entry in wheel.infolist()} <= {0o644, 0o664, 0o755}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.api.random_objects import RANDOMS, random_object
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -43,7 +43,7 @@ KINDS_WITH_GATES = (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceC
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.__name__)
 @settings(max_examples=15)
 @given(rng=RANDOMS)
 def test_with_every_gate_on_nothing_is_lost(kind: type[TypedObject], rng: Random) -> None:

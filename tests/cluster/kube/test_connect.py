@@ -223,3 +223,20 @@ async def test_the_server_is_asked_once_when_it_answers(tmp_path: Path) -> None:
         server.answers("GET", "/version", status(503, "ServiceUnavailable", "starting"), json_answer(VERSION))
         async with connect(str(write_kubeconfig(tmp_path, server.url, {}))):
             assert len(server.asked) == 2
+
+
+async def test_a_proxy_of_the_environment_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_server() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        config = write_kubeconfig(tmp_path, "http://cluster.invalid:8001", {})
+        async with connect(str(config)):
+            assert [(request.path, request.host) for request in proxy.asked] == [("/version", "cluster.invalid")]
+
+
+async def test_a_server_without_proxy_and_a_password_of_netrc_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".netrc").write_text("machine 127.0.0.1 login someone password secret\n")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    async with scripted_server() as server, connect(str(write_kubeconfig(tmp_path, server.url, {}))):
+        assert [request.headers.get("Authorization") for request in server.asked] == [None]

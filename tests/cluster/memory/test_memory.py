@@ -17,7 +17,7 @@ from tests.cluster.memory.admit_all import AdmitAll
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
-from virt_dra.api.reading.scheme import KINDS, read_object
+from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
 from virt_dra.cluster.kinds import is_namespaced, resource_of, unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -424,7 +424,7 @@ async def test_owners_outside_of_a_loaded_extract_are_alive() -> None:
 
 
 def owned_by(kind: str, uid: str) -> ObjectMeta:
-    version = next((known.API_VERSION for known in KINDS if kind == known.KIND), "v1")
+    version = next((known.API_VERSION for known in all_kinds() if kind == known.KIND), "v1")
     return ObjectMeta(owner_references=(OwnerReference(api_version=version, kind=kind, name="o", uid=uid),))
 
 

@@ -15,6 +15,7 @@ from tests.controllers.published_world import BASE, CASES, CLAIM, LATER, NOW, PO
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
@@ -135,6 +136,26 @@ async def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -
         ]
 
     await run(life, {"claims.0.status": None})
+
+
+async def test_what_kubectl_shows_of_a_waiting_pod_is_why_its_claims_do_not_fit() -> None:
+    async def life(world: World) -> None:
+        why = "0 of 1 nodes can take the pod: 1 node: claim default/c, request gpu: device in use (1 device in use) (node-a)"
+        explained = Condition.from_wire(condition("Allocatable", "False", "NoNodeFits", why))
+        await world.reconcile(explained=explained)
+        assert (await world.status())["conditions"] == [
+            condition("Allocatable", "False", "NoNodeFits", why),
+            condition("DevicesResolved", "False", "NotAllocated", f"gpus/g0: {why}"),
+            condition("DevicesHealthy", "Unknown", "DevicesNotResolved"),
+        ]
+        await world.reconcile()  # what was explained is kept
+        assert (await world.conditions())["DevicesResolved"] == ("False", "NotAllocated")
+        assert (await world.status())["conditions"][1]["message"] == f"gpus/g0: {why}"
+        await world.allocate()
+        await world.reconcile()
+        assert (await world.conditions()).keys() == {"DevicesResolved", "DevicesHealthy"}
+
+    await run(life, {"claims.0.status": None, "pod.spec.nodeName": None})
 
 
 async def test_before_there_is_a_pod_that_is_what_is_waited_for() -> None:

@@ -10,7 +10,8 @@ import pytest
 from tests.controllers.loops.loop_world import virtual_cluster
 from tests.controllers.loops.scheduler.test_scheduler_loop import World, pod, seconds
 from tests.controllers.loops.test_scheduler import GPU, claim, node, slice_
-from virt_dra.api.core_v1 import Namespace, Pod
+from virt_dra.api.core_v1 import Namespace, Pod, ResourceRequirements
+from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.port import Conflict, Unavailable
@@ -18,6 +19,7 @@ from virt_dra.controllers.loops.scheduler.loop import SchedulerLoop
 from virt_dra.simulator.control_plane import AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
+ONE = {"example.com/gpu": "1"}
 WRITES = ("create", "update", "update_status", "patch", "bind")
 
 
@@ -141,5 +143,48 @@ def test_a_pod_that_was_bound_keeps_its_claims_however_long_nobody_answers() -> 
         assert await world.nodes("p") == ["n1"]
         assert [each.name for each in (await world.claim("c")).status.reserved_for] == ["p"]
         assert await world.condition("p") == ("True", "", "")
+
+    run_virtually(story())
+
+
+def test_a_special_claim_that_was_made_without_an_answer_is_used() -> None:
+    """C-20.24, C-7.6: no second one is made while the watch doesn't show the first."""
+
+    class Deaf:
+        """The creation of a claim is stored, and answered with an error; watches of claims say nothing afterwards."""
+
+        def __init__(self, memory: MemoryCluster) -> None:
+            self._memory, self.made = memory, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._memory, name)
+
+        async def create(self, obj: Any) -> Any:
+            created = await self._memory.create(obj)
+            if isinstance(obj, ResourceClaim):
+                self.made += 1
+                if self.made == 1:
+                    raise Unavailable("unexpected EOF")
+            return created
+
+        async def watch(self, kind: Any, *given: Any, **options: Any) -> Any:
+            async for event in self._memory.watch(kind, *given, **options):
+                while kind is ResourceClaim and self.made < 2 and asyncio.get_running_loop().time() < 50:
+                    await asyncio.sleep(1)
+                yield event
+
+    async def story() -> None:
+        cluster = virtual_cluster()
+        world = World(cluster)
+        serving = GPU.with_(spec=GPU.spec.with_(extended_resource_name="example.com/gpu"))
+        asking = pod("p")
+        container = asking.spec.containers[0].with_(resources=ResourceRequirements.from_wire({"requests": ONE, "limits": ONE}))
+        await world.add(Namespace.from_wire({"metadata": {"name": "lab"}}), serving, node("n1"), slice_("n1", 2))
+        await world.add(asking.with_(spec=asking.spec.with_(containers=(container,))))
+        running = asyncio.ensure_future(scheduler(Deaf(cluster)))
+        await asyncio.sleep(100)
+        running.cancel()
+        assert await world.nodes("p") == ["n1"]
+        assert len((await cluster.list(ResourceClaim, "lab")).items) == 1
 
     run_virtually(story())
