@@ -31,7 +31,8 @@ def table_text() -> str:
 
 
 def _lines(command: click.Command, indent: str) -> str:
-    rows = [json.dumps(_row(parameter), ensure_ascii=False) for parameter in command.params]
+    shown = (each for each in command.params if not (isinstance(each, click.Option) and each.hidden))
+    rows = [json.dumps(_row(parameter), ensure_ascii=False) for parameter in shown]
     return ",".join(f"\n{indent}{row}" for row in rows)
 
 

@@ -191,6 +191,6 @@ def certificates(
     plane: ControlPlane, kubeconfig: Path | None = None, *options: str, environment: Mapping[str, str] | None = None
 ) -> Component:
     """``virt-dra webhook-certificates`` for ``https://localhost``, as the user of ``kubeconfig`` (None: the admin)."""
-    named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--namespace", "virt-dra", "--every", "0.5")
+    named = ("--dns-name", "localhost", "--dns-name", "127.0.0.1", "--own-namespace", "virt-dra", "--every", "0.5")
     arguments = ("webhook-certificates", "--kubeconfig", str(kubeconfig or plane.kubeconfig), *named, *options)
     return Component("certificates", arguments, plain_port=0, environment=environment)

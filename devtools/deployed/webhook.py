@@ -213,7 +213,7 @@ def webhook(plane: ControlPlane, namespace: str, *options: str, configuration: s
 def certificates(plane: ControlPlane, namespace: str, *options: str) -> subprocess.CompletedProcess[str]:
     """``virt-dra webhook-certificates --once`` for localhost."""
     command = [sys.executable, "-c", PROGRAM, "webhook-certificates", "--once", "--kubeconfig", str(plane.kubeconfig)]
-    named = ["--namespace", namespace, "--dns-name", "localhost"]
+    named = ["--own-namespace", namespace, "--dns-name", "localhost"]
     return subprocess.run([*command, *named, *options], capture_output=True, text=True, check=False)
 
 

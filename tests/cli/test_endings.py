@@ -29,7 +29,7 @@ PRINTING = [
     *(("run", GPU), ("run", GPU, "-o", "json"), ("run", GPU, "-o", "yaml")),
     *(("lint", "-f", GPU), ("lint", "-f", GPU, "-o", "json"), ("lint", "-f", GPU, "-o", "sarif"), ("lint", "--list")),
     *(("cel", "true"), ("cel", "true", "-f", GPU), ("cel", "true", "-f", GPU, "-o", "json")),
-    *(("allocate", "-f", GPU), ("allocate", "-f", GPU, "-o", "json"), ("allocate", "-f", GPU, "--explain")),
+    *(("allocate", "-f", GPU), ("allocate", "-f", GPU, "-o", "json"), ("allocate", "-f", GPU, "-v")),
     *(("install", "--dry-run"), ("doctor", "--kubeconfig", "none", "-o", "json"), ("doctor", "--kubeconfig", "none", "-o", "yaml")),
     *((name, "--jsonl") for name in LINES),
     *(("scenario", SCENARIO), ("scenario", SCENARIO, "-o", "json")),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+import pytest
+from click.testing import CliRunner
 
 from virt_dra.cli.main import SUBCOMMANDS, cli
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 NAMES = {
     "--filename": "objects from files",
@@ -76,7 +82,7 @@ def _options() -> Iterator[tuple[str, click.Option]]:
     for name in SUBCOMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        yield from ((name, each) for each in command.params if isinstance(each, click.Option))
+        yield from ((name, each) for each in command.params if isinstance(each, click.Option) and not each.hidden)
 
 
 def _long(option: click.Option) -> list[str]:
@@ -100,7 +106,8 @@ def test_a_short_option_stands_for_the_same_long_one_everywhere() -> None:
     assert {name: letters for name, letters in shorts.items() if len(letters) > 1} == {}
 
 
-_KINDS = {"FILE|DIR": "path", "FILE": "path", "DIR": "path", "[NAMESPACE/]NAME": "name", "NAMESPACE/NAME": "name", "NAME,...": "NAME"}
+_PATHS = ("FILE|DIR|URL", "FILE|DIR", "FILE", "DIR")
+_KINDS = dict.fromkeys(_PATHS, "path") | {"[NAMESPACE/]NAME": "name", "NAMESPACE/NAME": "name", "NAME,...": "NAME"}
 
 
 def test_an_option_takes_the_same_values_everywhere() -> None:
@@ -133,3 +140,43 @@ def test_a_meaning_has_no_second_name() -> None:
         f"{command} {name}: call it {OTHER_NAMES[name]}" for command, option in _options() for name in option.opts if name in OTHER_NAMES
     }
     assert wrong == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("run {vm} --kubevirt 1.9 -o json", "run {vm} --kubevirt-version 1.9 -o json"),
+        ("run {vm} --kubevirt=1.9 -o json", "run {vm} --kubevirt-version=1.9 -o json"),
+        ("lint {vm} --gates GPUsWithDRA=false -o json", "lint {vm} --kubevirt-gates GPUsWithDRA=false -o json"),
+        (
+            "allocate -f {vm} --features DRADeviceTaintRules=false -o json",
+            "allocate -f {vm} --feature-gates DRADeviceTaintRules=false -o json",
+        ),
+        (
+            "allocate -f {vm} --gates DRADeviceTaintRules=false -o json",
+            "allocate -f {vm} --feature-gates DRADeviceTaintRules=false -o json",
+        ),
+        ("allocate -f {vm} --explain", "allocate -f {vm} -v"),
+        ("scenario {scenario} --on embedded", "scenario {scenario}"),
+        ("scenario {scenario} --on /no/such", "scenario {scenario} --live --kubeconfig /no/such"),
+    ],
+)
+def test_a_shorter_name_of_an_option_is_taken_for_it(typed: str, shown: str) -> None:
+    known = {"vm": str(EXAMPLES / "gpu-pci"), "scenario": str(EXAMPLES / "requests" / "scenario.yaml")}
+    results = [CliRunner().invoke(cli, line.format(**known).split()) for line in (typed, shown)]
+    assert results[0].output
+    assert not results[0].output.startswith("Usage:")
+    assert (results[0].exit_code, _without_names(results[0].output)) == (results[1].exit_code, _without_names(results[1].output))
+
+
+def test_one_option_is_not_given_by_two_names() -> None:
+    result = CliRunner().invoke(cli, ["scenario", "x.yaml", "--on", "embedded", "--live"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (
+        2,
+        "Error: --on says the same as --live with --kubeconfig: give one of them",
+    )
+
+
+def _without_names(output: str) -> str:
+    """Without what differs between two runs: generated names, uids, times."""
+    return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|-[a-z0-9]{5}\b|\d\d:\d\d:\d\d\S*|[\d.]+ ?m?s\b", "…", output)

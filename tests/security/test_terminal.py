@@ -65,7 +65,7 @@ def _is_text(output: str) -> None:
 
 COMMANDS = [
     *(("run", "-"), ("run", "-", "-o", "json"), ("run", "-", "-o", "yaml"), ("lint", "-f", "-"), ("lint", "-f", "-", "-o", "json")),
-    *(("allocate", "-f", "-"), ("allocate", "-f", "-", "--explain")),
+    *(("allocate", "-f", "-"), ("allocate", "-f", "-", "-v")),
     *(("allocate", "-f", "-", "-o", "json"), ("allocate", "-f", "-", "-o", "yaml")),
     *(("cel", "true", "-f", "-"), ("cel", "device.attributes['a'].b == 1", "-f", "-"), ("cel", "true", "-f", "-", "-o", "json")),
 ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_objects_whose_every_string_is_hostile_are_shown_as_text(arguments: tupl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("run", "-"), ("allocate", "-f", "-", "--explain"), ("cel", "true", "-f", "-")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("run", "-"), ("allocate", "-f", "-", "-v"), ("cel", "true", "-f", "-")], ids=" ".join)
 def test_each_string_alone_is_shown_as_text(arguments: tuple[str, ...]) -> None:
     """What is refused as a name gets no further; other strings reach other lines of the output."""
     objects = _objects("gpu-pci")

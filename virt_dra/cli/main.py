@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -61,6 +61,13 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "domain-xml": _Subcommand(_FILTERS, "jsonl.domain_xml", "Turn device addresses into libvirt XML."),
     "completion": _Subcommand(_SHELL, "completion.command", "Print the script that makes a shell complete virt-dra."),
 }
+SHORTER_NAMES: Mapping[str, Sequence[str]] = {
+    "kubevirt": ("kubevirt-version",),
+    "gates": ("kubevirt-gates", "feature-gates"),
+    "features": ("feature-gates",),
+    "explain": ("verbose",),
+}
+"""What people type for an option, with its names, of which the first that a command has is taken. No help shows it: one name is learnt."""
 SUGGESTED: Final = 3
 """The most commands that the error about an unknown one suggests."""
 
@@ -84,6 +91,7 @@ class _LazyGroup(click.Group):
         with collector_paused():  # importing makes many objects and hardly any garbage
             command = importlib.import_module(f"virt_dra.cli.{entry.module}").command
         assert isinstance(command, click.Command)
+        command.context_settings["token_normalize_func"] = _full_name(command)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -98,6 +106,19 @@ class _LazyGroup(click.Group):
         for section in HelpSection:
             with formatter.section(section):
                 formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items() if entry.section is section])
+
+
+def _full_name(command: click.Command) -> Callable[[str], str]:
+    """A function from what is typed for an option, without its dashes, to the name that the command knows it by: click's normalization."""
+    names = {name.lstrip("-") for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts}
+    renamed = {
+        short: full
+        for short, possible in SHORTER_NAMES.items()
+        if short not in names
+        for full in [next((name for name in possible if name in names), None)]
+        if full is not None
+    }
+    return lambda name: renamed.get(name, name)
 
 
 EPILOG = """\b

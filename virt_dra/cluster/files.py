@@ -1,4 +1,6 @@
-"""Objects in files: manifests that users give, and the folder into which an embedded cluster is saved. The only file access for objects."""
+"""Objects in files: manifests that users give (also on the web), and the folder into which an embedded cluster is saved.
+
+The only file access for objects."""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ from virt_dra.api.reading.documents import (
     read_objects,
 )
 from virt_dra.api.reading.yaml_writing import write_yaml
+from virt_dra.cluster.web_files import NotFetchedError, fetched, is_address, without_password
 
 __all__ = [
     "STDIN",
@@ -49,7 +52,7 @@ _HEADER = "# Saved by virt-dra.\n"
 
 
 def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Loaded:
-    """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped) and ``-`` (standard input).
+    """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-`` (standard input).
 
     Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are still read. A
     file that is met twice is read once. ``stdin`` replaces the process's standard input.
@@ -105,7 +108,7 @@ def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tupl
                 yield found.source.name, False, found
                 continue
             name, given = found
-            identity = name if name == STDIN else os.path.realpath(name)
+            identity = name if name == STDIN or is_address(name) else os.path.realpath(name)
             if identity not in seen:
                 seen.add(identity)
                 yield name, given, _text(name, stdin)
@@ -118,7 +121,7 @@ def load_folder(folder: str | Path) -> Loaded:
 
 def _found(path: str, stdin: BinaryIO | None) -> Iterator[tuple[str, bool] | ReadProblem]:
     """The files behind one path, each with whether it was named itself (and not found in a folder)."""
-    if path == STDIN:
+    if path == STDIN or is_address(path):
         yield path, True
         return
     if "\0" in path:
@@ -154,9 +157,13 @@ def _text(path: str, stdin: BinaryIO | None) -> bytes | ReadProblem:
     try:
         if path == STDIN:
             text = (stdin or sys.stdin.buffer).read(MAX_FILE_BYTES + 1)
+        elif is_address(path):
+            text = fetched(path, MAX_FILE_BYTES)
         else:
             with Path(path).open("rb") as file:
                 text = file.read(MAX_FILE_BYTES + 1)
+    except NotFetchedError as error:
+        return _problem(path, str(error))
     except (OSError, ValueError) as error:
         return _problem(path, _reason(error))
     return text if len(text) <= MAX_FILE_BYTES else _problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
@@ -185,7 +192,8 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path that can be printed: file names may be any bytes."""
+    """A path that can be printed: file names may be any bytes, and addresses may have a password."""
+    path = without_password(path) if is_address(path) else path
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 

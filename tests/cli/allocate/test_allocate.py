@@ -126,12 +126,12 @@ def test_a_claim_that_fits_nowhere_is_told_in_one_line_and_makes_exit_code_one()
         "CLAIM         NODE   REQUEST   DEVICE   DETAILS",
         "default/big   -      -         -        0/2 nodes can allocate: 1 device in use, 1 too few devices",
     ]
-    assert result.stderr == "--explain shows what refused each device\n"
+    assert result.stderr == "-v shows what refused each device\n"
 
 
 def test_explain_shows_a_tree_per_node_and_request() -> None:
     used = _claim("used", status=_allocation(("node-a", "gpu-0"), ("node-b", "gpu-1")))
-    result = _run("-f", "-", "--explain", stdin=CLUSTER + used + _claim("pair", 2))
+    result = _run("-f", "-", "-v", stdin=CLUSTER + used + _claim("pair", 2))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[2:] == [
         "",
@@ -147,7 +147,7 @@ def test_explain_shows_a_tree_per_node_and_request() -> None:
 
 def test_explain_as_data_has_every_refusal() -> None:
     used = _claim("used", status=_allocation(("node-a", "gpu-0")))
-    result = _run("-f", "-", "--explain", "--node", "node-a", "-o", "yaml", stdin=CLUSTER + used + _claim("one"))
+    result = _run("-f", "-", "-v", "--node", "node-a", "-o", "yaml", stdin=CLUSTER + used + _claim("one"))
     assert result.exit_code == 1
     (answer,) = yaml.safe_load(result.stdout)["answers"]
     assert answer["message"] == "0/1 nodes can allocate: 1 device in use"
@@ -179,7 +179,7 @@ def test_explain_as_data_has_every_refusal() -> None:
 
 def test_many_nodes_are_shown_up_to_a_limit() -> None:
     nodes = "".join(f"---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{i}}}\n" for i in range(23))
-    result = _run("-f", "-", "--explain", stdin=CLUSTER + nodes + _claim("one"))
+    result = _run("-f", "-", "-v", stdin=CLUSTER + nodes + _claim("one"))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].endswith("0/23 nodes can allocate: 23 no device on the node")
     assert result.stdout.count("no device is accessible from this node") == 20
@@ -362,7 +362,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ([], "name what to read with -f FILE (or use --jsonl or --workload)"),
         (["-f", "-", "--node", "a", "--all-nodes"], "--node and --all-nodes exclude each other"),
         (["--jsonl", "-f", "x"], "-f does not go with --jsonl"),
-        (["--jsonl", "--explain"], "--explain does not go with --jsonl"),
+        (["--jsonl", "-v"], "-v does not go with --jsonl"),
         (["--jsonl", "a", "b"], "--jsonl reads one file, or standard input"),
         (["--workload", "w", "--jsonl"], "--workload does not go with --jsonl"),
         (["--workload", "w", "more"], "--workload takes one file; what is 'more'?"),

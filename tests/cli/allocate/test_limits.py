@@ -65,7 +65,7 @@ def test_a_node_that_is_not_decided_in_time_is_passed_and_told() -> None:
 
 
 def test_a_timeout_is_a_verdict_of_its_own_in_documents() -> None:
-    result = _run("-f", "-", "--timeout", "0.05", "--explain", "-o", "json", stdin=[CLASS, *NODES, _claim("slow", SLOW)])
+    result = _run("-f", "-", "--timeout", "0.05", "-v", "-o", "json", stdin=[CLASS, *NODES, _claim("slow", SLOW)])
     assert result.exit_code == 1
     (answer,) = json.loads(result.stdout)["answers"]
     told = {"verdict": "timed out", "summary": PROGRESS, "results": None, "explanation": None}

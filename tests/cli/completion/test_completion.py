@@ -90,7 +90,7 @@ def test_what_click_prints_is_corrected() -> None:
 
 
 def test_kubectl_is_answered_in_its_format() -> None:
-    assert kubectl_lines(["lint", "--outp"]) == ["--output", ":4"]
+    assert kubectl_lines(["lint", "--outp"]) == ["--output\tFormat of the output", ":4"]
     assert kubectl_lines(["lint", "-o", "js"]) == ["json", ":4"]
     assert kubectl_lines(["lint", "--output=js"]) == ["json", ":4"]
     assert kubectl_lines(["lint", "-f", ""]) == [":0"]

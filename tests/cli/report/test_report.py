@@ -95,7 +95,7 @@ def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
     late = [part for number in range(3) for part in (claim(f"c{number}"), pod(f"p{number}", [f"c{number}"]))]
     objects = [*classes(), *node("n1", []), *late]
     (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in objects))
-    page = _written(tmp_path, "-f", str(tmp_path / "dump.json"), "--explain", "2")
+    page = _written(tmp_path, "-f", str(tmp_path / "dump.json"), "--most", "2")
     assert page.count("<summary>") == 2
     assert "and 1 more, not explained" in page
 

@@ -63,7 +63,7 @@ The format is in docs/guides/allocator.md.
 
 EPILOG = """\b
 Examples:
-  virt-dra allocate -f examples/direct-claim --explain
+  virt-dra allocate -f examples/direct-claim -v
   kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - --claim default/gpu
   virt-dra allocate -f examples/direct-claim --claim cad/licensed-gpu --all-nodes -o json
   virt-dra allocate -f examples/direct-claim --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
@@ -86,13 +86,15 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@click.option("-f", "--filename", "filenames", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
+@click.option(
+    "-f", "--filename", "filenames", metavar="FILE|DIR|URL", multiple=True, help="Manifests; may be repeated. - is standard input."
+)
 @click.option(
     "--claim", "claims", metavar="[NAMESPACE/]NAME", multiple=True, help="Only this claim or template; several are placed together."
 )
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
-@click.option("--explain", is_flag=True, help="Show for each node and request why devices were refused.")
+@click.option("-v", "--verbose", "explain", is_flag=True, help="Show for each node and request why devices were refused.")
 @output_option("text", "json", "yaml")
 @namespace_option
 @gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
@@ -212,4 +214,4 @@ def _show(answers: tuple[AllocationAnswer, ...], output: OutputFormat, *, all_no
             console.print()
             console.print(tree, crop=False)
     elif any(not answer.allocated and answer.error is None for answer in answers):
-        say("--explain shows what refused each device", err=True)
+        say("-v shows what refused each device", err=True)

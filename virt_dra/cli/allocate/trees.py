@@ -1,4 +1,4 @@
-"""The refusals of ``virt-dra allocate --explain`` as trees. Imported when there are some, since rich takes 30 ms to import."""
+"""The refusals of ``virt-dra allocate -v`` as trees. Imported when there are some, since rich takes 30 ms to import."""
 
 from __future__ import annotations
 

@@ -137,7 +137,9 @@ a value are null.
 
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
-@click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests with ResourceSlices; - is standard input.")
+@click.option(
+    "-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Manifests with ResourceSlices; - is standard input."
+)
 @output_option("text", "json", "yaml")
 @click.option("--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device.")
 @click.option("--new", is_flag=True, help="Compile as the API server does for a new object, by its gates, and check the estimated cost.")

@@ -11,7 +11,7 @@ import click
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import progress, say, status
-from virt_dra.cli.shared.options import namespace_option
+from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import kept_for_good
 
@@ -29,6 +29,7 @@ Examples:
   virt-dra diff examples/explain/cluster.yaml examples/diff/after.yaml        what does the change do?
   kubectl get nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,virtualmachineinstances -A -o yaml > dump.yaml
   virt-dra diff dump.yaml changed-dump.yaml -o json
+
 \b
 Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 """
@@ -39,7 +40,7 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 @click.argument("after")
 @namespace_option
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Limit for one VM.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@output_option("text", "json", "yaml")
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with kept_for_good():
         from virt_dra.allocator import FatalError

@@ -59,7 +59,7 @@ _EXPLAINED: Final = 200
 
 @click.command(name="explain", help=HELP, epilog=EPILOG)
 @click.argument("words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()])
-@click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Objects; may be repeated. - is standard input.")
+@click.option("-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Objects; may be repeated. - is standard input.")
 @click.option("--live", is_flag=True, help="Read a cluster.")
 @namespace_option
 @cluster_options

@@ -98,7 +98,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="lint", help=HELP, epilog=EPILOG)
-@click.option("-f", "--filename", "named", metavar="FILE|DIR", multiple=True, help="Manifests; may be repeated. - is standard input.")
+@click.option("-f", "--filename", "named", metavar="FILE|DIR|URL", multiple=True, help="Manifests; may be repeated. - is standard input.")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @output_option("text", "json", "yaml", "sarif", "github", "junit")
 @kubevirt_option

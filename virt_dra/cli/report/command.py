@@ -17,7 +17,7 @@ from virt_dra.cli.report.contents import ReportContents, contents_json, free_of_
 from virt_dra.cli.report.page import report_page
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.known_objects import KnownObjects
@@ -30,7 +30,7 @@ HELP = """Write one page about a cluster: what waits and what would help, VMs, d
 The page is one HTML file that loads nothing: it can be mailed, and opened without a network. It has a filter (/), follows light and dark,
 and prints. The objects are read as by virt-dra get: from files or, with --live, from a cluster by your own rights.
 
-At most 50 waiting VMs are explained (--explain changes that), each within a second.
+At most 50 waiting VMs are explained (--most changes that), each within a second.
 """
 
 EPILOG = """\b
@@ -38,6 +38,7 @@ Examples:
   virt-dra report -f examples/inventory --out /tmp/out/report.html
   virt-dra report -f examples/explain -o json --out /tmp/out/report.json
   virt-dra report --live --out report.html
+
 \b
 Exit codes: 0 written, 2 bad usage or unreadable input, or the file can't be written.
 """
@@ -53,8 +54,8 @@ _LINTED: Final = 50
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options
 @click.option("--out", metavar="FILE", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
-@click.option("-o", "--output", type=click.Choice(["html", "json"]), default="html", show_default=True)
-@click.option("--explain", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=50, show_default=True,
+@output_option("html", "json")
+@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=50, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
 def command(source: InventoryInput, out: Path, output: str, most: int) -> None:
     now = datetime.now(UTC)

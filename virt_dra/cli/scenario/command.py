@@ -84,12 +84,18 @@ class Played:
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option("--live", is_flag=True, help="Play on a cluster, which must be named with --kubeconfig or --context.")
 @cluster_options
+@click.option("--on", metavar="embedded|KUBECONFIG", hidden=True, help="As none, or --live --kubeconfig KUBECONFIG.")
 @click.option("--expect", metavar="FILE", help="Answers (JSON lines, or of -o json), found by name; shows differences.")
 @click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
 def command(
-    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, expect: str | None, jsonl: bool, output: OutputFormat
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool, output: OutputFormat,
 ) -> None:  # fmt: skip
+    if on is not None:
+        if live or cluster.given:
+            raise click.UsageError("--on says the same as --live with --kubeconfig: give one of them")
+        live = on != "embedded"
+        cluster = ClusterChoice(kubeconfig=on if live else None)
     if live != cluster.given:
         raise click.UsageError(
             "--live and the --kubeconfig or --context of the cluster go together: what is played makes and removes objects there"

@@ -105,7 +105,7 @@ class InventoryInput:
 def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
     """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source: InventoryInput``."""
 
-    @click.option("-f", "--filename", "paths", metavar="FILE|DIR", multiple=True, help="Manifests or a dump; - is standard input.")
+    @click.option("-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Manifests or a dump; - is standard input.")
     @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
     @click.option(
         "-n", "--namespace", callback=lambda ctx, param, value: value if value is None else parse_namespace(ctx, param, value),

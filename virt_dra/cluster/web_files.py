@@ -1,0 +1,101 @@
+"""Files at http and https addresses, as ``kubectl apply -f URL`` reads them: bounded in time and size, an error is a sentence."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from typing import Final
+from urllib.parse import urlsplit
+
+ANSWER_SECONDS: Final = 30.0
+"""How long a server may take for its first word, and for each next one."""
+WHOLE_SECONDS: Final = 300.0
+"""How long a file may take as a whole."""
+_PIECE: Final = 1024 * 1024
+
+
+class NotFetchedError(Exception):
+    """Why an address gave no file, as a sentence without the address."""
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is an address of a file on the web, and not a name of a file."""
+    return path.startswith(("http://", "https://"))
+
+
+def without_password(address: str) -> str:
+    """An address as messages show it."""
+    scheme, separator, rest = address.partition("://")
+    server, slash, path = rest.partition("/")
+    return scheme + separator + server.rpartition("@")[2] + slash + path
+
+
+def fetched(address: str, most: int) -> bytes:
+    """The content behind an address, at most ``most + 1`` bytes of it. Proxies are those of the environment, as for all programs.
+
+    Raises:
+        NotFetchedError: the address can't be used, its server can't be reached, doesn't answer in time or answers with an error.
+    """
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # raises for one that is no number
+    except ValueError as error:
+        raise NotFetchedError(f"not an address: {error}") from None
+    if not parts.hostname:
+        raise NotFetchedError("not an address: it names no server")
+    if parts.username is not None or parts.password is not None:
+        raise NotFetchedError(
+            "an address can't have a password, which messages would show; fetch the file with another program, and give it with -f -"
+        )
+    end = time.monotonic() + WHOLE_SECONDS
+    request = urllib.request.Request(address, headers={"User-Agent": "virt-dra", "Accept-Encoding": "identity"})
+    try:
+        with urllib.request.build_opener(_WebOnly).open(request, timeout=ANSWER_SECONDS) as answer:
+            return _read(answer, most, end)
+    except urllib.error.HTTPError as error:
+        raise NotFetchedError(f"the server answers {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        raise NotFetchedError(_sentence(error.reason if isinstance(error.reason, Exception) else error)) from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NotFetchedError(_sentence(error)) from None
+
+
+class _WebOnly(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection to another http or https address, and no other (urllib would follow one to ftp)."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: object, code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        if not is_address(newurl):
+            raise NotFetchedError("the server redirects to an address that is neither http nor https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+
+
+def _read(answer: http.client.HTTPResponse, most: int, end: float) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while size <= most:
+        piece = answer.read1(min(_PIECE, most + 1 - size))
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+        if time.monotonic() > end:
+            raise NotFetchedError(f"not there after {WHOLE_SECONDS:g} s")
+    announced = answer.length  # what of the announced length is still to come; None where none was announced
+    if size <= most and announced:
+        raise NotFetchedError("the connection ended before the file did")
+    return b"".join(pieces)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the server doesn't answer within {ANSWER_SECONDS:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate isn't trusted: {error.verify_message}"
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, http.client.InvalidURL):
+        return "the server's answer isn't HTTP, or ends too early"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
