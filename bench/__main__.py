@@ -10,7 +10,8 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "faults")
+WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection")
+BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection", "faults")
 
 
 def main() -> None:
@@ -22,9 +23,8 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="allocator, operator, large, loops, simulate, extender, faults: a tenth, for a look"
-    )
+    quick = ", ".join(("allocator", *WITH_QUICK, "faults"))
+    parser.add_argument("--quick", action="store_true", help=f"{quick}: a tenth, for a look")
     options = parser.parse_args()
     unknown = [name for name in options.benches if name not in BENCHES]
     if unknown:
@@ -33,7 +33,7 @@ def main() -> None:
         module = importlib.import_module(f"bench.{name}")
         if name == "allocator":
             module.main(options.json, quick=options.quick)
-        elif name in ("operator", "large", "loops", "simulate", "extender", "faults"):
+        elif name in (*WITH_QUICK, "faults"):
             module.main(quick=options.quick)
         else:
             module.main()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,12 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from bench.process_cost import measured
+
 Json = dict[str, Any]
 GOALS = {(1000, 20_000): (60.0, 1024.0), (10_000, 200_000): (900.0, None)}
 """(Nodes, VMs) -> seconds and MiB."""
+_SIMULATE = (sys.executable, "-c", "from virt_dra.cli.main import main; main()", "simulate")
 POLICIES = ("first-fit", "least-fragmentation")
 
 
@@ -31,7 +31,7 @@ def main(*, quick: bool = False) -> None:
             path = Path(folder) / "fleet.yaml"
             path.write_text(yaml.safe_dump(description(nodes, vms)))
             for policy in POLICIES:
-                seconds, memory = _run([str(path), "--policy", policy])
+                seconds, memory = measured([*_SIMULATE, str(path), "--policy", policy, "-o", "json"])
                 most, room = GOALS.get((nodes, vms), (None, None))
                 wanted = " and ".join(f"{limit:.0f} {unit}" for limit, unit in ((most, "s"), (room, "MiB")) if limit is not None)
                 met = (most is None or seconds < most) and (room is None or memory < room)
@@ -78,15 +78,3 @@ def description(nodes: int, vms: int) -> Json:
             {"at": "7h", "taint": {"driver": "gpu.example.com", "pool": "gpu-9"}, "for": "1h"},
         ],
     }
-
-
-def _run(arguments: list[str]) -> tuple[float, float]:
-    """Seconds, and the most MiB."""
-    began = time.perf_counter()
-    command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "simulate", *arguments, "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise AssertionError(f"virt-dra simulate ended with {process.returncode}")
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
