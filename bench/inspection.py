@@ -55,12 +55,12 @@ def main(*, quick: bool = False) -> None:
 
 
 def cluster(nodes: int) -> list[Json]:
-    """A cluster whose nodes have GPUs of two NUMA nodes and a running VM that holds some; one VM waits for a model that nobody has."""
-    objects: list[Json] = [_device_class(), _template("some", 2, "A100"), _template("none", 1, "H200")]
+    """A cluster whose nodes have GPUs of two NUMA nodes and a running VM that holds one; one VM waits for a model that nobody has."""
+    objects: list[Json] = [_device_class(), _template("some", "A100"), _template("none", "H200")]
     for number in range(nodes):
         node = f"node-{number}"
         objects += [_node(node), _slice(node, number)]
-        objects += _running(f"vm-{number}", node, 1 + number % 3)
+        objects += _running(f"vm-{number}", node, number % DEVICES)
     return [*objects, _vmi("waiting", "none", {"phase": "Scheduling"})]
 
 
@@ -69,9 +69,9 @@ def _device_class() -> Json:
     return _object("resource.k8s.io/v1", "DeviceClass", {"name": "gpu"}, spec={"selectors": selectors})
 
 
-def _template(name: str, count: int, model: str) -> Json:
+def _template(name: str, model: str) -> Json:
     expression = f"device.attributes['{DRIVER}'].model == '{model}'"
-    exactly = {"deviceClassName": "gpu", "count": count, "selectors": [{"cel": {"expression": expression}}]}
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
     spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
     return _object("resource.k8s.io/v1", "ResourceClaimTemplate", {"name": name, "namespace": "default"}, spec=spec)
 
@@ -101,10 +101,10 @@ def _slice(node: str, number: int) -> Json:
     return _object("resource.k8s.io/v1", "ResourceSlice", {"name": f"{node}-{DRIVER}"}, spec=spec)
 
 
-def _running(name: str, node: str, count: int) -> list[Json]:
-    """A VMI, its pod and its claim, which holds the first devices of the node."""
+def _running(name: str, node: str, index: int) -> list[Json]:
+    """A VMI, its pod and its claim, which holds the device of that index."""
     pod, claim = f"virt-launcher-{name}", f"virt-launcher-{name}-gpu"
-    results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": f"gpu-{index}"} for index in range(count)]
+    results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": f"gpu-{index}"}]
     since = "2026-01-02T03:04:05Z"
     vmi = _vmi(name, "some", {"phase": "Running", "nodeName": node, "activePods": {f"pod-{name}": node}})
     return [
@@ -119,7 +119,7 @@ def _running(name: str, node: str, count: int) -> list[Json]:
         _object(
             "resource.k8s.io/v1", "ResourceClaim",
             _namespaced(claim, f"claim-{name}", _reference("v1", "Pod", pod, f"pod-{name}"), {}),
-            spec=_template("some", count, "A100")["spec"]["spec"],
+            spec=_template("some", "A100")["spec"]["spec"],
             status={"allocation": {"devices": {"results": results}, "allocationTimestamp": since},
                     "reservedFor": [{"resource": "pods", "name": pod, "uid": f"pod-{name}"}]},
         ),

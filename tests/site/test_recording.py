@@ -28,7 +28,7 @@ def test_the_recording_is_what_the_command_prints() -> None:
         "$ ",
         "virt-dra run examples/contention",
         "examples/contention (KubeVirt 1.9)",
-        "VirtualMachineInstance default/first: ready  (examples/contention/last-device.yaml:47 (document 5))",
+        "VM               READY   NODE     DEVICES            REMARKS",
     ]
     assert _texts(kept)[-1] == "2 of 3 VMs ready"
     assert max(map(len, _texts(kept))) <= COLUMNS

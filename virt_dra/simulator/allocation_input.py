@@ -21,7 +21,8 @@ from virt_dra.cluster.duplicates import Replaced, applied
 
 T = TypeVar("T", bound=TypedObject)
 
-_RELEVANT = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate)
+RELEVANT = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate)
+"""The kinds that matter to an allocation."""
 
 
 class InputError(ValueError):
@@ -62,7 +63,7 @@ def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGat
     rules = compiled_rules(gates)
     given: list[Sourced[TypedObject]] = []
     for sourced in loaded.objects:
-        if not isinstance(sourced.object, _RELEVANT) or (isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules):
+        if not isinstance(sourced.object, RELEVANT) or (isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules):
             continue
         obj = apply_defaults(_in_namespace(sourced.object, namespace), now)
         title = f"{sourced.source}: {obj.KIND} {obj.key}"

@@ -41,6 +41,7 @@ spec:
   - {name: gpu-0, attributes: {model: {string: H100}}}
   - {name: gpu-1, attributes: {model: {string: H100}}}
 """
+DEVICE_CLASS = CLUSTER.partition("---\n")[0]
 
 
 def _claim(name: str, count: int = 1, namespace: str | None = None, **more: Any) -> str:
@@ -177,13 +178,53 @@ def test_explain_as_data_has_every_refusal() -> None:
     }
 
 
-def test_many_nodes_are_shown_up_to_a_limit() -> None:
+def test_nodes_that_refuse_alike_are_one_tree() -> None:
     nodes = "".join(f"---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{i}}}\n" for i in range(23))
     result = _run("-f", "-", "-v", stdin=CLUSTER + nodes + _claim("one"))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].endswith("0/23 nodes can allocate: 23 no device on the node")
-    assert result.stdout.count("no device is accessible from this node") == 20
-    assert result.stdout.splitlines()[-1] == "and 3 more nodes; -o json shows all, --node NAME one of them"
+    assert result.stdout.splitlines()[3:] == [
+        "default/one on 23 nodes (n0, n1, n2, n3, n4 and 18 more): no device on the node",
+        "├── no device is accessible from these nodes",
+        "└── claim default/one, request gpu: 0 of 1 device at best",
+    ]
+
+
+def test_nodes_that_refuse_differently_are_shown_up_to_a_limit() -> None:
+    slices = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"s{number}"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": f"n{number}",
+                "pool": {"name": f"n{number}", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": f"gpu-{device}"} for device in range(number)],
+            },
+        }
+        for number in range(1, 24)
+    ]
+    result = _run("-f", "-", "-v", stdin=DEVICE_CLASS + "---\n" + yaml.safe_dump_all(slices) + _claim("big", 30))
+    lines = result.stdout.splitlines()
+    assert lines[1] == "default/big   -      -         -        0/23 nodes can allocate: 23 too few devices"
+    assert [line for line in lines if line.startswith("└")] == [
+        f"└── claim default/big, request gpu: {placed} of 30 devices at best" for placed in range(1, 21)
+    ]
+    assert lines[-1] == "and 3 more nodes; -o json shows all, --node NAME one of them"
+
+
+def test_quiet_shows_only_what_does_not_fit() -> None:
+    fits = _run("-f", "-", "-q", stdin=CLUSTER + _claim("one"))
+    assert (fits.exit_code, fits.output) == (0, "")
+    result = _run("-f", "-", "-q", stdin=CLUSTER + _claim("one") + _claim("big", 3))
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        1,
+        [
+            "CLAIM         NODE   REQUEST   DEVICE   DETAILS",
+            "default/big   -      -         -        0/2 nodes can allocate: 1 device in use, 1 too few devices",
+        ],
+    )
 
 
 def test_all_nodes_takes_nothing() -> None:
@@ -359,7 +400,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ([], "name what to read with -f FILE (or use --jsonl or --workload)"),
+        ([], "name what to read with -f FILE or --live (or use --jsonl or --workload)"),
         (["-f", "-", "--node", "a", "--all-nodes"], "--node and --all-nodes exclude each other"),
         (["--jsonl", "-f", "x"], "-f does not go with --jsonl"),
         (["--jsonl", "-v"], "-v does not go with --jsonl"),

@@ -96,8 +96,8 @@ def test_the_text_shows_the_denial_with_the_vm() -> None:
     result = _run(*_without_configuration(_example("driver-nvidia")), options=())
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
-    assert ": not ready  (" in lines[1]
-    assert lines[2:4] == [
+    assert ": not ready  (" in lines[3]
+    assert lines[4:6] == [
         "├── lint: DENIED",
         '│   └── denial: spec.resourceClaims[0].resourceClaimTemplateName: ResourceClaimTemplate "passthrough-gpu" has no opaque '
         "configuration of driver gpu.nvidia.com with kind VfioDeviceConfig and iommu {backendPolicy: LegacyOnly, enableAPIDevice: true} "

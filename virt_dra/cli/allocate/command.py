@@ -18,19 +18,22 @@ from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.go_text import visible
 from virt_dra.api.meta import format_time
 from virt_dra.api.reading.collector import collector_paused
+from virt_dra.api.reading.documents import Loaded
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cli.allocate import lines as allocate_lines
 from virt_dra.cli.allocate.report import answer_json, table
 from virt_dra.cli.allocate.workload import load_workload
 from virt_dra.cli.jsonl.lines import answer_stream
+from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
-from virt_dra.cli.shared.options import OutputFormat, namespace_option, output_option, parse_node
+from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.options import namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
 from virt_dra.simulator.allocation import AllocationAnswer, allocate_each
-from virt_dra.simulator.allocation_input import AllocationInput, InputError, allocation_input, choose_claims, choose_nodes
+from virt_dra.simulator.allocation_input import RELEVANT, AllocationInput, InputError, allocation_input, choose_claims, choose_nodes
 from virt_dra.simulator.deadline import DEFAULT_TIMEOUT, AllocationDeadline
 from virt_dra.simulator.workload import place_workload
 
@@ -40,7 +43,7 @@ FILEs are YAML or JSON manifests, folders of them, or a dump of a cluster (- is 
 ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are ignored. The devices of allocated
 claims are in use. Without --claim all other claims are allocated, one after the other, each on the first node that fits; if there are only
 templates, one claim of each. If an object is given several times, the last one counts, as with kubectl apply: a claim's manifest doesn't
-change its allocation.
+change its allocation. With --live the objects are those of a cluster, beside those of files.
 
 With --jsonl: one problem per line, one answer per line. The problem:
 
@@ -65,6 +68,7 @@ EPILOG = """\b
 Examples:
   virt-dra allocate -f examples/direct-claim -v
   kubectl get nodes,resourceslices,deviceclasses,resourceclaims -A -o yaml | virt-dra allocate -f - --claim default/gpu
+  virt-dra allocate --live -f claim.yaml --claim default/gpu      would this claim find devices in the cluster?
   virt-dra allocate -f examples/direct-claim --claim cad/licensed-gpu --all-nodes -o json
   virt-dra allocate -f examples/direct-claim --feature-gates DRAListTypeAttributes=true,DRADeviceTaintRules=false
   virt-dra allocate -f examples/direct-claim --timeout 0.5       at most half a second for each node
@@ -95,6 +99,8 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
 @click.option("-v", "--verbose", "explain", is_flag=True, help="Show for each node and request why devices were refused.")
+@click.option("-q", "--quiet", is_flag=True, help="Only claims that can't be allocated.")
+@live_options
 @output_option("text", "json", "yaml")
 @namespace_option
 @gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
@@ -110,10 +116,10 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None, all_nodes: bool,
-    explain: bool, output: OutputFormat, namespace: str, feature_gates: FeatureGates | None,
+    explain: bool, quiet: bool, live: ClusterChoice | None, output: str, namespace: str, feature_gates: FeatureGates | None,
     deadline: AllocationDeadline, jsonl: bool, workload: str | None, candidates: str,
 ) -> None:  # fmt: skip
-    _check_usage(ctx, paths, filenames, jsonl=jsonl, workload=workload)
+    _check_usage(ctx, paths, given_input=bool(paths or filenames or live), jsonl=jsonl, workload=workload)
     if jsonl:
         _answer_lines(paths, deadline)
     elif workload is not None:
@@ -122,22 +128,23 @@ def command(
         raise click.UsageError("--node and --all-nodes exclude each other")
     else:
         gates = feature_gates or PLAIN
-        given, groups, nodes = _read((*filenames, *paths), claims, node, namespace, gates, output)
+        given, groups, nodes = _read((*filenames, *paths), live, claims, node, namespace, gates, output)
         with progress("trying nodes") as report, collector.rare_collections():
             steps = allocate_each(
                 given.snapshot(), groups, nodes, Features.of(gates),
                 everywhere=all_nodes, explain=explain, progress=report, deadline=deadline,
             )  # fmt: skip
             answers = tuple(steps)
-        _show(answers, output, all_nodes=all_nodes, explain=explain)
+        shown = tuple(answer for answer in answers if not (quiet and answer.allocated))
+        _show(shown, output, all_nodes=all_nodes, explain=explain, allocated=all(answer.allocated for answer in answers))
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
-_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "output", "namespace", "feature_gates")
+_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "quiet", "wanted", "output", "namespace", "feature_gates")
 """Parameters that go with neither --jsonl nor --workload."""
 
 
-def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], *, jsonl: bool, workload: str | None) -> None:
+def _check_usage(ctx: click.Context, paths: tuple[str, ...], *, given_input: bool, jsonl: bool, workload: str | None) -> None:
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     if jsonl or workload is not None:
         mode = "--jsonl" if jsonl else "--workload"
@@ -149,8 +156,8 @@ def _check_usage(ctx: click.Context, paths: tuple[str, ...], filenames: tuple[st
             raise click.UsageError(f"--workload takes one file; what is {paths[0]!r}?")
         if len(paths) > 1:
             raise click.UsageError("--jsonl reads one file, or standard input")
-    elif not paths and not filenames:
-        raise click.UsageError("name what to read with -f FILE (or use --jsonl or --workload)")
+    elif not given_input:
+        raise click.UsageError("name what to read with -f FILE or --live (or use --jsonl or --workload)")
     if "candidates" in given and workload is None:
         raise click.UsageError("--candidates goes with --workload")
 
@@ -185,11 +192,20 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _read(
-    paths: Sequence[str], wanted: Sequence[str], node: str | None, namespace: str, gates: FeatureGates, output: OutputFormat
+    paths: Sequence[str],
+    live: ClusterChoice | None,
+    wanted: Sequence[str],
+    node: str | None,
+    namespace: str,
+    gates: FeatureGates,
+    output: str,
 ) -> tuple[AllocationInput, Sequence[tuple[ResourceClaim, ...]], Sequence[Node]]:
     """The input, the claims to allocate and the nodes to try. Ends the command where the input can't be used."""
-    with status(f"reading {', '.join(paths)}"):
+    with status(f"reading {', '.join([*paths, *(['the cluster'] if live else [])])}"):
         loaded = read_inputs(paths)
+        if live:
+            of_cluster = live_sourced(live, RELEVANT, namespace, output)
+            loaded = Loaded((*of_cluster, *loaded.objects), loaded.problems)
     try:
         given = allocation_input(loaded, namespace, format_time(datetime.now(UTC)), gates)
         groups, nodes = choose_claims(given, wanted, namespace), choose_nodes(given, node)
@@ -200,9 +216,11 @@ def _read(
     return given, groups, nodes
 
 
-def _show(answers: tuple[AllocationAnswer, ...], output: OutputFormat, *, all_nodes: bool, explain: bool) -> None:
+def _show(answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool) -> None:
     if output != "text":
-        print_document({"allocated": all(each.allocated for each in answers), "answers": [answer_json(each) for each in answers]}, output)
+        print_document({"allocated": allocated, "answers": [answer_json(each) for each in answers]}, output)
+        return
+    if not answers:
         return
     for line in table(answers, every_node=all_nodes):
         say(visible(line))

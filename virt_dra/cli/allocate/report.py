@@ -8,6 +8,7 @@ from virt_dra.allocator import Explanation
 from virt_dra.allocator.explain import RequestExplanation
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.api.wire import Json
+from virt_dra.cli.shared.aligned import aligned
 from virt_dra.simulator.allocation import FITS, AllocationAnswer, NodeAnswer
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -66,9 +67,7 @@ HEADINGS = ("CLAIM", "NODE", "REQUEST", "DEVICE", "DETAILS")
 
 def table(answers: Iterable[AllocationAnswer], *, every_node: bool) -> list[str]:
     """One line per allocated device, in aligned columns, and one per unallocated claim; ``every_node``: also one per refusing node."""
-    rows = [row for answer in answers for row in _rows(answer, every_node=every_node)]
-    widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (HEADINGS, *rows)]
+    return aligned(HEADINGS, [row for answer in answers for row in _rows(answer, every_node=every_node)])
 
 
 def _rows(answer: AllocationAnswer, *, every_node: bool) -> Iterator[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.text import Text
 from rich.tree import Tree
@@ -10,48 +11,70 @@ from rich.tree import Tree
 from virt_dra.allocator import Explanation
 from virt_dra.allocator.explain import RequestExplanation
 from virt_dra.api.counting import counted
-from virt_dra.simulator.allocation import FITS, AllocationAnswer
+from virt_dra.simulator.allocation import FITS, AllocationAnswer, NodeAnswer
 
-SHOWN_NODES = 20
-"""Nodes whose refusals are shown as text; as JSON and YAML all of them are."""
-SHOWN_DEVICES = 5
-"""Devices named in one line of refusals."""
+SHOWN_TREES: Final = 20
+"""Groups of like nodes whose refusals are shown as text; as JSON and YAML those of every node are."""
+SHOWN_NAMES: Final = 5
+"""Devices or nodes named in one line."""
 
 
 def refusal_trees(answer: AllocationAnswer) -> Iterator[Tree]:
-    """One tree per refusing node: the pools that can't be used, then for each request why which devices were refused."""
-    explained = [node for node in answer.nodes if node.verdict != FITS]
-    for node in explained[:SHOWN_NODES]:
-        tree = Tree(Text(f"{', '.join(answer.claims)} on node {node.node}: {node.summary}"))
-        if node.explanation is not None:
-            _grow(tree, node.explanation)
+    """One tree for all nodes that refuse alike: the pools that can't be used, then for each request why how many devices were refused."""
+    groups: dict[object, list[NodeAnswer]] = {}
+    for node in answer.nodes:
+        if node.verdict != FITS:
+            groups.setdefault(_likeness(node), []).append(node)
+    for nodes in list(groups.values())[:SHOWN_TREES]:
+        names = _some([node.node for node in nodes])
+        where = f"node {names}" if len(nodes) == 1 else f"{len(nodes):,} nodes ({names})"
+        tree = Tree(Text(f"{', '.join(answer.claims)} on {where}: {nodes[0].summary}"))
+        _grow(tree, [node.explanation for node in nodes if node.explanation is not None])
         yield tree
-    if len(explained) > SHOWN_NODES:
-        yield Tree(Text(f"and {counted(len(explained) - SHOWN_NODES, 'more node')}; -o json shows all, --node NAME one of them"))
+    left = sum(map(len, list(groups.values())[SHOWN_TREES:]))
+    if left:
+        yield Tree(Text(f"and {counted(left, 'more node')}; -o json shows all, --node NAME one of them"))
 
 
-def _grow(tree: Tree, explanation: Explanation) -> None:
-    for problem in explanation.pools:
-        tree.add(Text(f"pool {problem.pool}: {problem.reason}: {problem.detail}"))
-    if not explanation.devices:
-        tree.add(Text("no device is accessible from this node"))
-    for request in explanation.requests:
+def _likeness(node: NodeAnswer) -> object:
+    """What nodes of one tree have in common: everything that it says besides the names of devices and pools."""
+    if node.explanation is None:
+        return node.summary
+    requests = tuple(
+        (each.claim, each.request, each.wanted, each.placed, each.over_limit, tuple((why, len(devices)) for why, devices in _refused(each)))
+        for each in node.explanation.requests
+    )
+    pools = tuple((problem.reason, problem.detail) for problem in node.explanation.pools)
+    return node.summary, node.explanation.devices == 0, pools, requests
+
+
+def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
+    if not alike:
+        return
+    first = alike[0]
+    for number, problem in enumerate(first.pools):
+        pools = [str(each.pools[number].pool) for each in alike]
+        tree.add(Text(f"pool {_some(pools)}: {problem.reason}: {problem.detail}"))
+    if not first.devices:
+        tree.add(Text("no device is accessible from this node" if len(alike) == 1 else "no device is accessible from these nodes"))
+    for number, request in enumerate(first.requests):
         limit = "; the claim would hold more devices than the API allows" if request.over_limit else ""
         at_best = f"{request.placed} of {counted(request.wanted, 'device')} at best"
         branch = tree.add(Text(f"claim {request.claim}, request {request.request}: {at_best}{limit}"))
-        for line in _refusal_lines(request):
-            branch.add(Text(line))
+        of_nodes = [_refused(each.requests[number]) for each in alike]
+        for place, ((reason, detail), _) in enumerate(of_nodes[0]):
+            devices = [device for refused in of_nodes for device in refused[place][1]]
+            branch.add(Text(f"{_some(devices)}: {reason}: {detail}"))
 
 
-def _refusal_lines(request: RequestExplanation) -> Iterator[str]:
-    """One line for all devices that were refused for the same reason in the same words."""
+def _refused(request: RequestExplanation) -> list[tuple[tuple[str, str], list[str]]]:
+    """The devices by what refused them: the reason, and its words."""
     groups: dict[tuple[str, str], list[str]] = {}
     for each in request.rejections:
         groups.setdefault((each.reason, each.detail), []).append(str(each.device))
-    for (reason, detail), devices in groups.items():
-        yield f"{_some(devices)}: {reason}: {detail}"
+    return list(groups.items())
 
 
-def _some(devices: Sequence[str]) -> str:
-    shown = ", ".join(devices[:SHOWN_DEVICES])
-    return f"{shown} and {len(devices) - SHOWN_DEVICES} more" if len(devices) > SHOWN_DEVICES else shown
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN_NAMES])
+    return f"{shown} and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else shown

@@ -27,10 +27,13 @@ from virt_dra.cel import (
 from virt_dra.cli.cel.report import evaluate
 from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
+from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
-from virt_dra.cli.shared.options import OutputFormat, output_option
+from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
 from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
@@ -103,6 +106,7 @@ EPILOG = """\b
 Examples:
   virt-dra cel 'device.driver == "gpu.example.com"' -f examples/gpu-pci
   virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("RTX")' -f examples/gpu-pci -o json
+  virt-dra cel 'device.driver == "gpu.example.com"' --live -o name
   kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
   virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
   virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server accept it?
@@ -116,8 +120,9 @@ EPILOG += f"\n{gates_epilog()}\n"
 
 HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
 
-EXPR is a device selector, as in DeviceClasses and claims; the devices are those of the ResourceSlices in -f. Without -f the expression is
-only compiled.
+EXPR is a device selector, as in DeviceClasses and claims; the devices are those of the ResourceSlices in -f, or of a cluster with --live.
+Without both the expression is only compiled. Of many devices, those with the same result share a line, with a sample of them; -o name
+lists all that match.
 
 With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object per line, each answered before the next is read:
 
@@ -140,7 +145,10 @@ a value are null.
 @click.option(
     "-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Manifests with ResourceSlices; - is standard input."
 )
-@output_option("text", "json", "yaml")
+@live_options
+@output_option("text", "name", "json", "yaml")
+@click.option("-v", "--verbose", is_flag=True, help="A line for each device, however many there are.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the counts.")
 @click.option("--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device.")
 @click.option("--new", is_flag=True, help="Compile as the API server does for a new object, by its gates, and check the estimated cost.")
 @gates_option(
@@ -150,11 +158,13 @@ a value are null.
 )
 @click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
 def command(
-    expression: str | None, paths: tuple[str, ...], output: OutputFormat, derived: bool, new: bool, feature_gates: FeatureGates | None,
-    jsonl: bool,
+    expression: str | None, paths: tuple[str, ...], live: ClusterChoice | None, output: str, verbose: bool, quiet: bool,
+    derived: bool, new: bool, feature_gates: FeatureGates | None, jsonl: bool,
 ) -> None:  # fmt: skip
+    if verbose and quiet:
+        raise click.UsageError("-v and -q exclude each other")
     if jsonl:
-        if paths or derived or new or feature_gates:
+        if paths or live or derived or new or feature_gates:
             raise click.UsageError("--jsonl goes with a file of requests only; each request contains what the options say")
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
         answer_stream(requests, answer, NOTHING, MEMBERS)
@@ -174,20 +184,29 @@ def command(
         refuse([error.message], output)
     if new and compiled.cost_estimate is not None and compiled.cost_estimate > COST_LIMIT:
         refuse([f"too complex: the estimated cost {compiled.cost_estimate} exceeds the limit of {COST_LIMIT}"], output)
-    report = evaluate(compiled, _slices(paths, output))
+    report = evaluate(compiled, _slices(paths, live, output))
     if output == "text":
-        say("\n".join(map(visible, report.lines())))
+        say("\n".join(map(visible, report.lines(every_device=verbose, devices=not quiet))))
+    elif output == "name":
+        for found in report.devices:
+            if found.matches:
+                say(visible(found.device))
     else:
         print_document(report.to_json(), output)
     sys.exit(0 if report.good else 1)
 
 
-def _slices(paths: tuple[str, ...], output: OutputFormat) -> list[ResourceSlice]:
-    """The ResourceSlices of the files; other objects may stand among them. Ends the command if there are none, or a file can't be read."""
+def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> list[ResourceSlice]:
+    """The ResourceSlices of the files and the cluster; other objects may stand among them. Ends the command if there are none, or a file
+    can't be read."""
     loaded = read_inputs(paths)
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
-    slices = [sourced.object for sourced in loaded.objects if isinstance(sourced.object, ResourceSlice)]
+    of_cluster = live_sourced(live, (ResourceSlice,), DEFAULT_NAMESPACE, output) if live else []
+    once = applied((each for each in (*of_cluster, *loaded.objects) if isinstance(each.object, ResourceSlice)), DEFAULT_NAMESPACE)
+    slices = [sourced.object for sourced in once.objects if isinstance(sourced.object, ResourceSlice)]
+    if live and not slices:
+        refuse(["the cluster has no ResourceSlice: is a DRA driver running there? virt-dra doctor looks"], output)
     if paths and not slices:
         refuse([f"{', '.join(paths)}: no ResourceSlice found; name the file that has one"], output)
     return slices

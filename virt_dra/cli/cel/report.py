@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cel import CompiledSelector, DerivedAttribute, EvaluationError, device_input
+
+SHOWN_DEVICES: Final = 10
+"""Devices that have a line of their own without being asked for; of more, those with the same result share one."""
+SHOWN_RESULTS: Final = 20
+SAMPLE: Final = 5
+"""Devices that such a line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +40,17 @@ class DeviceResult:
         result = {"error": self.error} if self.error is not None else value
         return {"device": self.device, **({"node": self.node} if self.node else {}), **result, "cost": self.cost}
 
-    def __str__(self) -> str:
-        where = f"{self.device} on node {self.node}" if self.node else self.device
+    @property
+    def said(self) -> str:
+        """The result without its device."""
         if self.error is not None:
-            return f"{where}: error: {self.error}"
+            return f"error: {self.error}"
         if isinstance(self.value, DeviceAttribute):
-            return f"{where}: {json.dumps(self.value.to_wire(), ensure_ascii=False)}"
-        return f"{where}: {'matches' if self.value else 'does not match'}"
+            return json.dumps(self.value.to_wire(), ensure_ascii=False)
+        return "matches" if self.value else "does not match"
+
+    def __str__(self) -> str:
+        return f"{self.device} on node {self.node}: {self.said}" if self.node else f"{self.device}: {self.said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +84,10 @@ class CelReport:
             "outdatedSlices": list(self.outdated),
         }
 
-    def lines(self) -> Iterator[str]:
-        yield from map(str, self.devices)
+    def lines(self, *, every_device: bool = False, devices: bool = True) -> Iterator[str]:
+        """``every_device``: a line for each however many there are; ``devices``: False for the counts alone."""
+        if devices:
+            yield from map(str, self.devices) if every_device or len(self.devices) <= SHOWN_DEVICES else self._samples()
         for name in self.outdated:
             yield f"left out: slice {name}, whose pool has a newer generation"
         if not self.devices:
@@ -87,6 +100,18 @@ class CelReport:
         said = evaluated if self.derived else f"{self.matching} of {counted(count, 'device')} {verb}{failed}"
         costs = [found.cost for found in self.devices if found.cost is not None]
         yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
+
+    def _samples(self) -> Iterator[str]:
+        """One line for all devices with the same result, those first that fewest have."""
+        groups: dict[str, list[str]] = {}
+        for found in self.devices:
+            groups.setdefault(found.said, []).append(found.device)
+        rarest = sorted(groups.items(), key=lambda group: len(group[1]))
+        for said, names in rarest[:SHOWN_RESULTS]:
+            more = f" and {len(names) - SAMPLE:,} more" if len(names) > SAMPLE else ""
+            yield f"{counted(len(names), 'device')} ({', '.join(names[:SAMPLE])}{more}): {said}"
+        if len(rarest) > SHOWN_RESULTS:
+            yield f"and {counted(len(rarest) - SHOWN_RESULTS, 'other result')}; -v shows each device"
 
 
 def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[ResourceSlice]) -> CelReport:

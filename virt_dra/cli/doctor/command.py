@@ -15,7 +15,7 @@ from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import visible_lines
-from virt_dra.cli.shared.options import OutputFormat, kubevirt_option, output_option, parse_namespace
+from virt_dra.cli.shared.options import kubevirt_option, output_option, parse_namespace
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.doctor.checks import examine, exit_code
 from virt_dra.doctor.facts import ClusterFacts, DoctorFinding, Level
@@ -44,7 +44,7 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
 @kubevirt_option
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 @output_option("text", "json", "yaml")
-def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: OutputFormat) -> None:
+def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str) -> None:
     """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.
 
     Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, RBAC permissions, leader. Each finding has its

@@ -23,7 +23,7 @@ from virt_dra.cli.install.options import (
 )
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.options import OutputFormat, wait_timeout_option
+from virt_dra.cli.shared.options import wait_timeout_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.installation.kustomize import ManifestError
@@ -82,7 +82,7 @@ KubeVirt where none may be or none where one must be.
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, cert_manager: bool, client_ca: bytes,
-    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice, output: OutputFormat | None,
+    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice, output: str | None,
 ) -> None:  # fmt: skip
     """Install or upgrade virt-dra: CRDs, RBAC permissions, operator and webhook.
 
@@ -113,16 +113,14 @@ def command(
         raise SystemExit(1)
 
 
-def written(objects: Sequence[Json], output: OutputFormat) -> str:
+def written(objects: Sequence[Json], output: str) -> str:
     """The objects as text that ``kubectl apply -f`` takes: documents of YAML, or a List in JSON."""
     if output == "json":
         return json_text({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
     return write_documents(objects)
 
 
-async def _install(
-    objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: OutputFormat
-) -> bool:
+async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str) -> bool:
     """True if everything runs, or isn't waited for."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline, install, wait_for_deployments
     from virt_dra.installation.refusals import refusals
@@ -149,7 +147,7 @@ async def _install(
     return not waiting
 
 
-def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *, waited: bool, output: OutputFormat) -> None:
+def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *, waited: bool, output: str) -> None:
     if output != "text":
         done = [{"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result} for result, key in report.done]
         print_document({"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)}, output)

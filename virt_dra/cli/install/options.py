@@ -10,13 +10,13 @@ import click
 
 from virt_dra.api import names
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.options import OutputFormat, parse_namespace
+from virt_dra.cli.shared.options import parse_namespace
 from virt_dra.installation.callers import read_networks, reads_as_certificates
 from virt_dra.installation.kustomize import split_image
 from virt_dra.installation.plan import SYSTEM_NAMESPACES
 
 
-def emitter(output: OutputFormat) -> Callable[[str], None]:
+def emitter(output: str) -> Callable[[str], None]:
     """Prints progress: on standard output, or on standard error if that is for a document."""
     return partial(say, err=output != "text")
 

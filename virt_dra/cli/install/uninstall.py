@@ -13,7 +13,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.install.options import emitter, parse_our_namespace
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
-from virt_dra.cli.shared.options import OutputFormat, output_option, wait_timeout_option
+from virt_dra.cli.shared.options import output_option, wait_timeout_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.port import ApiError
 
@@ -46,9 +46,7 @@ Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usag
 @wait_timeout_option
 @cluster_options
 @output_option("text", "yaml", "json")
-def command(
-    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, cluster: ClusterChoice, output: OutputFormat
-) -> None:
+def command(namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, cluster: ClusterChoice, output: str) -> None:
     """Remove virt-dra from a cluster: its webhooks first, so that no request is blocked, then everything else in reverse order of
     installation.
 
@@ -65,7 +63,7 @@ def command(
 
 
 async def _uninstall(
-    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, choice: ClusterChoice, output: OutputFormat
+    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, choice: ClusterChoice, output: str
 ) -> bool:
     """True unless time ran out."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline
@@ -98,7 +96,7 @@ async def _uninstall(
     return not waiting
 
 
-def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], output: OutputFormat, sentence: str) -> None:
+def _conclude(plan: Removal, report: ChangeReport, waiting: Sequence[str], output: str, sentence: str) -> None:
     if output != "text":
         document: Json = {
             "namespace": plan.namespace,

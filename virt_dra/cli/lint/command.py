@@ -25,7 +25,6 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluste
 from virt_dra.cli.shared.console import progress, say
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.options import (
-    OutputFormat,
     address_keys_option,
     kubevirt_gates_option,
     kubevirt_option,
@@ -114,7 +113,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("--complete", is_flag=True, help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all possible findings, and exit.")
 def command(
-    named: tuple[str, ...], more: tuple[str, ...], output: OutputFormat, kubevirt: KubeVirtVersion | None, gates: dict[str, bool],
+    named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None, gates: dict[str, bool],
     lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool, all_namespaces: bool, cluster: ClusterChoice,
     complete: bool, pages_url: str, quiet: bool,
 ) -> None:  # fmt: skip
@@ -146,7 +145,7 @@ def command(
     sys.exit(1 if report.denials else 0)
 
 
-def _print(report: LintReport, output: OutputFormat, pages_url: str, *, excerpts: bool) -> None:
+def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool) -> None:
     checked = report.judgement.checked
     if output == "text":
         _print_text(report, excerpts=excerpts)
@@ -177,7 +176,7 @@ def _without_findings(report: LintReport) -> list[ObjectFindings]:
     return [ObjectFindings(each.kind, each.namespace, each.name, each.source, ()) for each in clean]
 
 
-def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: OutputFormat) -> None:
+def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: str) -> None:
     """Ends the process if no object of the input can be read, or none is a VM."""
     if not judgement.readable:
         _refuse(unreadable(documents), output)
@@ -186,7 +185,7 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 
 
-def _gathered(cluster: ClusterChoice, output: OutputFormat) -> Gathered:
+def _gathered(cluster: ClusterChoice, output: str) -> Gathered:
     """All objects of a cluster that the lint needs. Ends the process if they can't be read."""
     from virt_dra.cluster.port import ApiError
 
@@ -206,7 +205,7 @@ def _source(obj: TypedObject) -> DocumentSource:
     return DocumentSource(f"{obj.PLURAL}.{obj.API_VERSION.partition('/')[0]}/{obj.namespace}/{obj.name}", 0)
 
 
-def _refuse(problems: tuple[ReadProblem, ...], output: OutputFormat) -> NoReturn:
+def _refuse(problems: tuple[ReadProblem, ...], output: str) -> NoReturn:
     if output == "sarif":
         print_document(sarif((), problems), "json")
         sys.exit(BAD_INPUT)

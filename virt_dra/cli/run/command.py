@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import click
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document
 from virt_dra.api.wire import Json
+from virt_dra.cli.run.table import outcome_name, outcome_table
 from virt_dra.cli.run.tree import notes_of, outcome_tree
-from virt_dra.cli.shared.console import output_console, status
+from virt_dra.cli.shared.cluster_options import ClusterChoice
+from virt_dra.cli.shared.console import output_console, say, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
-from virt_dra.cli.shared.options import OutputFormat, kubevirt_gates_option, kubevirt_option, namespace_option, output_option, parse_node
+from virt_dra.cli.shared.live_input import live_options, live_sourced
+from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
@@ -30,17 +36,36 @@ from webhooks.lint import LintResult, LintSettings
 
 EPILOG = """\b
 Examples:
+  virt-dra run examples/gpu-pci -v                               every step of the way
   virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster with the objects of both
   virt-dra run examples/gpu-pci --out /tmp/out                   also write every object and the XML
   kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - examples/cluster
   kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
   virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside those that run?
+  virt-dra run --live examples/cluster/vm.yaml                   the same, of the cluster of your kubeconfig
   virt-dra run examples/first-available --node node-1            could it run there?
   virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --kubevirt-gates GPUsWithDRA=true,HostDevices=false -o json
 
 \b
 Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input.
 """
+
+
+SHOWN_TREES = 5
+"""VMs that aren't ready whose steps are shown without -v."""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What of the outcomes is printed as text."""
+
+    output: str
+    verbose: bool
+    quiet: bool
+
+    @property
+    def document(self) -> bool:
+        return self.output in ("json", "yaml")
 
 
 @dataclass(frozen=True)
@@ -59,7 +84,8 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(name="run", epilog=EPILOG)
-@click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True)
+@click.argument("paths", metavar="[FILE|DIR|URL]...", nargs=-1)
+@live_options
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node may be chosen.")
 @click.option(
     "--out",
@@ -68,65 +94,99 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
     callback=_parse_out,
     help="Write every object and the domain XML below this folder.",
 )
-@output_option("text", "json", "yaml")
+@output_option("text", "wide", "name", "json", "yaml")
+@click.option("-v", "--verbose", is_flag=True, help="Every step of every VM, also of those that are ready.")
+@click.option("-q", "--quiet", is_flag=True, help="Only what is wrong: VMs that aren't ready.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="What generated names and UIDs are made of: the same input with the same seed has the same output.",
+)
 @kubevirt_option
 @kubevirt_gates_option
 @namespace_option
 @severity_options(LintSettings.for_command)
 @click.option("--separate", is_flag=True, help="An embedded cluster for each FILE|DIR instead of one for all.")
 def command(
-    paths: tuple[str, ...], node: str | None, out: Path | None, output: OutputFormat, kubevirt: KubeVirtVersion | None,
-    gates: dict[str, bool], namespace: str, lint: LintSettings, separate: bool,
+    paths: tuple[str, ...], live: ClusterChoice | None, node: str | None, out: Path | None, output: str, verbose: bool, quiet: bool,
+    seed: int, kubevirt: KubeVirtVersion | None, gates: dict[str, bool], namespace: str, lint: LintSettings, separate: bool,
 ) -> None:  # fmt: skip
     """Run every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
 
-    FILE|DIR are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and the cluster's objects (DeviceClasses,
+    FILEs are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and the cluster's objects (DeviceClasses,
     ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Without Nodes, they are derived from the slices.
 
-    VMs that run in a cluster's dump (a VMI with its launcher pod) are taken over as they are, with their claims and devices. Other VMs
+    With --live the objects are those of a cluster, beside those of files, which replace them. Nothing is written to it.
+
+    VMs that run in a cluster or its dump (a VMI with its launcher pod) are taken over as they are, with their claims and devices. Other VMs
     compete for the remaining devices, stopped ones (runStrategy Halted, Manual) last: for them the output shows what starting them would
     do. If an object is given several times, the last one counts, as with kubectl apply, and the output names the places of the others.
 
     The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it already runs.
+
+    The output is a row for each VM, and every step of those that aren't ready.
     """
+    show = _Shown(output, verbose, quiet)
+    if verbose and (quiet or output != "text"):
+        raise click.UsageError("-v goes with neither -q nor -o: it is another text")
+    if not paths and not live:
+        raise click.UsageError("name the FILEs of VMs and of a cluster, or read a cluster with --live")
+    if separate and live:
+        raise click.UsageError("--separate goes with files alone")
     settings = RunSettings(node=node, namespace=namespace, kubevirt=kubevirt, gates=gates)
-    jobs = _jobs(paths, out, separate)
-    read = [(job, _read(job, output)) for job in jobs]
+    jobs = _jobs(paths, out, live=live is not None, separate=separate)
+    read = [(job, _read(job, live, namespace, output)) for job in jobs]
     once = [(job, latest(written.documents, namespace)) for job, written in read]
-    judged = [(job, _lint(job, found.documents, settings, lint, output), found.replaced) for job, found in once]
+    judged = [(job, _lint(job, found.documents, settings, lint, output), found) for job, found in once]
     reports: list[Json] = []
     ready = True
-    for job, judgement, replaced in judged:
-        ran = replace(_run(judgement, settings), replaced=replaced)
+    for job, judgement, found in judged:
+        ran = replace(_run(judgement, settings, _chance(seed, found.documents)), replaced=found.replaced)
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
-        if output == "text":
-            _show(job, ran, written)
-        else:
+        if show.document:
             reports.append(_report(job, ran, written))
-    if output != "text":
+        else:
+            _show(job, ran, written, show)
+    if show.document:
         print_document({"clusters": reports} if separate else reports[0], output)
     sys.exit(0 if ready else 1)
 
 
-def _jobs(paths: tuple[str, ...], out: Path | None, separate: bool) -> list[_Job]:
+def _jobs(paths: tuple[str, ...], out: Path | None, *, live: bool, separate: bool) -> list[_Job]:
     if not separate:
-        return [_Job(", ".join(paths), paths, out)]
+        return [_Job(", ".join([*paths, *(["cluster"] if live else [])]), paths, out)]
     titles = ["stdin" if path == "-" else Path(path).resolve().name for path in paths]
     folders = [title if titles.count(title) == 1 else f"{number}-{title}" for number, title in enumerate(titles, 1)]
     return [_Job(path, (path,), out / folder if out else None) for path, folder in zip(paths, folders, strict=True)]
 
 
-def _read(job: _Job, output: OutputFormat) -> Written:
+def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) -> Written:
     """The job's objects as they are written. Unreadable input ends the command with every problem, before anything runs."""
     with status(f"reading {job.title}"):
         written = read_written(job.paths)
+        if live:
+            of_cluster = live_sourced(live, _kinds(), namespace, output)
+            written = replace(
+                written, documents=(*(Document(each.object.to_wire(), each.source) for each in of_cluster), *written.documents)
+            )
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
     return written
 
 
-def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: OutputFormat) -> LintResult:
+def _kinds() -> Sequence[type[TypedObject]]:
+    """What a run reads of a cluster. The modules are imported where one is read."""
+    from virt_dra.api.core_v1 import Namespace
+    from virt_dra.live.lint import INSTANCETYPES
+    from virt_dra.simulator.explaining.state import READ
+
+    return [*READ, Namespace, *INSTANCETYPES]
+
+
+def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: str) -> LintResult:
     """The verdict of the lint, as in ``virt-dra lint``. Ends the command if no object can be read, or none is a VM."""
     judgement = judged_for_run(documents, settings, lint)
     if not judgement.readable:
@@ -137,11 +197,17 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lin
     return judgement
 
 
-def _run(judgement: LintResult, settings: RunSettings) -> Ran:
+def _chance(seed: int, documents: tuple[Document, ...]) -> Random:
+    """The source of names and UIDs: of the input, too, lest the UIDs of what an earlier run wrote are given out once more."""
+    digest = hashlib.sha256(repr((seed, [each.raw for each in documents])).encode(errors="surrogateescape"))
+    return Random(int.from_bytes(digest.digest()))
+
+
+def _run(judgement: LintResult, settings: RunSettings, chance: Random) -> Ran:
     ran: list[Ran] = []
 
     async def drive() -> None:
-        ran.append(await run_judged(embedded_cluster(), judgement, settings, lambda: datetime.now(UTC)))
+        ran.append(await run_judged(embedded_cluster(chance), judgement, settings, lambda: datetime.now(UTC)))
 
     # The task returns nothing: asyncio.run makes its repr, which takes seconds for a result of thousands of objects.
     with interruptible():
@@ -149,7 +215,7 @@ def _run(judgement: LintResult, settings: RunSettings) -> Ran:
     return ran[0]
 
 
-def _write(ran: Ran, out: Path, output: OutputFormat) -> Mapping[str, str]:
+def _write(ran: Ran, out: Path, output: str) -> Mapping[str, str]:
     """Write objects and domains; returns the XML path of each VM that has one, by ``namespace/name``.
 
     Names are safe in paths: a VM has a domain only if the cluster accepted its name as a DNS subdomain.
@@ -186,13 +252,27 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
     }
 
 
-def _show(job: _Job, ran: Ran, written: Mapping[str, str]) -> None:
+def _show(job: _Job, ran: Ran, written: Mapping[str, str], show: _Shown) -> None:
+    unready = [outcome for outcome in ran.outcomes if not outcome.ready]
+    outcomes = unready if show.quiet else ran.outcomes
+    if show.output == "name":
+        for outcome in outcomes:
+            say(outcome_name(outcome))
+        return
+    if show.quiet and not outcomes:
+        return
     console = output_console()
     console.print(f"{job.title} (KubeVirt {ran.version})", style="bold")
     for note in notes_of(ran):
         console.print(note, soft_wrap=True)
-    for outcome in ran.outcomes:
+    if not show.verbose:
+        for line in outcome_table(outcomes, wide=show.output == "wide"):
+            say(line)
+    trees = outcomes if show.verbose else unready[:SHOWN_TREES]
+    for outcome in trees:
         console.print(outcome_tree(outcome, written.get(f"{outcome.namespace}/{outcome.name}")), crop=False)
+    if len(unready) > len(trees):
+        say(f"and {counted(len(unready) - len(trees), 'more VM')} that aren't ready; -v shows every step of all")
     summary = f"{sum(outcome.ready for outcome in ran.outcomes)} of {counted(len(ran.outcomes), 'VM')} ready"
     console.print(f"{summary}; objects and XML are in {job.out}" if job.out else summary)
     console.print()

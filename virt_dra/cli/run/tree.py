@@ -10,9 +10,9 @@ from rich.tree import Tree
 from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
-SHOWN_SUBJECTS = 10
+SHOWN_SUBJECTS = 3
 """Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML all are."""
-SHOWN_LINES = 20
+SHOWN_LINES = 8
 """Lines of details shown of each of them."""
 
 
@@ -137,4 +137,4 @@ def shown(details: Sequence[str]) -> list[str]:
         if subjects <= SHOWN_SUBJECTS and of_this <= SHOWN_LINES:
             lines.append(line)
     left = len(details) - len(lines)
-    return [*lines, f"and {left} more lines; -o json has them all"] if left else lines
+    return [*lines, f"and {left} more lines; -o json has them all, virt-dra explain groups them"] if left else lines

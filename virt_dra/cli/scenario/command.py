@@ -23,7 +23,7 @@ from virt_dra.cli.jsonl.lines import parse_request
 from virt_dra.cli.jsonl.members import BadLine
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say
-from virt_dra.cli.shared.options import OutputFormat, output_option
+from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.simulator.scenario.comparing import differences
@@ -89,7 +89,7 @@ class Played:
 @click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
 @output_option("text", "json", "yaml")
 def command(
-    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool, output: OutputFormat,
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool, output: str,
 ) -> None:  # fmt: skip
     if on is not None:
         if live or cluster.given:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -15,14 +14,15 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.live_input import live_objects
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, parse_namespace
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs, read_written
 from virt_dra.inventory.known_objects import KnownObjects
-from virt_dra.inventory.reading import ReadScope, read_objects_of
+from virt_dra.inventory.reading import ReadScope
 
 R = TypeVar("R")
 
@@ -70,18 +70,7 @@ class InventoryInput:
         """
         if not self.live:
             return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds, ""))
-        from virt_dra.cluster.port import ApiError
-
-        async def read() -> tuple[list[TypedObject], ReadScope]:
-            async with self.cluster.connected() as connected:
-                return await read_objects_of(connected, kinds, self.namespace or DEFAULT_NAMESPACE)
-
-        try:
-            objects, scope = asyncio.run(read())
-        except (ApiError, NoCluster) as error:
-            refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
-        for note in scope.notes:
-            say(note, err=True)
+        objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
         return KnownObjects(objects, unread=scope.unread, partial=scope.partial), scope
 
     def _of_files(self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None) -> KnownObjects:

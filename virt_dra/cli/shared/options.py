@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -20,7 +20,6 @@ from virt_dra.cli.shared.suggestions import suggesting_switches
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
-OutputFormat = Literal["text", "json", "yaml", "sarif", "github", "junit"]
 DEFAULT_NAMESPACE: Final = "default"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from random import SystemRandom
+from random import Random, SystemRandom
+from uuid import UUID
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.cel.validation import compiled_rules
@@ -32,6 +32,7 @@ def strict_cluster(
     )  # fmt: skip
 
 
-def embedded_cluster() -> MemoryCluster:
-    """An empty cluster."""
-    return MemoryCluster(lambda: datetime.now(UTC), random_suffixes(SystemRandom()), lambda: str(uuid.uuid4()))
+def embedded_cluster(random: Random | None = None) -> MemoryCluster:
+    """An empty cluster. ``random``: what names and UIDs are made of; without it they are new ones each time."""
+    chance = random or SystemRandom()
+    return MemoryCluster(lambda: datetime.now(UTC), random_suffixes(chance), lambda: str(UUID(int=chance.getrandbits(128), version=4)))

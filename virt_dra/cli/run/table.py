@@ -1,0 +1,70 @@
+"""The outcomes of ``virt-dra run`` as a table for people, a row for each VM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virt_dra.api.counting import counted
+from virt_dra.cli.shared.aligned import aligned
+from virt_dra.simulator.outcome import DeviceOutcome, VmOutcome
+from webhooks.lint import DENIAL
+
+_HEADINGS = ("VM", "READY", "NODE", "DEVICES", "REMARKS")
+_WIDE = ("KIND", "POD", "CLAIMS", "ALLOCATED", "FINDINGS", "SOURCE")
+_SHOWN = 4
+"""Devices of a VM that are named in a row; the wide table names all."""
+_LONGEST = 100
+"""Characters of a message in a row."""
+
+
+def outcome_table(outcomes: Sequence[VmOutcome], *, wide: bool = False) -> list[str]:
+    """The lines of the table. ``wide``: with more columns, and nothing left out."""
+    rows = [[*_cells(each, wide=wide), *(_wide_cells(each) if wide else ())] for each in outcomes]
+    return aligned((*_HEADINGS, *_WIDE) if wide else _HEADINGS, rows)
+
+
+def outcome_name(outcome: VmOutcome) -> str:
+    """``kind/namespace/name``, as ``virt-dra get -o name`` writes it."""
+    return f"{outcome.kind.lower()}/{outcome.namespace}/{outcome.name}"
+
+
+def _cells(outcome: VmOutcome, *, wide: bool) -> tuple[str, ...]:
+    devices = [_device(each) for each in outcome.devices if each.allocated]
+    more = len(devices) - _SHOWN
+    shown = devices if wide or more <= 0 else [*devices[:_SHOWN], f"{more} more"]
+    return (
+        f"{outcome.namespace}/{outcome.name}",
+        "yes" if outcome.ready else "no",
+        outcome.node or "-",
+        ", ".join(shown) or "-",
+        _remarks(outcome),
+    )
+
+
+def _device(device: DeviceOutcome) -> str:
+    name = device.device.rpartition("/")[2]
+    address = device.mdev_uuid or device.pci_address or ""
+    return f"{name} {address}".rstrip()
+
+
+def _remarks(outcome: VmOutcome) -> str:
+    """Why it isn't ready, else what else is to be said of it."""
+    if outcome.denied:
+        return f"denied by {counted(sum(each.severity == DENIAL for each in outcome.findings), 'finding')} of the lint"
+    if outcome.failure is not None:
+        message = outcome.failure.message.partition("\n")[0]
+        return f"{outcome.failure.step}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '…'}"
+    runs = ["runs already"] if outcome.taken_over else []
+    found = [counted(len(outcome.findings), "finding") + " of the lint"] if outcome.findings else []
+    return ", ".join([*runs, *found])
+
+
+def _wide_cells(outcome: VmOutcome) -> tuple[str, ...]:
+    return (
+        outcome.kind,
+        outcome.pod or "-",
+        ", ".join(each.claim for each in outcome.claims) or "-",
+        ", ".join(each.allocated for each in outcome.devices if each.allocated) or "-",
+        ", ".join(dict.fromkeys(each.id for each in outcome.findings)) or "-",
+        outcome.source,
+    )

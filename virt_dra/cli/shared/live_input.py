@@ -1,0 +1,65 @@
+"""``--live`` of commands that read files otherwise: the objects of a cluster, read with the user's own rights."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import DocumentSource, Sourced
+from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
+from virt_dra.cli.shared.output import refuse
+
+if TYPE_CHECKING:
+    from virt_dra.inventory.reading import ReadScope
+
+R = TypeVar("R")
+
+
+def live_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files alone are read."""
+
+    @click.option("--live", "wanted", is_flag=True, help="Read a cluster, with your own rights; the objects of files replace its.")
+    @cluster_options
+    @wraps(command)
+    def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
+        if cluster.given and not wanted:
+            raise click.UsageError("--kubeconfig and --context go with --live")
+        return command(*args, live=cluster if wanted else None, **kwargs)
+
+    return with_live
+
+
+def live_objects(
+    cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str
+) -> tuple[list[TypedObject], ReadScope]:
+    """All objects of the kinds in a cluster; where that isn't allowed, those of the namespace. What is left out is said on standard error.
+
+    Ends the command if there is no connection, or nothing can be read.
+    """
+    from virt_dra.cluster.port import ApiError
+    from virt_dra.inventory.reading import read_objects_of
+
+    async def read() -> tuple[list[TypedObject], ReadScope]:
+        async with cluster.connected() as connected:
+            return await read_objects_of(connected, kinds, namespace or DEFAULT_NAMESPACE)
+
+    try:
+        objects, scope = asyncio.run(read())
+    except (ApiError, NoCluster) as error:
+        refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
+    for note in scope.notes:
+        say(note, err=True)
+    return objects, scope
+
+
+def live_sourced(cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str) -> list[Sourced[TypedObject]]:
+    """As :func:`live_objects`, each with a name for where it was read."""
+    objects, _ = live_objects(cluster, kinds, namespace, output)
+    return [Sourced(each, DocumentSource(f"cluster: {each.kind or each.KIND} {each.key}", 0)) for each in objects]
