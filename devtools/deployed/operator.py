@@ -64,7 +64,8 @@ class Vms:
         self._pods: dict[str, Json] = {}
 
     def publish(self, address: str = "0000:41:00.0", generation: int = 1) -> None:
-        """The slice of the one pool, named like the namespace, with the one device; the present one is replaced."""
+        """The slice of the one pool, named like the namespace, with the one device; the present one is replaced. With the first one comes
+        its node: the pod garbage collector deletes pods whose node it has missed for 40 s."""
         attributes = {"resource.kubernetes.io/pciBusID": {"string": address}}
         pool = {"name": self._namespace, "generation": generation, "resourceSliceCount": 1}
         spec = {"driver": DRIVER, "nodeName": "node-1", "pool": pool, "devices": [{"name": "gpu-0", "attributes": attributes}]}
@@ -72,9 +73,19 @@ class Vms:
         if generation > 1:
             self._plane.request("PATCH", f"{path}/{self._namespace}", {"spec": spec}, MERGE)
         else:
+            self._add_node()
             self._plane.request("POST", path, {"metadata": {"name": self._namespace}, "spec": spec})
 
+    def _add_node(self) -> None:
+        """A node as a kubelet and KubeVirt's handler report it: ready, with room for VMs."""
+        self._plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"kubevirt.io/schedulable": "true"}}})
+        room = {"cpu": "64", "memory": "256Gi", "pods": "110", "devices.kubevirt.io/kvm": "1k", "devices.kubevirt.io/tun": "1k"}
+        status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+        self._plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": status}, MERGE)
+        self._plane.request("PATCH", "/api/v1/nodes/node-1", {"spec": {"taints": None}}, MERGE)  # not-ready, of its creation
+
     def withdraw(self) -> None:
+        self._plane.request("DELETE", "/api/v1/nodes/node-1")
         self._plane.request("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{self._namespace}")
 
     def create(self, name: str, *, node: str | None = "node-1", selector: str = "") -> None:

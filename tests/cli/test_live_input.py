@@ -53,9 +53,7 @@ def _vmi(name: str, namespace: str) -> Any:
     return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata, "spec": spec}
 
 
-def test_run_shows_what_a_vm_of_a_file_would_get_beside_those_of_the_cluster(
-    control_plane: ControlPlane, namespace: str, vms: Vms
-) -> None:
+def test_run_shows_what_a_vm_of_a_file_would_get_beside_those_of_the_cluster(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     given = [_device_class(namespace), _template("one", namespace), _vmi("mine", namespace)]
     result = _run(control_plane, "run", "-", "-o", "json", objects=given)
     (mine,) = [vm for vm in json.loads(result.stdout)["vms"] if vm["name"] == "mine"]

@@ -222,7 +222,6 @@ def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
 ) -> None:
     """It kept a core and the interpreter: /readyz took 35 ms, and SIGTERM 25 s. Others are explained all the same."""
     control_plane.request("POST", "/apis/resource.k8s.io/v1/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
-    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1"}})
     try:
         accepted = [selector for selector in HOSTILE.values() if vms.accepts(selector)]
         assert len(accepted) >= 4
@@ -248,7 +247,6 @@ def test_a_claim_made_to_compute_for_ever_holds_up_neither_probes_nor_the_end(
         assert told != {None}
     finally:
         control_plane.request("DELETE", "/apis/resource.k8s.io/v1/deviceclasses/gpu")
-        control_plane.request("DELETE", "/api/v1/nodes/node-1")
 
 
 def _allocatable(vms: Vms, name: str) -> str | None:

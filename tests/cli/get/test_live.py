@@ -140,7 +140,7 @@ def test_describe_shows_events_and_what_lint_says(control_plane: ControlPlane, n
     assert (result.exit_code, result.stderr) == (0, "")
     (document,) = json.loads(result.stdout)
     assert document["devices"][0]["address"] == GPU
-    assert [event["message"] for event in document["events"]] == ["of vm"]
+    assert [event["message"] for event in document["events"] if event["reason"] == "Started"] == ["of vm"]
     assert any(line.endswith("[template-missing]") for line in document["lint"])
 
     rules = [

@@ -18,6 +18,11 @@ _COLUMNS: Final = 4
 _BOX, _STEP = 26, 32
 _PER_ROW: Final = (_CARD - 24) // _STEP
 _LINE: Final = 18
+CARD_STYLE: Final = """.card svg { display: block; }
+.card svg .frame { fill: light-dark(#fafafc, #1e1e24); stroke: light-dark(#c4c4d0, #4a4a58); }
+.card svg .title { fill: light-dark(#14141c, #f2f2f6); } .card svg .line { fill: light-dark(#4a4a58, #b8b8c6); }
+.card svg .place { fill: light-dark(#5c5c6b, #a6a6b6); }"""
+"""CSS of pages with cards: they follow light and dark, which a picture of its own doesn't."""
 _FONT: Final = "font-family=\"system-ui, 'DejaVu Sans', sans-serif\""
 
 
@@ -56,17 +61,17 @@ def card_svg(fold: NodeFold) -> str:
 def card_parts(fold: NodeFold) -> tuple[str, int]:
     """The elements of a card, and its height."""
     title, rest = _title_lines(fold)
-    parts = [f'<text x="12" y="24" font-size="14" font-weight="600" fill="#14141c">{_text(title)}</text>']
+    parts = [f'<text x="12" y="24" font-size="14" font-weight="600" class="title" fill="#14141c">{_text(title)}</text>']
     y = 42
     for line in rest:
-        parts.append(f'<text x="12" y="{y}" font-size="12" fill="#4a4a58">{_text(line)}</text>')
+        parts.append(f'<text x="12" y="{y}" font-size="12" class="line" fill="#4a4a58">{_text(line)}</text>')
         y += _LINE
     for group in fold.example.groups:
         drawn, height = _group(group, y)
         parts.append(drawn)
         y += height
     height = y + 8
-    frame = f'<rect x="0.5" y="0.5" width="{_CARD - 1}" height="{height - 1}" rx="8" fill="#fafafc" stroke="#c4c4d0"/>'
+    frame = f'<rect x="0.5" y="0.5" width="{_CARD - 1}" height="{height - 1}" rx="8" class="frame" fill="#fafafc" stroke="#c4c4d0"/>'
     return frame + "".join(parts), height
 
 
@@ -82,7 +87,7 @@ def _group(group: DeviceGroup, top: int) -> tuple[str, int]:
     parts: list[str] = []
     y = top
     if place:
-        parts.append(f'<text x="12" y="{y + 4}" font-size="11" fill="#666675">{_text(_short(place, 46))}</text>')
+        parts.append(f'<text x="12" y="{y + 4}" font-size="11" class="place" fill="#5c5c6b">{_text(_short(place, 46))}</text>')
         y += 12
     for number, device in enumerate(group.devices):
         row, column = divmod(number, _PER_ROW)

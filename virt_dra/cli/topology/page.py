@@ -8,7 +8,7 @@ from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
-from virt_dra.cli.topology.drawing import card_svg
+from virt_dra.cli.topology.drawing import CARD_STYLE, card_svg
 from virt_dra.cli.topology.looks import LOOKS, words_of
 from virt_dra.inventory.topology import NodeFold
 
@@ -29,9 +29,8 @@ header { display: flex; flex-wrap: wrap; gap: 1rem; align-items: baseline; }
 h1 { font-size: 1.4rem; margin: 0; }
 input { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; }
 .cards { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1rem; align-items: flex-start; }
-.card svg { display: block; }
+$card_style
 .card[hidden] { display: none; }
-@media (prefers-color-scheme: dark) { .card svg { filter: brightness(.92); } }
 @media print { input { display: none; } .card { break-inside: avoid; } }
 </style>
 </head>
@@ -70,7 +69,7 @@ def topology_page(folds: Sequence[NodeFold]) -> str:
     cards = "\n".join(f'<div class="card" data-text="{escape(_searched(fold))}">{card_svg(fold)}</div>' for fold in shown)
     legend = ", ".join(f"{look.sign} {word}" for word, look in LOOKS.items())
     count = f"{len(shown)} of {len(folds)} groups of nodes"
-    return _PAGE.substitute(cards=cards, legend=legend, count=count)
+    return _PAGE.substitute(cards=cards, card_style=CARD_STYLE, legend=legend, count=count)
 
 
 def _searched(fold: NodeFold) -> str:
