@@ -144,7 +144,8 @@ def animated(command: str, lines: Sequence[Line]) -> str:
     dots = "".join(f'<circle class="dot" cx="{_LEFT + 18 * number}" cy="18" r="5"/>' for number in range(3))
     return "\n".join(
         [
-            f'<svg xml:space="preserve" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img" aria-labelledby="name">',
+            f'<svg xml:space="preserve" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
+            'role="img" aria-labelledby="name">',
             f'<title id="name">{escape(command)}</title>',
             f"<style>\n{_STYLE}{chr(10).join(rules)}\n</style>",
             f'<defs><clipPath id="screen"><rect x="0" y="{_TOP - 16}" width="{w}" height="{_LINE * ROWS + 16}"/></clipPath></defs>',
