@@ -20,6 +20,7 @@ import yaml
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = str(Path(sys.executable).with_name("virt-dra"))
 GPU = "examples/gpu-pci"
+EXPLAIN = "examples/explain"
 SCENARIO = "examples/requests/scenario.yaml"
 FULL = Path("/dev/full")
 LINES = ("admit", "allocate", "cel", "device-status", "domain-xml", "render")
@@ -33,6 +34,13 @@ PRINTING = [
     *(("install", "--dry-run"), ("doctor", "--kubeconfig", "none", "-o", "json"), ("doctor", "--kubeconfig", "none", "-o", "yaml")),
     *((name, "--jsonl") for name in LINES),
     *(("scenario", SCENARIO), ("scenario", SCENARIO, "-o", "json")),
+    *(("run", GPU, "-o", "wide"), ("run", GPU, "-o", "name"), ("run", GPU, "-v"), ("cel", "true", "-f", GPU, "-o", "name")),
+    *(("lint", "-f", GPU, "-o", "github"), ("lint", "-f", GPU, "-o", "junit")),
+    *(("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN), ("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN, "-o", "json")),
+    *(("explain", "DeviceInUse"), ("diff", f"{EXPLAIN}/cluster.yaml", "examples/diff/after.yaml")),
+    *(("topology", "-f", EXPLAIN), ("topology", "-f", EXPLAIN, "-o", "svg"), ("topology", "-f", EXPLAIN, "-o", "json")),
+    *(("get", "devices", "-f", EXPLAIN), ("get", "vms", "-f", EXPLAIN, "-o", "csv"), ("get", "claims", "-f", EXPLAIN, "-o", "yaml")),
+    *(("describe", "vm", "vm-a", "-n", "team-a", "-f", EXPLAIN), ("completion", "bash")),
 ]
 
 

@@ -67,6 +67,10 @@ COMMANDS = [
     *(("run", "-"), ("run", "-", "-o", "json"), ("run", "-", "-o", "yaml"), ("lint", "-f", "-"), ("lint", "-f", "-", "-o", "json")),
     *(("allocate", "-f", "-"), ("allocate", "-f", "-", "-v")),
     *(("allocate", "-f", "-", "-o", "json"), ("allocate", "-f", "-", "-o", "yaml")),
+    *(("run", "-", "-o", "wide"), ("run", "-", "-v"), ("run", "-", "-o", "name"), ("lint", "-f", "-", "-o", "github")),
+    *(("get", kind, "-f", "-", "-o", output) for kind in ("vms", "devices", "claims", "pools", "drivers") for output in ("wide", "csv")),
+    *(("topology", "-f", "-"), ("topology", "-f", "-", "-o", "svg"), ("topology", "-f", "-", "-o", "html")),
+    *(("explain", "vm", SHOWN, "-f", "-"), ("explain", "claim", SHOWN, "-f", "-"), ("describe", "device", SHOWN, "-f", "-")),
     *(("cel", "true", "-f", "-"), ("cel", "device.attributes['a'].b == 1", "-f", "-"), ("cel", "true", "-f", "-", "-o", "json")),
 ]  # fmt: skip
 
