@@ -1,0 +1,53 @@
+"""Text of pictures and cards can be read: a contrast of 4.5 to 1 at least (WCAG 2.2, success criterion 1.4.3), in light and dark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from virt_dra.cli.topology.drawing import CARD_STYLE, card_svg, topology_svg
+from virt_dra.cli.topology.looks import LOOKS, VERDICTS
+from virt_dra.inventory.topology import folded, topology
+
+ENOUGH = 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of the relative luminances of two colours, ``#rrggbb``."""
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_ratio_is_that_of_the_standard() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("word", [*LOOKS, *VERDICTS])
+def test_the_sign_in_a_box(word: str) -> None:
+    look = (LOOKS | VERDICTS)[word]
+    assert contrast(look.ink, look.fill) >= ENOUGH
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("part", ["title", "line", "place"])
+def test_the_text_of_a_card_on_a_page(part: str, mode: int) -> None:
+    colours = dict(re.findall(r"\.(\w+) \{ fill: light-dark\(([^)]+)\)", CARD_STYLE))
+    ink, frame = (colours[name].split(", ")[mode] for name in (part, "frame"))
+    assert contrast(ink, frame) >= ENOUGH
+
+
+def test_the_text_of_a_picture() -> None:
+    (fold,) = folded(topology([], ["node-1"]))
+    frames = set(re.findall(r'class="frame" fill="(#\w{6})"', card_svg(fold)))
+    inks = set(re.findall(r'<text [^>]*fill="(#\w{6})"', topology_svg([fold])))
+    assert len(frames) == 1
+    assert inks
+    assert {ink for ink in inks for frame in frames if contrast(ink, frame) < ENOUGH} == set()
