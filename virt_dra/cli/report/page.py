@@ -1,8 +1,15 @@
-"""The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print."""
+"""The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print.
+
+Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header and names the script by its hash, a line says
+when it is stale, and the script swaps ``<main>`` when the server says that the content changed.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from string import Template
 from typing import Final
@@ -23,8 +30,7 @@ _PAGE: Final = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>$title</title>
+$policy<title>$title</title>
 <style>
 :root { color-scheme: light dark; --line: #8886; --soft: #8882; --bad: light-dark(#a11a12, #ff9a92); --good: light-dark(#0b6b2b, #7fdc9d); }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 0 1rem 4rem; }
@@ -47,11 +53,17 @@ details { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8re
 </head>
 <body>
 <header><h1>$title</h1>
-<label>Filter <input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span>
+<label>Filter <input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span>$live
 <nav><a href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a
 href="#free">Free</a><a href="#findings">Findings</a><a href="#taken">Taken</a></nav></header>
 <main>
-<div class="numbers">$numbers</div>
+$main</main>
+<script>$script</script>
+</body>
+</html>
+""")
+
+_MAIN: Final = Template("""<div class="numbers">$numbers</div>
 $notes
 <h2 id="waiting">What waits</h2>
 $waiting
@@ -73,12 +85,13 @@ $free
 $findings
 <h2 id="taken">Since when devices are held</h2>
 $taken
-</main>
-<script>
+""")
+
+SCRIPT: Final = r"""
 const filter = document.getElementById("filter"), count = document.getElementById("count");
-const items = [...document.querySelectorAll("[data-text]")];
+let items = [...document.querySelectorAll("[data-text]")];
 function apply() {
-  const words = filter.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
   for (const item of items) {
     item.hidden = !words.every(word => item.dataset.text.includes(word));
@@ -91,18 +104,48 @@ document.addEventListener("keydown", event => {
   if (event.key === "/" && document.activeElement !== filter) { event.preventDefault(); filter.focus(); }
   if (event.key === "Escape") { filter.value = ""; apply(); }
 });
-</script>
-</body>
-</html>
-""")
+"""
+"""The filter. The live page's script goes on from its names: ``filter``, ``items``, ``apply``."""
+
+
+@dataclass(frozen=True)
+class PageForm:
+    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: below the filter."""
+
+    policy: str
+    script: str
+    live: Template = Template("")
+
+
+FILE: Final = PageForm(
+    """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">\n""",
+    SCRIPT,
+)
+
+
+def script_source(script: str) -> str:
+    """The source in a policy's ``script-src`` that allows this inline script alone."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
 
 
 def report_page(contents: ReportContents, title: str) -> str:
-    """``title``: what was read, and when."""
+    """The page as a file. ``title``: what was read, and when."""
+    return framed(report_main(contents), title, FILE)
+
+
+def framed(main: str, title: str, form: PageForm, version: str = "") -> str:
+    """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
+    return _PAGE.substitute(
+        title=_text(title), policy=form.policy, main=main, script=form.script, live=form.live.substitute(version=_text(version))
+    )
+
+
+def report_main(contents: ReportContents) -> str:
+    """What the page says, as HTML."""
     ready = sum(not row.reason for row in contents.vms)
     numbers = [("nodes", contents.nodes), *contents.states, ("VMs", len(contents.vms)), ("ready", ready)]
-    return _PAGE.substitute(
-        title=_text(title),
+    return _MAIN.substitute(
         numbers="".join(f'<div class="number"><b>{number:,}</b>{_text(word)}</div>' for word, number in numbers),
         notes="".join(f"<p>{_text(note)}</p>" for note in contents.notes),
         waiting=_waiting(contents),

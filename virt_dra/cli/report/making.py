@@ -1,0 +1,95 @@
+"""Makes what a report says from the objects of a cluster: explains what waits, checks VMs, within limits of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from virt_dra.allocator import FatalError
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import DocumentSource, Sourced
+from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
+from virt_dra.inventory.device_rows import device_rows
+from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.inventory.reading import READ
+from virt_dra.inventory.topology import folded, topology
+from virt_dra.inventory.vm_rows import VmRow, vm_rows
+from virt_dra.simulator.deadline import AllocationDeadline
+from virt_dra.simulator.explaining.state import READ as EXPLAINED
+from virt_dra.simulator.explaining.state import ClusterState
+from virt_dra.simulator.explaining.waiting import WaitingAnswers, waiting_answers
+from webhooks.lint import LintSettings, lint_documents
+from webhooks.lint.inputs import EVERYTHING
+
+KINDS: Final[tuple[type[TypedObject], ...]] = tuple(dict.fromkeys((*READ["vms"], *READ["drivers"], *EXPLAINED)))
+"""What a report is made of."""
+MOST_EXPLAINED: Final = 50
+_EXPLAIN_SECONDS: Final = 1.0
+"""For judging the nodes of one waiting VM, and again for its ways out."""
+_LINTED: Final = 50
+"""VMs that are checked: on 40,000 devices a check takes some ten milliseconds."""
+
+Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+"""Shows that something is being done, given its name; as :func:`virt_dra.cli.shared.console.progress`."""
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """``namespace``: of objects that name none. ``most``: how many waiting VMs are explained."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    address_keys: tuple[DriverKeys, ...] = ()
+    most: int = MOST_EXPLAINED
+
+
+def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, progress: Progress) -> ReportContents:
+    """What the report says of these objects. ``now`` is for devices that are still being waited for."""
+    objects = known.objects
+    rows = device_rows(known, settings.address_keys)
+    nodes = topology(rows, [node.name for node in known.of(Node)])
+    deadline = AllocationDeadline(_EXPLAIN_SECONDS)
+    notes: tuple[str, ...] = ()
+    waiting = WaitingAnswers(())
+    try:
+        with progress("explaining what waits") as report:
+            state = ClusterState.of(objects, interrupt=deadline)
+            waiting = waiting_answers(objects, settings.namespace, state, settings.most, report, deadline.start)
+    except FatalError as error:
+        notes = (f"What waits can't be explained: {error}",)
+    vms = tuple(vm_rows(known, now, settings.address_keys))
+    chosen, left_out = _linted(known, vms)
+    if left_out:
+        notes += (f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",)
+    with progress("checking VMs") as report:
+        judged = lint_documents(
+            (), LintSettings.for_command(), known=EVERYTHING, address_keys=settings.address_keys, existing=objects,
+            namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen], progress=report,
+        )  # fmt: skip
+    started = [holder.since for holders in state.holders.values() for holder in holders if holder.since] if not notes else []
+    own = {holder.since for row in rows for holder in row.holders if holder.since}
+    return ReportContents(
+        nodes=len([node for node in nodes if node.name]),
+        states=state_counts(rows),
+        vms=vms,
+        folds=tuple(folded(nodes)),
+        waiting=waiting,
+        models=free_of_models(nodes),
+        findings=tuple(obj for obj in judged.checked if obj.findings),
+        taken=taken_by_day(() if started else rows, started) if started or own else (),
+        notes=notes,
+    )
+
+
+def _linted(known: KnownObjects, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
+    """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
+    unready = {(row.namespace, row.name) for row in rows if row.reason}
+    found: list[TypedObject] = [*known.of(VirtualMachine), *known.of(VirtualMachineInstance)]
+    found.sort(key=lambda each: (each.namespace, each.name) not in unready)
+    return found[:_LINTED], max(len(found) - _LINTED, 0)
