@@ -48,6 +48,7 @@ SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "describe": _Subcommand(_CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."),
     "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
     "report": _Subcommand(_CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."),
+    "report-server": _Subcommand(_CLUSTER, "report_server.command", "Serve that page live, to those who may list what it shows (HTTPS)."),
     "install": _Subcommand(_CLUSTER, "install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
     "doctor": _Subcommand(_CLUSTER, "doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
     "uninstall": _Subcommand(_CLUSTER, "install.uninstall", "Remove virt-dra from a cluster."),

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from webhooks.server.connection_table import ConnectionEntry, ConnectionPhase, ConnectionTable, Standing, group_of
 from webhooks.server.handshakes import HandshakeQueue
-from webhooks.server.metrics import Metrics
+from webhooks.server.metrics import ConnectionMetrics
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 IsVerified = Callable[[Mapping[str, Any]], bool]
@@ -51,7 +51,9 @@ class ConnectionLimits:
 class Connections:
     """All connections of a server, from the moment they are accepted."""
 
-    def __init__(self, make: ProtocolFactory, metrics: Metrics, limits: ConnectionLimits, is_verified: IsVerified | None = None) -> None:
+    def __init__(
+        self, make: ProtocolFactory, metrics: ConnectionMetrics, limits: ConnectionLimits, is_verified: IsVerified | None = None
+    ) -> None:
         self._make = make
         self._metrics = metrics
         self._limits = limits

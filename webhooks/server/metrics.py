@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -18,6 +20,13 @@ _OUTCOMES = (
     "waited), stopped (too much work), refused (the namespace has used up its share), late (waited too long), failed (no worker)."
 )
 _CACHE_AGE = "Time since the last watch event of a kind; more than a few minutes means that the watch is broken."
+
+
+class ConnectionMetrics(Protocol):
+    """What is counted: open connections, and those refused, by reason."""
+
+    connections: Gauge
+    refused_connections: Counter
 
 
 class Metrics:

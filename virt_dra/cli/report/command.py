@@ -33,6 +33,7 @@ Examples:
 Exit codes: 0 written, 2 bad usage or unreadable input, or the file can't be written.
 """
 
+
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options
 @click.option("--out", metavar="FILE", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
@@ -54,4 +55,3 @@ def command(source: InventoryInput, out: Path, output: str, most: int) -> None:
     except OSError as error:
         refuse([f"{out}: {error.strerror or error}"], "text")
     say(f"written to {out}")
-

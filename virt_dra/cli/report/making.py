@@ -57,6 +57,7 @@ def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, pr
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
     notes: tuple[str, ...] = ()
     waiting = WaitingAnswers(())
+    state: ClusterState | None = None
     try:
         with progress("explaining what waits") as report:
             state = ClusterState.of(objects, interrupt=deadline)
@@ -72,7 +73,7 @@ def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, pr
             (), LintSettings.for_command(), known=EVERYTHING, address_keys=settings.address_keys, existing=objects,
             namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen], progress=report,
         )  # fmt: skip
-    started = [holder.since for holders in state.holders.values() for holder in holders if holder.since] if not notes else []
+    started = [holder.since for holders in state.holders.values() for holder in holders if holder.since] if state is not None else []
     own = {holder.since for row in rows for holder in row.holders if holder.since}
     return ReportContents(
         nodes=len([node for node in nodes if node.name]),

@@ -1,7 +1,7 @@
 """The page of ``virt-dra report``: one HTML file that loads nothing, to filter, for light and dark, keyboard and print.
 
-Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header and names the script by its hash, a line says
-when it is stale, and the script swaps ``<main>`` when the server says that the content changed.
+Its live form (``virt-dra report-server``) differs in three things: its policy comes as a header and names the script by its hash, a line
+says when it is stale, and the script swaps ``<main>`` when the server says that the content changed.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ details { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8re
 </head>
 <body>
 <header><h1>$title</h1>
-<label>Filter <input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span>$live
+<label>Filter <input id="filter" type="search" placeholder="VM, node, model, state, finding"></label> <span id="count" role="status"></span>
 <nav><a href="#waiting">Waiting</a><a href="#vms">VMs</a><a href="#devices">Devices</a><a
-href="#free">Free</a><a href="#findings">Findings</a><a href="#taken">Taken</a></nav></header>
+href="#free">Free</a><a href="#findings">Findings</a><a href="#taken">Taken</a></nav>$live</header>
 <main>
 $main</main>
 <script>$script</script>
@@ -110,11 +110,11 @@ document.addEventListener("keydown", event => {
 
 @dataclass(frozen=True)
 class PageForm:
-    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: below the filter."""
+    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: a template, in the header."""
 
     policy: str
     script: str
-    live: Template = Template("")
+    live: str = ""
 
 
 FILE: Final = PageForm(
@@ -128,7 +128,6 @@ def script_source(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-
 def report_page(contents: ReportContents, title: str) -> str:
     """The page as a file. ``title``: what was read, and when."""
     return framed(report_main(contents), title, FILE)
@@ -137,7 +136,7 @@ def report_page(contents: ReportContents, title: str) -> str:
 def framed(main: str, title: str, form: PageForm, version: str = "") -> str:
     """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
     return _PAGE.substitute(
-        title=_text(title), policy=form.policy, main=main, script=form.script, live=form.live.substitute(version=_text(version))
+        title=_text(title), policy=form.policy, main=main, script=form.script, live=Template(form.live).substitute(version=_text(version))
     )
 
 

@@ -15,6 +15,7 @@ from virt_dra.cli.shared.output import BAD_INPUT
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.cluster import KubeCluster
+    from virt_dra.cluster.kube.limits import ClientLimits
 
 R = TypeVar("R")
 
@@ -40,12 +41,12 @@ class ClusterChoice:
         return self.kubeconfig is not None or self.context is not None
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[KubeCluster]:
+    async def connected(self, limits: ClientLimits | None = None) -> AsyncIterator[KubeCluster]:
         """A connection to the cluster, which has answered once. Raises :class:`NoCluster`."""
         with required(NEEDS, "kubernetes", "aiohttp", error=NoCluster):
             from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
         try:
-            async with connect(self.kubeconfig, self.context) as cluster:
+            async with connect(self.kubeconfig, self.context, limits=limits) as cluster:
                 yield cluster
         except ConnectionProblem as error:
             raise NoCluster(str(error)) from None

@@ -117,7 +117,8 @@ def command(
     on the review itself and KubeVirt's release, without the lint's findings on the objects that a VM names: see docs/guides/callers.md.
     """
     with required(_NEEDS, "aiohttp", "cryptography", "prometheus_client"):
-        from virt_dra.cli.webhook.serving import CallerChoice, Listening, Serving, TlsOptions
+        from virt_dra.cli.shared.tls_options import TlsOptions
+        from virt_dra.cli.webhook.serving import CallerChoice, Listening, Serving
         from virt_dra.live.world import LiveSettings
         from webhooks.server.app import ServerLimits
     if live and paths:

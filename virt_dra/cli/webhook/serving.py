@@ -10,48 +10,21 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import click
-
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.tls_options import TlsOptions
 from virt_dra.cli.webhook.live import live_server
 from virt_dra.live.world import LiveSettings
 from webhooks.knowledge import Knowledge
 from webhooks.server.app import ServerLimits, WebhookServer
 from webhooks.server.callers import LIMIT, Callers
 from webhooks.server.log import LOGGER, json_logging
-from webhooks.tls.authority import service_names
-from webhooks.tls.folder import AuthorityFolder
-from webhooks.tls.reloading import CertificateError, CertificateFolder, CertificateSource, ReloadingTls
+from webhooks.tls.reloading import CertificateError, ReloadingTls
 
 _RELOAD_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True)
-class TlsOptions:
-    """The options for the certificate; None for one that isn't given."""
-
-    tls_dir: Path | None
-    self_signed: Path | None
-    dns_names: tuple[str, ...]
-    service: tuple[str, str] | None
-
-    def files(self) -> CertificateSource:
-        """A folder with the certificate. Raises UsageError."""
-        names = (*self.dns_names, *(service_names(*self.service) if self.service else ()))
-        if self.tls_dir is not None and self.self_signed is None:
-            if names:
-                raise click.UsageError("--dns-name and --service go with an authority of our own, not with --tls-dir")
-            return CertificateFolder(self.tls_dir)
-        if self.self_signed is None or self.tls_dir is not None:
-            raise click.UsageError("give either --tls-dir or --self-signed")
-        if not names:
-            raise click.UsageError("--self-signed needs --service or --dns-name")
-        return AuthorityFolder(self.self_signed, names, lambda: datetime.now(UTC))
 
 
 @dataclass(frozen=True)

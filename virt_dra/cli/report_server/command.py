@@ -1,0 +1,135 @@
+"""``virt-dra report-server``: the report as a live page, for those who may list what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
+from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.options import address_keys_option, log_level_option, parse_service
+from virt_dra.cli.shared.output import refuse
+from webhooks.server.log import json_logging
+
+if TYPE_CHECKING:
+    from virt_dra.report_server.following import FollowSettings
+    from webhooks.tls.reloading import ReloadingTls
+
+_NEEDS: Final = (
+    "the report server needs aiohttp, the kubernetes package, cryptography and prometheus-client; install them with: "
+    "pip install 'virt-dra[cluster,webhook]'"
+)
+_RELOAD_SECONDS: Final = 10.0
+
+HELP: Final = """Serve the page of virt-dra report live: it follows the cluster, and browsers show what changes.
+
+A viewer signs in with a token of the cluster (kubectl create token NAME) or sends one (Authorization: Bearer). The API server says whose it
+is (TokenReview) and whether they may list everything that the page shows, in all namespaces (SubjectAccessReview); it is asked again each
+minute. Nothing is written to the cluster.
+
+The page is made in a process of its own, and follows a change within seconds; on large clusters a fifth of a processor's time is used.
+"""
+
+EPILOG: Final = """\b
+Examples:
+  virt-dra report-server --tls-dir /etc/report/tls                        # in a cluster, as in manifests/report: a mounted Secret
+  virt-dra report-server --self-signed tls --dns-name localhost --host 127.0.0.1
+  curl --cacert tls/current/ca.crt -H "Authorization: Bearer $(kubectl create token viewer)" https://localhost:8443/report.json
+  curl localhost:8080/readyz; curl localhost:8080/metrics
+
+\b
+Paths with TLS: GET / (the page), /report.json (as virt-dra report -o json), /events (server-sent events), POST /login and /logout. Without
+TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per line to standard error.
+
+\b
+Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port or certificate that can't be used.
+"""
+
+
+@click.command(name="report-server", help=HELP, epilog=EPILOG)
+@cluster_options
+@address_keys_option
+@click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=50, show_default=True,
+              help="How many waiting VMs are explained.")  # fmt: skip
+@click.option(
+    "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder with tls.crt and tls.key that something else renews."
+)
+@click.option(
+    "--self-signed", type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for an authority of our own and its certificate, made and renewed here; browsers must trust current/ca.crt in it.",
+)  # fmt: skip
+@click.option("--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate.")
+@click.option("--service", metavar="SERVICE.NAMESPACE", callback=parse_service, help="With --self-signed: the names of this Service.")
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For viewers, with TLS; 0 for any free port.")
+@click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
+@log_level_option
+def command(
+    cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls_dir: Path | None, self_signed: Path | None,
+    dns_names: tuple[str, ...], service: tuple[str, str] | None, host: str, port: int, plain_port: int, log_level: int,
+) -> None:  # fmt: skip
+    with required(_NEEDS, "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
+        from virt_dra.cli.shared.tls_options import TlsOptions
+        from webhooks.tls.reloading import CertificateError, ReloadingTls
+    from virt_dra.cli.report.making import KINDS, ReportSettings
+    from virt_dra.cli.report_server.render import render
+    from virt_dra.report_server.following import FollowSettings
+
+    certificate = TlsOptions(tls_dir, self_signed, dns_names, service).files()
+    json_logging(sys.stderr, log_level)
+    settings = ReportSettings(address_keys=address_keys, most=most)
+    following = FollowSettings(KINDS, partial(render, settings), cluster.kubeconfig, cluster.context, log_level)
+    try:
+        asyncio.run(_serve(cluster, following, ReloadingTls(certificate), host, port, plain_port))
+    except CertificateError as error:
+        refuse([str(error)], "text")
+
+
+async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: ReloadingTls, host: str, port: int, plain_port: int) -> None:
+    from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
+    from virt_dra.report_server.gate import Gate
+    from virt_dra.report_server.hardening import unreadable_to_others
+    from virt_dra.report_server.metrics import ReportMetrics
+    from virt_dra.report_server.rendering import RenderingProcess
+    from virt_dra.report_server.reviews import REVIEW_LIMITS, ClusterReviews
+    from virt_dra.report_server.serving import LiveNotice, ReportServer
+    from virt_dra.report_server.sessions import Sessions
+    from virt_dra.report_server.viewers import resources_of
+
+    log = logging.getLogger("virt_dra.report")
+    if not unreadable_to_others():
+        log.warning("other processes of this user may read this one's memory, in which viewers' tokens are", extra={"fields": {}})
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        connected = await stack.enter_async_context(cluster.connected(REVIEW_LIMITS))
+        metrics = ReportMetrics()
+        gate = Gate(ClusterReviews(connected.transport), resources_of(following.kinds), time.monotonic, observer=metrics)
+        rendering = RenderingProcess(following, metrics)
+        server = ReportServer(rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), tls, metrics)
+        try:
+            ports = await server.start(host, port, plain_port)
+        except OSError as error:
+            refuse(
+                [f"cannot listen on {host}, ports {port} and {plain_port}: {os.strerror(error.errno) if error.errno else error}"], "text"
+            )
+        log.info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
+        await stack.enter_async_context(rendering.running())
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        renewal = group.create_task(server.keep_certificate(_RELOAD_SECONDS))
+        stack.callback(renewal.cancel)
+        await stop.wait()
+        log.info("shutting down", extra={"fields": {}})
+        await server.stop()

@@ -1,0 +1,242 @@
+"""The rendering process: it follows a cluster by informers, renders what they hold when it changes, and sends that to the server.
+
+What tenants wrote (names, selectors) is read and evaluated here and nowhere else. It has the rights of its ServiceAccount, which reads, and
+none of the viewers' tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.resource_v1 import DeviceTaintRule
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+from virt_dra.cluster.port import ApiError
+from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
+from virt_dra.cluster.watching.transforms import leaving_out
+from virt_dra.report_server.frames import BadFrame, encoded
+from virt_dra.report_server.pace import Pace
+from webhooks.server.log import json_logging
+
+O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
+
+OPTIONAL: Final = (VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule)
+"""Kinds that a cluster may not serve (yet)."""
+ALIVE_SECONDS: Final = 5.0
+"""From one message that the cluster is followed to the next."""
+_PROBE_SECONDS: Final = 10.0
+_OLDEST: Final = 240.0
+"""Seconds since a kind was last heard of, from which on what is held of it may be old: a bookmark comes every minute."""
+_LONGEST_PAUSE: Final = 10.0
+_COMPRESSION: Final = 6
+_MEMORY: Final = 6 * 2**30
+"""Bytes of address space: 5,000 nodes with 40,000 devices need 2 GiB of it."""
+
+_META: Final = ("metadata.managed_fields", "metadata.finalizers")
+_TRIMS: Final[dict[type[TypedObject], Callable[[Any], Any]]] = {
+    Node: leaving_out(*_META, "metadata.annotations"),
+    Pod: leaving_out(
+        *_META, *(f"spec.{name}" for name in ("volumes", "security_context")),
+        *(f"spec.containers.{name}" for name in ("command", "args", "env", "volume_mounts", "readiness_probe", "security_context")),
+    ),
+}  # fmt: skip
+"""What no report reads, and may be large. Of other kinds everything is kept: findings are about any field of what VMs name."""
+
+log = logging.getLogger("virt_dra.report")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A page and the document of the same content. ``version``: another one for another content."""
+
+    version: str
+    page: bytes
+    document: bytes
+
+
+Render = Callable[[Sequence[TypedObject], datetime], Rendered]
+"""Renders all objects at a time. It gets here by its name, so it is a function of a module, or a partial of one."""
+
+
+@dataclass(frozen=True)
+class FollowSettings:
+    """What the process is started with. ``kubeconfig``, ``context``: as for every command; None for the usual places."""
+
+    kinds: tuple[type[TypedObject], ...]
+    render: Render
+    kubeconfig: str | None = None
+    context: str | None = None
+    log_level: int = logging.INFO
+    pace: Pace = field(default_factory=Pace)
+    memory: int = _MEMORY
+
+
+class Following:
+    """Follows a cluster, and renders it. ``send``: sends a message; it may block, and is called in threads."""
+
+    def __init__(self, cluster: ListerWatcher, settings: FollowSettings, send: Callable[[bytes], None]) -> None:
+        self._settings, self._send = settings, send
+        self._pace = replace(settings.pace)
+        self._wake = asyncio.Event()
+        self._informers = tuple(self._informer(cluster, kind) for kind in settings.kinds)
+        self._version = ""
+
+    @property
+    def age(self) -> float:
+        """Seconds since the kind was heard of that was heard of longest ago, of those that are served; 0 where all are quiet as usual."""
+        oldest = max((each.age for each in self._informers if not each.not_served), default=0.0)
+        return oldest if oldest > _OLDEST else 0.0
+
+    async def run(self) -> None:
+        """For ever."""
+        async with running(*self._informers):
+            log.info("following", extra={"fields": {each.kind.KIND: len(each.store) for each in self._informers}})
+            await asyncio.to_thread(gc.collect)
+            gc.freeze()  # what is held at the beginning is mostly held for ever
+            while True:
+                await self._render()
+                while (wait := self._pace.due() - time.monotonic()) > 0:
+                    self._wake.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(wait):
+                            await self._wake.wait()
+
+    async def _render(self) -> None:
+        self._pace.begin(time.monotonic())
+        objects: list[TypedObject] = []
+        for informer in self._informers:
+            objects += sorted(informer.store.values(), key=lambda each: each.key)
+        began = datetime.now(UTC)
+        await asyncio.to_thread(self._send, encoded("rendering"))
+        try:
+            message = await asyncio.to_thread(self._rendered, objects, began)
+            await asyncio.to_thread(self._send, message)
+        except BadFrame as error:
+            log.error("the page can't be sent", extra={"fields": {"reason": str(error)}})
+        self._pace.end(time.monotonic())
+
+    def _rendered(self, objects: Sequence[TypedObject], at: datetime) -> bytes:
+        """In a thread: the informers go on meanwhile."""
+        began = time.monotonic()
+        found = self._settings.render(objects, at)
+        fields = {"at": at.timestamp(), "version": found.version, "seconds": round(time.monotonic() - began, 3)}
+        if found.version == self._version:
+            return encoded("same", fields)
+        parts = [found.page, found.document]
+        message = encoded("page", fields, [*parts, *(gzip.compress(part, _COMPRESSION, mtime=0) for part in parts)])
+        self._version = found.version
+        return message
+
+    def _informer(self, cluster: ListerWatcher, kind: type[O]) -> Informer[O]:
+        made = Informer(cluster, kind, optional=kind in OPTIONAL, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE)
+        made.on_change(self._changed)
+        return made
+
+    def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
+        if old is not None and new is not None and _same(old, new):
+            return
+        self._pace.change(time.monotonic())
+        self._wake.set()
+
+
+def _same(old: TypedObject, new: TypedObject) -> bool:
+    """Whether nothing changed that a report reads: a node's heartbeat, for instance, is none."""
+    return _bare(old) == _bare(new)
+
+
+def _bare(obj: TypedObject) -> TypedObject:
+    return obj.with_(metadata=obj.metadata.without("resource_version"))
+
+
+# --- the process --------------------------------------------------------------------------------------------------
+
+
+def main(settings: FollowSettings, connection: socket.socket) -> None:
+    """Entry point of the process: low priority, a memory limit, no core dumps; Ctrl-C is left to the server."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (settings.memory, settings.memory))
+    json_logging(sys.stderr, settings.log_level)
+    try:
+        asyncio.run(_follow(settings, connection))
+    except _Unreachable as error:
+        log.error("not following", extra={"fields": {"reason": str(error)}})
+        sys.exit(1)
+    except OSError:
+        sys.exit(1)  # the server has ended, or doesn't take any more
+    except MemoryError:
+        log.error("the rendering process has used up its memory", extra={"fields": {"bytes": settings.memory}})
+        os._exit(1)
+
+
+class _Unreachable(Exception):
+    """There is no connection to the cluster."""
+
+
+async def _follow(settings: FollowSettings, connection: socket.socket) -> None:
+    from virt_dra.cluster.kube.cluster import ConnectionProblem, KubeCluster, connect
+
+    sending = threading.Lock()
+
+    def send(message: bytes) -> None:
+        with sending:
+            connection.sendall(message)
+
+    async def alive(cluster: KubeCluster, following: Following) -> None:
+        """Says every few seconds that the process lives, and since when the cluster isn't heard, while it isn't."""
+        heard, failing = time.time(), False
+        recovered: float | None = None
+        while True:
+            now = time.time()
+            since = heard if failing else now - following.age if following.age else None
+            await asyncio.to_thread(send, encoded("alive", {"staleSince": since}))
+            await asyncio.sleep(ALIVE_SECONDS)
+            try:
+                async with asyncio.timeout(_PROBE_SECONDS):
+                    await cluster.server_version()
+            except (ApiError, TimeoutError):
+                failing, recovered = True, None
+                continue
+            now = time.time()
+            recovered = recovered or now
+            # Informers may pause so long before they see that it is back.
+            if not failing or now - recovered > _LONGEST_PAUSE:
+                heard, failing = now, False
+
+    async def ended() -> None:
+        """Until the server has ended: it sends nothing."""
+        loop = asyncio.get_running_loop()
+        end = loop.create_future()
+        loop.add_reader(connection, lambda: None if end.done() else end.set_result(None))
+        await end
+        os._exit(0)
+
+    try:
+        async with connect(settings.kubeconfig, settings.context) as cluster, asyncio.TaskGroup() as group:
+            following = Following(cluster, settings, send)
+            group.create_task(ended())
+            group.create_task(alive(cluster, following))
+            await following.run()
+    except ConnectionProblem as error:
+        raise _Unreachable(str(error)) from None
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

@@ -1,0 +1,66 @@
+"""The small pages around the report: the form to sign in, and why the report isn't shown. They load nothing and need no script. Pure."""
+
+from __future__ import annotations
+
+from html import escape
+from string import Template
+from typing import Final
+
+from virt_dra.api.go_text import visible
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+_PAGE: Final = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 3rem auto; max-width: 42rem; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } code { overflow-wrap: anywhere; }
+input, button { font: inherit; padding: .4rem .7rem; border: 1px solid #8886; border-radius: 6px; }
+input { width: 100%; box-sizing: border-box; }
+.bad { color: light-dark(#a11a12, #ff9a92); }
+</style>
+</head>
+<body>
+<main>
+<h1>$title</h1>
+$body
+</main>
+</body>
+</html>
+""")
+
+_FORM: Final = """<form method="post" action="/login">
+<p><label for="token">Token of the cluster, for example of
+<code>kubectl create token viewer --duration 1h</code></label></p>
+<p><input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus></p>
+<p><button>Sign in</button></p>
+</form>
+<p>The cluster's API server says whose it is, and whether they may list what the page shows. It is kept in memory for as long as you are
+signed in, an hour at most.</p>"""
+
+_LOGOUT: Final = '<form method="post" action="/logout"><p><button>Sign out</button></p></form>'
+
+
+def sign_in_page(problem: str = "") -> str:
+    """The form to sign in. ``problem``: why somebody has to."""
+    return _page("Sign in", (f'<p class="bad" role="alert">{_text(problem)}</p>' if problem else "") + _FORM)
+
+
+def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
+    """Why there is no report for somebody."""
+    return _page(
+        title, f'<p class="bad" role="alert">{_text(problem)}</p>' + (_LOGOUT if signed_in else '<p><a href="/">Try again</a></p>')
+    )
+
+
+def _page(title: str, body: str) -> str:
+    return _PAGE.substitute(title=_text(title), body=body)
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))

@@ -1,0 +1,58 @@
+"""The report server's Prometheus metrics. Labels have few values, none of which a viewer can choose."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_PREFIX: Final = "virt_dra_report"
+_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
+_JUDGED: Final = (
+    "Tokens that were reviewed, by outcome: allowed, forbidden (a right to list is missing), unknown (not valid), limited (too many failed "
+    "attempts), unanswered (the API server didn't say)."
+)
+
+
+class ReportMetrics:
+    """One registry for one server, its own if none is given."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", text, registry=self.registry)
+
+        self.answers = counter("answers", "Answers to viewers, by HTTP status code.", "code")
+        self.judgements = counter("judgements", _JUDGED, "outcome")
+        self.sessions = gauge("sessions", "Browsers that are signed in.")
+        self.streams = gauge("streams", "Open streams of changes.")
+        self.connections = gauge("connections", "Open connections.")
+        self.refused_connections = counter("refused_connections", "Connections closed before a request: too many, or too slow.", "reason")
+        self.processes = counter("process_starts", "Started processes that render; more than one means that one ended.")
+        self.rendering = Histogram(
+            f"{_PREFIX}_rendering_seconds", "Time of making the page.", buckets=_SECONDS, registry=self.registry
+        )  # fmt: skip
+        self.stale = gauge("stale", "1 while the page isn't kept up to date.")
+        self.changed = gauge("content_changed_timestamp_seconds", "When the content last changed.")
+        self.certificate_expiry = gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.")
+
+    # --- GateObserver, RenderingObserver ---
+
+    def judged(self, outcome: str) -> None:
+        self.judgements.labels(outcome).inc()
+
+    def started(self) -> None:
+        self.processes.inc()
+
+    def rendered(self, seconds: float) -> None:
+        self.rendering.observe(seconds)
+
+    def text(self) -> bytes:
+        """The metrics as Prometheus reads them."""
+        return generate_latest(self.registry)
