@@ -32,6 +32,7 @@ NAMES = {
     "--service": "the Service whose names a certificate has",
     "--dns-name": "a name of a certificate",
     "--tls-dir": "a certificate that something else renews",
+    "--self-signed": "the folder of an authority of our own",
     "--client-ca": "authorities of callers' certificates",
     "--launcher-image": "the image of launcher pods",
     "--address-keys": "attributes that are addresses",

@@ -51,13 +51,23 @@ def test_every_registry_of_the_product_is_in_the_reference() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "CollectorRegistry"
     }
-    assert with_registry == {"webhooks/server/metrics.py", "virt_dra/operator/metrics.py", "virt_dra/extender/metrics.py"}
-    assert list(PROCESSES) == ["webhook", "operator", "extender"]
+    assert with_registry == {
+        "webhooks/server/metrics.py",
+        "virt_dra/operator/metrics.py",
+        "virt_dra/extender/metrics.py",
+        "virt_dra/report_server/metrics.py",
+    }
+    assert list(PROCESSES) == ["webhook", "operator", "extender", "report server"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_every_metric_that_the_code_names_is_a_row(process: str) -> None:
-    file = {"webhook": "webhooks/server", "operator": "virt_dra/operator", "extender": "virt_dra/extender"}[process]
+    file = {
+        "webhook": "webhooks/server",
+        "operator": "virt_dra/operator",
+        "extender": "virt_dra/extender",
+        "report server": "virt_dra/report_server",
+    }[process]
     source = (ROOT / file / "metrics.py").read_text(encoding="utf-8")
     if process == "webhook":
         named = {f"virt_dra_webhook_{name}" for name in re.findall(r'(?:counter|gauge|histogram)\("(\w+)"', source)}
@@ -85,7 +95,7 @@ def test_metrics_that_alerts_dashboard_and_documents_use_exist() -> None:
     files = [*(ROOT / "manifests" / "monitoring").iterdir(), *(ROOT / "docs").rglob("*.md")]
     for file in files:
         for name in re.findall(
-            r"\bvirt_dra_(?:webhook|extender|api|watch|queue|reconcile)\w*[a-z]\b(?![./*])", file.read_text(encoding="utf-8")
+            r"\bvirt_dra_(?:webhook|extender|report|api|watch|queue|reconcile)\w*[a-z]\b(?![./*])", file.read_text(encoding="utf-8")
         ):
             assert re.sub(r"_(bucket|sum|count)$", "", name) in exposed, f"{file.relative_to(ROOT)}: {name}"
 

@@ -24,21 +24,17 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceTaintRule
-from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.cluster.watching.transforms import leaving_out
-from virt_dra.report_server.frames import BadFrame, encoded
+from virt_dra.report_server.kinds import KINDS, OPTIONAL
+from virt_dra.report_server.messages import BadMessage, encoded
 from virt_dra.report_server.pace import Pace
 from webhooks.server.log import json_logging
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
-OPTIONAL: Final = (VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule)
-"""Kinds that a cluster may not serve (yet)."""
 ALIVE_SECONDS: Final = 5.0
 """From one message that the cluster is followed to the next."""
 _PROBE_SECONDS: Final = 10.0
@@ -79,7 +75,6 @@ Render = Callable[[Sequence[TypedObject], datetime], Rendered]
 class FollowSettings:
     """What the process is started with. ``kubeconfig``, ``context``: as for every command; None for the usual places."""
 
-    kinds: tuple[type[TypedObject], ...]
     render: Render
     kubeconfig: str | None = None
     context: str | None = None
@@ -95,13 +90,13 @@ class Following:
         self._settings, self._send = settings, send
         self._pace = replace(settings.pace)
         self._wake = asyncio.Event()
-        self._informers = tuple(self._informer(cluster, kind) for kind in settings.kinds)
+        self._informers = tuple(self._informer(cluster, kind) for kind in KINDS)
         self._version = ""
 
     @property
     def age(self) -> float:
         """Seconds since the kind was heard of that was heard of longest ago, of those that are served; 0 where all are quiet as usual."""
-        oldest = max((each.age for each in self._informers if not each.not_served), default=0.0)
+        oldest = max((each.age for each in self._informers if each.has_synced and not each.not_served), default=0.0)
         return oldest if oldest > _OLDEST else 0.0
 
     async def run(self) -> None:
@@ -128,7 +123,7 @@ class Following:
         try:
             message = await asyncio.to_thread(self._rendered, objects, began)
             await asyncio.to_thread(self._send, message)
-        except BadFrame as error:
+        except BadMessage as error:
             log.error("the page can't be sent", extra={"fields": {"reason": str(error)}})
         self._pace.end(time.monotonic())
 

@@ -13,7 +13,7 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.report_server.attempts import Attempts
 from virt_dra.report_server.viewers import ListedResource, Reviews, Viewer, is_token
 
-Outcome = Literal["allowed", "forbidden", "unknown"]
+GateOutcome = Literal["allowed", "forbidden", "unknown"]
 """``unknown``: the token isn't valid."""
 
 
@@ -34,7 +34,7 @@ class GateLimits:
 class Judgement:
     """What is known of a token until a time. ``missing``: what its user may not list."""
 
-    outcome: Outcome
+    outcome: GateOutcome
     until: float
     viewer: Viewer | None = None
     missing: tuple[ListedResource, ...] = ()
@@ -97,9 +97,10 @@ class Gate:
                     self._observe("limited")
                     raise TooManyAttempts(1.0)
                 self._take(address, now)
+                self._waiting += 1
             task = asyncio.create_task(self._judge(key, token, "" if known else address, known=known))
             self._asking[key] = task
-            task.add_done_callback(lambda ended: self._asked(key, ended))
+            task.add_done_callback(lambda ended: self._asked(key, ended, known=known))
         # Several may wait for one review; that one of them goes away doesn't end it.
         return await asyncio.shield(task)
 
@@ -107,8 +108,9 @@ class Gate:
         """Reviews the token anew the next time, as one that isn't known."""
         self._remembered.pop(hashlib.sha256(token.encode()).digest(), None)
 
-    def _asked(self, key: bytes, task: asyncio.Task[Judgement]) -> None:
+    def _asked(self, key: bytes, task: asyncio.Task[Judgement], *, known: bool) -> None:
         self._asking.pop(key, None)
+        self._waiting -= not known
         if not task.cancelled():
             task.exception()  # seen, even if nobody waits for it any more
 
@@ -119,7 +121,6 @@ class Gate:
             raise TooManyAttempts(seconds)
 
     async def _judge(self, key: bytes, token: str, address: str, *, known: bool) -> Judgement:
-        self._waiting += not known
         try:
             async with self._known if known else self._strangers:
                 viewer = await self._reviews.authenticated(token)
@@ -129,9 +130,7 @@ class Gate:
                 self._attempts.give_back(address)  # nobody knows whether it failed
             self._observe("unanswered")
             raise NotReviewed(str(error)) from error
-        finally:
-            self._waiting -= not known
-        outcome: Outcome = "unknown" if viewer is None else "forbidden" if missing else "allowed"
+        outcome: GateOutcome = "unknown" if viewer is None else "forbidden" if missing else "allowed"
         if outcome == "allowed" and not known:
             self._attempts.give_back(address)
         seconds = self._limits.seconds if outcome == "allowed" else self._limits.refused_seconds

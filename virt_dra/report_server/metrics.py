@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-_PREFIX: Final = "virt_dra_report"
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
 _JUDGED: Final = (
     "Tokens that were reviewed, by outcome: allowed, forbidden (a right to list is missing), unknown (not valid), limited (too many failed "
@@ -23,24 +22,24 @@ class ReportMetrics:
         self.registry = CollectorRegistry() if registry is None else registry
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
+            return Counter(name, text, labels, registry=self.registry)
 
         def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"{_PREFIX}_{name}", text, registry=self.registry)
+            return Gauge(name, text, registry=self.registry)
 
-        self.answers = counter("answers", "Answers to viewers, by HTTP status code.", "code")
-        self.judgements = counter("judgements", _JUDGED, "outcome")
-        self.sessions = gauge("sessions", "Browsers that are signed in.")
-        self.streams = gauge("streams", "Open streams of changes.")
-        self.connections = gauge("connections", "Open connections.")
-        self.refused_connections = counter("refused_connections", "Connections closed before a request: too many, or too slow.", "reason")
-        self.processes = counter("process_starts", "Started processes that render; more than one means that one ended.")
+        self.answers = counter("virt_dra_report_answers", "Answers to viewers, by HTTP status code.", "code")
+        self.judgements = counter("virt_dra_report_judgements", _JUDGED, "outcome")
+        self.sessions = gauge("virt_dra_report_sessions", "Browsers that are signed in.")
+        self.streams = gauge("virt_dra_report_streams", "Open streams of changes.")
+        self.connections = gauge("virt_dra_report_connections", "Open connections.")
+        self.refused_connections = counter("virt_dra_report_refused_connections", "Connections closed before a request: too many, or too slow.", "reason")
+        self.processes = counter("virt_dra_report_process_starts", "Started processes that render; more than one means that one ended.")
         self.rendering = Histogram(
-            f"{_PREFIX}_rendering_seconds", "Time of making the page.", buckets=_SECONDS, registry=self.registry
+            "virt_dra_report_rendering_seconds", "Time of making the page.", buckets=_SECONDS, registry=self.registry
         )  # fmt: skip
-        self.stale = gauge("stale", "1 while the page isn't kept up to date.")
-        self.changed = gauge("content_changed_timestamp_seconds", "When the content last changed.")
-        self.certificate_expiry = gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.")
+        self.stale = gauge("virt_dra_report_stale", "1 while the page isn't kept up to date.")
+        self.changed = gauge("virt_dra_report_content_changed_timestamp_seconds", "When the content last changed.")
+        self.certificate_expiry = gauge("virt_dra_report_certificate_expiry_timestamp_seconds", "When the served certificate expires.")
 
     # --- GateObserver, RenderingObserver ---
 

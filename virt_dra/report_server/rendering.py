@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from virt_dra.cluster.watching.backoff import backoff
 from virt_dra.report_server.following import ALIVE_SECONDS, FollowSettings, main
-from virt_dra.report_server.frames import BadFrame, Frame, read_frame
+from virt_dra.report_server.messages import BadMessage, RenderingMessage, read_message
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -125,24 +125,24 @@ class RenderingProcess:
         while True:
             try:
                 async with asyncio.timeout(_SILENCE):
-                    frame = await read_frame(reader.readexactly)
-                self._take(frame)
+                    message = await read_message(reader.readexactly)
+                self._take(message)
             except TimeoutError:
                 return "the process that renders the page hangs, and was ended"
             except (asyncio.IncompleteReadError, OSError):
                 return "the process that renders the page has ended"
-            except BadFrame as error:
+            except BadMessage as error:
                 return f"the process that renders the page sends what is no page ({error}), and was ended"
             began = self._rendering_since
             if began is not None and time.monotonic() - began > _LONGEST_RENDERING:
                 return "the process that renders the page took too long, and was ended"
 
-    def _take(self, frame: Frame) -> None:
-        """Takes a message over. Raises :class:`BadFrame`."""
+    def _take(self, message: RenderingMessage) -> None:
+        """Takes a message over. Raises :class:`BadMessage`."""
         now = datetime.now(UTC)
-        match frame.kind:
+        match message.kind:
             case "alive":
-                since = _number(frame.fields, "staleSince")
+                since = _number(message.fields, "staleSince")
                 if since is not None:
                     at = _time(since)
                     self._set_stale(self.stale if self.stale is not None else Stale(at, "the cluster's API server doesn't answer"))
@@ -152,22 +152,22 @@ class RenderingProcess:
             case "rendering":
                 self._rendering_since = time.monotonic()
             case "same" | "page":
-                self._finished(frame)
+                self._finished(message)
             case _:
-                raise BadFrame(f"a message of kind {frame.kind[:40]!r}")
+                raise BadMessage(f"a message of kind {message.kind[:40]!r}")
 
-    def _finished(self, frame: Frame) -> None:
-        seconds, at, version = _number(frame.fields, "seconds"), _number(frame.fields, "at"), frame.fields.get("version")
+    def _finished(self, message: RenderingMessage) -> None:
+        seconds, at, version = _number(message.fields, "seconds"), _number(message.fields, "at"), message.fields.get("version")
         if seconds is None or at is None or not isinstance(version, str) or not version.isalnum() or len(version) > 64:
-            raise BadFrame("a page without its time and version")
+            raise BadMessage("a page without its time and version")
         self._rendering_since, self._failures = None, 0
         self._current = _time(at)
         if self._observer is not None:
             self._observer.rendered(seconds)
-        if frame.kind == "page":
-            if len(frame.parts) != 4:
-                raise BadFrame("a page without its parts")
-            page, document, page_gzip, document_gzip = frame.parts
+        if message.kind == "page":
+            if len(message.parts) != 4:
+                raise BadMessage("a page without its parts")
+            page, document, page_gzip, document_gzip = message.parts
             before, self.stale = self.content, None
             self.content = Content(version, _time(at), page, document, page_gzip, document_gzip, seconds)
             if before is None or before.version != version:
@@ -188,7 +188,7 @@ def _number(fields: dict[str, Any], name: str) -> float | None:
 
 
 def _time(seconds: float) -> datetime:
-    """Raises :class:`BadFrame`."""
+    """Raises :class:`BadMessage`."""
     with suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(seconds, UTC)
-    raise BadFrame("a time that is none")
+    raise BadMessage("a time that is none")

@@ -34,10 +34,10 @@ from virt_dra.report_server.gate import Gate, Judgement, NotReviewed, TooManyAtt
 from virt_dra.report_server.metrics import CONTENT_TYPE, ReportMetrics
 from virt_dra.report_server.rendering import Content, RenderingProcess
 from virt_dra.report_server.sessions import Session, Sessions
-from webhooks.server.app import QuietLogger
 from webhooks.server.connection_table import UNKNOWN_ADDRESS, ConnectionPhase, Standing, group_of
 from webhooks.server.connections import ConnectionLimits, Connections
 from webhooks.server.log import Repeats, cut
+from webhooks.server.quiet_logger import QuietLogger
 from webhooks.tls.reloading import CertificateError, ReloadingTls
 
 COOKIE: Final = "__Host-virt-dra-report"
@@ -52,13 +52,13 @@ _GRACE_SECONDS: Final = 5.0
 _IDLE_SECONDS: Final = 75.0
 _HTML: Final = "text/html; charset=utf-8"
 _SECURITY: Final = {
+    "Server": "virt-dra",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Strict-Transport-Security": "max-age=31536000",
     "Content-Security-Policy": POLICY,
 }
 _METHODS: Final = {"/": "GET, HEAD", "/events": "GET", "/report.json": "GET, HEAD", "/login": "GET, HEAD, POST", "/logout": "POST"}

@@ -23,7 +23,6 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from webhooks.knowledge import Knowledge
 from webhooks.review import BadReview, Review, failure
@@ -35,6 +34,7 @@ from webhooks.server.connections import ConnectionLimits, Connections
 from webhooks.server.deciding import Deciding, encoded
 from webhooks.server.log import LOGGER, Repeats
 from webhooks.server.metrics import CONTENT_TYPE, Metrics
+from webhooks.server.quiet_logger import QuietLogger
 from webhooks.tls.reloading import CertificateError, ReloadingTls
 from webhooks.validation import WEBHOOKS, Webhook
 from webhooks.verdict import Verdict
@@ -352,26 +352,3 @@ class WebhookServer:
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
             self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
-
-
-class QuietLogger(logging.LoggerAdapter[logging.Logger]):
-    """The logger for aiohttp: requests that aren't HTTP are logged without a place in this process, since their clients are at fault."""
-
-    def __init__(self, logger: logging.Logger, repeats: Repeats) -> None:
-        super().__init__(logger, {})
-        self._repeats = repeats
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: object) -> None:
-        error = kwargs.get("exc_info")
-        if isinstance(error, HttpProcessingError):
-            suppressed = self._repeats.suppressed_before((error.code, error.message))
-            if suppressed is not None:
-                fields = {"code": error.code, "reason": error.message, **({"suppressed": suppressed} if suppressed else {})}
-                self.logger.warning("not a request in HTTP", extra={"fields": fields})
-            return
-        # Clients that close connections in the middle of requests cause as many lines, which only differ in the address.
-        suppressed = self._repeats.suppressed_before((str(msg).partition(" from ")[0], type(error).__name__))
-        if suppressed is not None:
-            fields = {"suppressed": suppressed} if suppressed else {}
-            reason = error if isinstance(error, BaseException) else None
-            self.logger.log(level, msg, *args, exc_info=reason, extra={"fields": fields})

@@ -1,4 +1,4 @@
-"""Every Prometheus metric of webhook, operator and extender, read from the registries that the processes serve."""
+"""Every Prometheus metric of webhook, operator, extender and report server, read from the registries that the processes serve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from devtools.site.markdown import code, escaped, table
 from virt_dra.extender.metrics import ExtenderMetrics
 from virt_dra.operator.metrics import OperatorMetrics
+from virt_dra.report_server.metrics import ReportMetrics
 from webhooks.server.metrics import Metrics
 
 _INTRODUCTION: Final = """\
@@ -60,7 +61,7 @@ def _operator(registry: CollectorRegistry) -> None:
 
 
 PROCESSES: Final[Mapping[str, Callable[[CollectorRegistry], object]]] = MappingProxyType(
-    {"webhook": Metrics, "operator": _operator, "extender": ExtenderMetrics}
+    {"webhook": Metrics, "operator": _operator, "extender": ExtenderMetrics, "report server": ReportMetrics}
 )
 """Each process with metrics -> what registers them."""
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from webhooks.server.app import QuietLogger
+from webhooks.server.quiet_logger import QuietLogger
 from webhooks.server.log import Repeats
 
 

@@ -9,6 +9,7 @@ import click
 
 from virt_dra.cli.report.contents import contents_json
 from virt_dra.cli.report.page import report_page
+from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
@@ -38,12 +39,12 @@ Exit codes: 0 written, 2 bad usage or unreadable input, or the file can't be wri
 @inventory_options
 @click.option("--out", metavar="FILE", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
 @output_option("html", "json")
-@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=50, show_default=True,
+@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
 def command(source: InventoryInput, out: Path, output: str, most: int) -> None:
     now = datetime.now(UTC)
     with kept_for_good():
-        from virt_dra.cli.report.making import KINDS, ReportSettings, contents_of
+        from virt_dra.cli.report.making import KINDS, contents_of
 
         with status("reading"):
             known, _ = source.read(KINDS, "text")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_dra.cli.report.page import SCRIPT, PageForm, script_source
+from virt_dra.cli.report.page_forms import SCRIPT, PageForm, script_source
 
 NOTICE: Final = '<p id="notice" class="bad" role="alert" hidden></p>'
 """The line that the server fills in where the page isn't kept up to date."""

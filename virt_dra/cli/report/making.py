@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from virt_dra.allocator import FatalError
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
+from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ
@@ -30,26 +28,16 @@ from webhooks.lint.inputs import EVERYTHING
 
 KINDS: Final[tuple[type[TypedObject], ...]] = tuple(dict.fromkeys((*READ["vms"], *READ["drivers"], *EXPLAINED)))
 """What a report is made of."""
-MOST_EXPLAINED: Final = 50
 _EXPLAIN_SECONDS: Final = 1.0
 """For judging the nodes of one waiting VM, and again for its ways out."""
 _LINTED: Final = 50
 """VMs that are checked: on 40,000 devices a check takes some ten milliseconds."""
 
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+ReportProgress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 """Shows that something is being done, given its name; as :func:`virt_dra.cli.shared.console.progress`."""
 
 
-@dataclass(frozen=True)
-class ReportSettings:
-    """``namespace``: of objects that name none. ``most``: how many waiting VMs are explained."""
-
-    namespace: str = DEFAULT_NAMESPACE
-    address_keys: tuple[DriverKeys, ...] = ()
-    most: int = MOST_EXPLAINED
-
-
-def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, progress: Progress) -> ReportContents:
+def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, progress: ReportProgress) -> ReportContents:
     """What the report says of these objects. ``now`` is for devices that are still being waited for."""
     objects = known.objects
     rows = device_rows(known, settings.address_keys)

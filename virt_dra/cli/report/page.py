@@ -6,16 +6,14 @@ says when it is stale, and the script swaps ``<main>`` when the server says that
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from string import Template
 from typing import Final
 
 from virt_dra.api.go_text import visible
 from virt_dra.cli.report.contents import SIZES, ReportContents
+from virt_dra.cli.report.page_forms import FILE, PageForm
 from virt_dra.cli.topology.drawing import card_svg
 from virt_dra.cli.topology.looks import LOOKS, words_of
 from virt_dra.inventory.topology import NodeFold
@@ -86,46 +84,6 @@ $findings
 <h2 id="taken">Since when devices are held</h2>
 $taken
 """)
-
-SCRIPT: Final = r"""
-const filter = document.getElementById("filter"), count = document.getElementById("count");
-let items = [...document.querySelectorAll("[data-text]")];
-function apply() {
-  const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let shown = 0;
-  for (const item of items) {
-    item.hidden = !words.every(word => item.dataset.text.includes(word));
-    shown += item.hidden ? 0 : 1;
-  }
-  count.textContent = words.length ? shown + " of " + items.length + " match" : "";
-}
-filter.addEventListener("input", apply);
-document.addEventListener("keydown", event => {
-  if (event.key === "/" && document.activeElement !== filter) { event.preventDefault(); filter.focus(); }
-  if (event.key === "Escape") { filter.value = ""; apply(); }
-});
-"""
-"""The filter. The live page's script goes on from its names: ``filter``, ``items``, ``apply``."""
-
-
-@dataclass(frozen=True)
-class PageForm:
-    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: a template, in the header."""
-
-    policy: str
-    script: str
-    live: str = ""
-
-
-FILE: Final = PageForm(
-    """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">\n""",
-    SCRIPT,
-)
-
-
-def script_source(script: str) -> str:
-    """The source in a policy's ``script-src`` that allows this inline script alone."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def report_page(contents: ReportContents, title: str) -> str:

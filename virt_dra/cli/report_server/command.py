@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
+from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.options import address_keys_option, log_level_option, parse_service
@@ -60,7 +61,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port o
 @click.command(name="report-server", help=HELP, epilog=EPILOG)
 @cluster_options
 @address_keys_option
-@click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=50, show_default=True,
+@click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
 @click.option(
     "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder with tls.crt and tls.key that something else renews."
@@ -82,14 +83,13 @@ def command(
     with required(_NEEDS, "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
         from virt_dra.cli.shared.tls_options import TlsOptions
         from webhooks.tls.reloading import CertificateError, ReloadingTls
-    from virt_dra.cli.report.making import KINDS, ReportSettings
     from virt_dra.cli.report_server.render import render
     from virt_dra.report_server.following import FollowSettings
 
     certificate = TlsOptions(tls_dir, self_signed, dns_names, service).files()
     json_logging(sys.stderr, log_level)
     settings = ReportSettings(address_keys=address_keys, most=most)
-    following = FollowSettings(KINDS, partial(render, settings), cluster.kubeconfig, cluster.context, log_level)
+    following = FollowSettings(partial(render, settings), cluster.kubeconfig, cluster.context, log_level)
     try:
         asyncio.run(_serve(cluster, following, ReloadingTls(certificate), host, port, plain_port))
     except CertificateError as error:
@@ -100,6 +100,7 @@ async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: Reloadi
     from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
     from virt_dra.report_server.gate import Gate
     from virt_dra.report_server.hardening import unreadable_to_others
+    from virt_dra.report_server.kinds import KINDS
     from virt_dra.report_server.metrics import ReportMetrics
     from virt_dra.report_server.rendering import RenderingProcess
     from virt_dra.report_server.reviews import REVIEW_LIMITS, ClusterReviews
@@ -116,7 +117,7 @@ async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: Reloadi
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected(REVIEW_LIMITS))
         metrics = ReportMetrics()
-        gate = Gate(ClusterReviews(connected.transport), resources_of(following.kinds), time.monotonic, observer=metrics)
+        gate = Gate(ClusterReviews(connected.transport), resources_of(KINDS), time.monotonic, observer=metrics)
         rendering = RenderingProcess(following, metrics)
         server = ReportServer(rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), tls, metrics)
         try:
