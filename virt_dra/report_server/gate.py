@@ -104,10 +104,6 @@ class Gate:
         # Several may wait for one review; that one of them goes away doesn't end it.
         return await asyncio.shield(task)
 
-    def forget(self, token: str) -> None:
-        """Reviews the token anew the next time, as one that isn't known."""
-        self._remembered.pop(hashlib.sha256(token.encode()).digest(), None)
-
     def _asked(self, key: bytes, task: asyncio.Task[Judgement], *, known: bool) -> None:
         self._asking.pop(key, None)
         self._waiting -= not known

@@ -32,7 +32,9 @@ class ReportMetrics:
         self.sessions = gauge("virt_dra_report_sessions", "Browsers that are signed in.")
         self.streams = gauge("virt_dra_report_streams", "Open streams of changes.")
         self.connections = gauge("virt_dra_report_connections", "Open connections.")
-        self.refused_connections = counter("virt_dra_report_refused_connections", "Connections closed before a request: too many, or too slow.", "reason")
+        self.refused_connections = counter(
+            "virt_dra_report_refused_connections", "Connections closed before a request: too many, or too slow.", "reason"
+        )
         self.processes = counter("virt_dra_report_process_starts", "Started processes that render; more than one means that one ended.")
         self.rendering = Histogram(
             "virt_dra_report_rendering_seconds", "Time of making the page.", buckets=_SECONDS, registry=self.registry

@@ -312,7 +312,6 @@ class ReportServer:
         session = self._session(request)
         if session is not None:
             self._sessions.finish(session)
-            self._gate.forget(session.token)
             log.info("signed out", extra={"fields": {"user": session.user}})
         return web.Response(status=303, headers={**_SECURITY, "Location": "/login", "Set-Cookie": _cookie("", 0)})
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from webhooks.server.quiet_logger import QuietLogger
 from webhooks.server.log import Repeats
+from webhooks.server.quiet_logger import QuietLogger
 
 
 class Clock:
