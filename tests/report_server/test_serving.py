@@ -92,7 +92,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(folder: Path, **limits: int) -> AsyncIterator[Served]:
+async def served(folder: Path, limits: ServingLimits | None = None) -> AsyncIterator[Served]:
     bundle = bootstrap(["localhost"], datetime.now(UTC), SystemKeys())
     for name, data in bundle.to_files().items():
         (folder / name).write_bytes(data)
@@ -101,7 +101,7 @@ async def served(folder: Path, **limits: int) -> AsyncIterator[Served]:
     rendering = RenderingProcess(FollowSettings(lambda objects, at: pytest.fail("nothing is rendered here")))
     server = ReportServer(
         rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), ReloadingTls(CertificateFolder(folder)), metrics,
-        limits=ServingLimits(**limits), clock=clock,
+        limits=limits, clock=clock,
     )  # fmt: skip
     port, plain = await server.start("127.0.0.1", 0, 0)
     context = ssl.create_default_context(cadata=bundle.ca_bundle.decode())
@@ -393,7 +393,7 @@ async def test_a_quiet_stream_has_a_heartbeat(site: Served) -> None:
 
 
 async def test_streams_are_limited_and_their_place_is_free_again(tmp_path: Path) -> None:
-    async with served(tmp_path, streams=2, streams_of_user=2) as site:
+    async with served(tmp_path, ServingLimits(streams=2, streams_of_user=2)) as site:
         site.show("one")
         async with _stream(site, **BEARER), _stream(site, **BEARER):
             status, headers, _ = await site.get("/events", **BEARER)
