@@ -76,6 +76,7 @@ async function again() {
   listen();
 }
 document.addEventListener("visibilitychange", renew);
+document.getElementById("leave").addEventListener("submit", () => stream.close());
 listen();
 """
 
