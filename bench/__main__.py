@@ -10,8 +10,11 @@ import importlib
 import sys
 from pathlib import Path
 
-WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection")
-BENCHES = ("cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection", "faults")
+WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server")
+BENCHES = (
+    "cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection", "report_server",
+    "faults",
+)  # fmt: skip
 
 
 def main() -> None:

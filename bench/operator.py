@@ -60,7 +60,7 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
     fresh = RATE * seconds
     async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
         began = time.monotonic()
-        await _populate(cluster, vmis, fresh, nodes)
+        await populate(cluster, vmis, fresh, nodes)
         console.print(f"{vmis + fresh:,} VMIs and {nodes * DEVICES_PER_NODE:,} devices made in {time.monotonic() - began:.0f} s")
         began = time.monotonic()
         with _operator(plane) as (port, process):
@@ -84,13 +84,14 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
 # --- what is there ---
 
 
-async def _populate(cluster: KubeCluster, vmis: int, fresh: int, nodes: int) -> None:
+async def populate(cluster: KubeCluster, vmis: int, fresh: int, nodes: int) -> None:
+    """So many VMIs whose devices are allocated, and ``fresh`` ones, on nodes of eight devices each."""
     for crd in (*KUBEVIRT_CRDS, yaml.safe_load(CRDS.read_text())):
         await cluster.create_raw(crd)
     await _until(lambda: _served(cluster))
     await cluster.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
-    await _each(range(nodes), lambda n: cluster.create(_slice(n)))
-    await _each(range(vmis + fresh), lambda n: _vm(cluster, n, nodes, allocated=n < vmis))
+    await each(range(nodes), lambda n: cluster.create(_slice(n)))
+    await each(range(vmis + fresh), lambda n: _vm(cluster, n, nodes, allocated=n < vmis))
 
 
 async def _served(cluster: KubeCluster) -> bool:
@@ -269,7 +270,8 @@ async def _beside(*coroutines: Awaitable[None]) -> AsyncIterator[None]:
         await asyncio.wait(tasks)
 
 
-async def _each(items: Iterable[int], work: Callable[[int], Awaitable[object]]) -> None:
+async def each(items: Iterable[int], work: Callable[[int], Awaitable[object]]) -> None:
+    """Do some work on all items, some at a time."""
     left = iter(items)
 
     async def writer() -> None:

@@ -197,7 +197,7 @@ def test_a_deleted_account_has_no_session_any_more(room: Room) -> None:
 
 @pytest.mark.control_plane
 @pytest.mark.slow
-def test_while_the_api_server_is_away_nobody_is_let_in_anew_and_the_page_says_that_it_is_stale(room: Room) -> None:
+def test_while_the_api_server_is_away_nobody_is_let_in_anew(room: Room) -> None:
     fresh = token_of(room.plane, room.namespace, "viewer")
     with room.running.events(token=room.token, seconds=90) as events:
         next(events)
