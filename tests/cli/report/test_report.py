@@ -101,9 +101,6 @@ def test_as_many_are_explained_as_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_browser_shows_it_without_an_error(tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("needs Chromium: apt install chromium")
     page = _written(tmp_path, "-f", EXPLAIN)
     # The filter is used as a reader would, once the page is there.
     probe = """<script>
@@ -114,13 +111,31 @@ addEventListener("load", () => {
 addEventListener("error", event => { document.title = "error: " + event.message; });
 </script></body>"""
     (tmp_path / "probed.html").write_text(page.replace("</body>", probe), encoding="utf-8")
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}")
-    ran = subprocess.run(
-        [browser, *options, "--dump-dom", f"file://{tmp_path / 'probed.html'}"], capture_output=True, text=True, check=True, timeout=120
-    )
-    title = re.search(r"<title>(.*?)</title>", ran.stdout)
-    assert title is not None
-    assert title[1] == "2 of 8"
+    assert _title(tmp_path / "probed.html") == "2 of 8"
+
+
+@pytest.mark.parametrize(("number", "scheme"), [(0, "dark"), (1, "light")])
+@pytest.mark.parametrize(("command", "texts"), [("report", "many"), ("topology", "3")])
+def test_all_text_has_the_contrast_that_wcag_asks_for(tmp_path: Path, command: str, texts: str, number: int, scheme: str) -> None:
+    topology = ["topology", "-f", EXPLAIN, "-o", "html"]
+    page = _written(tmp_path, "-f", EXPLAIN) if command == "report" else CliRunner().invoke(cli, topology).stdout
+    probe = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+    (tmp_path / "probed.html").write_text(page.replace("</body>", f"<script>{probe}</script></body>"), encoding="utf-8")
+    title = _title(tmp_path / "probed.html", f"--blink-settings=preferredColorScheme={number}")
+    assert title == f"{scheme}, {texts} texts, too low: "
+
+
+def _title(page: Path, *options: str) -> str:
+    """The title that a page's script has given it in headless Chromium."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium: apt install chromium")
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    given = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", profile, *options, "--dump-dom", f"file://{page}")
+    ran = subprocess.run([browser, *given], capture_output=True, text=True, check=True, timeout=120)
+    found = re.search(r"<title>(.*?)</title>", ran.stdout)
+    assert found is not None
+    return found[1]
 
 
 @pytest.mark.parametrize(

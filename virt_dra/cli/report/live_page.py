@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_dra.cli.report.page_forms import SCRIPT, PageForm, script_source
+from virt_dra.cli.report.page_forms import PageForm, script_source
+from virt_dra.cli.shared.filter_script import FILTER_SCRIPT
 
 NOTICE: Final = '<p id="notice" class="bad" role="alert" hidden></p>'
 """The line that the server fills in where the page isn't kept up to date."""
@@ -80,7 +81,7 @@ document.getElementById("leave").addEventListener("submit", () => stream.close()
 listen();
 """
 
-LIVE_SCRIPT: Final = SCRIPT + _SCRIPT
+LIVE_SCRIPT: Final = FILTER_SCRIPT + _SCRIPT
 LIVE: Final = PageForm(policy="", script=LIVE_SCRIPT, live=_LIVE)
 LIVE_POLICY: Final = (
     f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_source(LIVE_SCRIPT)}; connect-src 'self'; form-action 'self'; "

@@ -14,8 +14,9 @@ from typing import Final
 from virt_dra.api.go_text import visible
 from virt_dra.cli.report.contents import SIZES, ReportContents
 from virt_dra.cli.report.page_forms import FILE, PageForm
-from virt_dra.cli.topology.drawing import card_svg
-from virt_dra.cli.topology.looks import LOOKS, words_of
+from virt_dra.cli.topology.drawing import CARD_STYLE
+from virt_dra.cli.topology.looks import LOOKS
+from virt_dra.cli.topology.page import fold_card
 from virt_dra.inventory.topology import NodeFold
 from virt_dra.inventory.vm_rows import VmRow
 from virt_dra.simulator.explaining.answer import ExplainedAnswer, group_text
@@ -36,13 +37,13 @@ header { position: sticky; top: 0; background: Canvas; padding: .8rem 0; border-
 h1 { font-size: 1.3rem; margin: 0 0 .4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; }
 nav a { margin-right: 1rem; }
 input { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; }
-.numbers { display: flex; flex-wrap: wrap; gap: .8rem; }
+.numbers { display: flex; flex-wrap: wrap; gap: .8rem; margin-top: 1rem; }
 .number { border: 1px solid var(--line); border-radius: 8px; padding: .4rem .9rem; } .number b { font-size: 1.3rem; display: block; }
 .cards { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
-.card svg { display: block; }
+$card_style
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:first-child { white-space: nowrap; } .wide { overflow-x: auto; } .bad { color: var(--bad); } .good { color: var(--good); }
+td:first-child, .short { white-space: nowrap; } .wide { overflow-x: auto; } .bad { color: var(--bad); } .good { color: var(--good); }
 details { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; margin: .5rem 0; } summary { cursor: pointer; }
 .bar { display: inline-block; height: .8rem; background: #2f5fb3; vertical-align: middle; margin-right: .5rem; border-radius: 2px; }
 [hidden] { display: none !important; }
@@ -94,8 +95,13 @@ def report_page(contents: ReportContents, title: str) -> str:
 def framed(main: str, title: str, form: PageForm, version: str = "") -> str:
     """A whole page around what :func:`report_main` made. ``version``: names what it made, for the live page."""
     return _PAGE.substitute(
-        title=_text(title), policy=form.policy, main=main, script=form.script, live=Template(form.live).substitute(version=_text(version))
-    )
+        title=_text(title),
+        card_style=CARD_STYLE,
+        policy=form.policy,
+        main=main,
+        script=form.script,
+        live=Template(form.live).substitute(version=_text(version)),
+    )  # fmt: skip
 
 
 def report_main(contents: ReportContents) -> str:
@@ -142,17 +148,13 @@ def _vm(row: VmRow) -> str:
     why = f"{row.reason}: {row.message}" if row.message else row.reason
     searched = _searched(f"{name} {row.phase} {row.node} {devices} {why}")
     return (
-        f'<tr data-text="{searched}"><td>{_text(name)}<td>{_text(row.phase)}<td>{_text(row.node)}<td>{_text(devices)}'
+        f'<tr data-text="{searched}"><td>{_text(name)}<td>{_text(row.phase)}<td class="short">{_text(row.node)}<td>{_text(devices)}'
         f'<td class="bad">{_text(why[:300])}</tr>'
     )
 
 
 def _cards(folds: Sequence[NodeFold]) -> str:
-    cards = []
-    for fold in folds[:_CARDS]:
-        devices = " ".join(f"{each.row.id.device} {each.label} {each.row.address} {words_of(each)}" for each in fold.example.devices)
-        searched = _searched(f"{fold.title} {' '.join(fold.nodes[:100])} {devices}")
-        cards.append(f'<div class="card" data-text="{searched}">{card_svg(fold)}</div>')
+    cards = [fold_card(fold) for fold in folds[:_CARDS]]
     if len(folds) > _CARDS:
         cards.append(f"<p>and {len(folds) - _CARDS:,} more groups of nodes; virt-dra topology shows all</p>")
     return "\n".join(cards)

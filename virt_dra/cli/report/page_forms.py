@@ -7,25 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-SCRIPT: Final = r"""
-const filter = document.getElementById("filter"), count = document.getElementById("count");
-let items = [...document.querySelectorAll("[data-text]")];
-function apply() {
-  const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let shown = 0;
-  for (const item of items) {
-    item.hidden = !words.every(word => item.dataset.text.includes(word));
-    shown += item.hidden ? 0 : 1;
-  }
-  count.textContent = words.length ? shown + " of " + items.length + " match" : "";
-}
-filter.addEventListener("input", apply);
-document.addEventListener("keydown", event => {
-  if (event.key === "/" && document.activeElement !== filter) { event.preventDefault(); filter.focus(); }
-  if (event.key === "Escape") { filter.value = ""; apply(); }
-});
-"""
-"""The filter. The live page's script goes on from its names: ``filter``, ``items``, ``apply``."""
+from virt_dra.cli.shared.filter_script import FILTER_SCRIPT
 
 
 @dataclass(frozen=True)
@@ -39,7 +21,7 @@ class PageForm:
 
 FILE: Final = PageForm(
     """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">\n""",
-    SCRIPT,
+    FILTER_SCRIPT,
 )
 
 
