@@ -114,6 +114,13 @@ addEventListener("error", event => { document.title = "error: " + event.message;
     assert _title(tmp_path / "probed.html") == "2 of 8"
 
 
+@pytest.mark.parametrize("name", ["page.html", "page.json", "a.b.html"])
+def test_a_name_of_a_file_says_the_format(tmp_path: Path, name: str) -> None:
+    result = CliRunner().invoke(cli, ["report", "-f", EXPLAIN, "-o", str(tmp_path / name)])
+    assert (result.exit_code, result.output) == (0, f"written to {tmp_path / name}\n")
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith("<!doctype html>" if name.endswith("html") else "{")
+
+
 @pytest.mark.parametrize(("number", "scheme"), [(0, "dark"), (1, "light")])
 @pytest.mark.parametrize(("command", "texts"), [("report", "many"), ("topology", "3")])
 def test_all_text_has_the_contrast_that_wcag_asks_for(tmp_path: Path, command: str, texts: str, number: int, scheme: str) -> None:
@@ -141,7 +148,10 @@ def _title(page: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", EXPLAIN), "Missing option '--out'"),
+        (("-f", EXPLAIN), "name the file to write: -o report.html, or --out FILE"),
+        (("-f", EXPLAIN, "-o", "yaml"), "'yaml' is not one of 'html', 'json'"),
+        (("-f", EXPLAIN, "-o", "x.yaml"), "'x.yaml' is not one of 'html', 'json'"),
+        (("-f", EXPLAIN, "-o", "x.html", "--out", "y.html"), "--out y.html and -o x.html both name a file"),
         (("-f", "/nowhere.yaml", "--out", "x.html"), "/nowhere.yaml: no such file or folder"),
         (("-f", EXPLAIN, "--out", "/nowhere/x.html"), "/nowhere/x.html: No such file or directory"),
         (("--out", "x.html"), "say what to read: files with -f, or a cluster with --live"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -12,7 +13,7 @@ from virt_dra.cli.report.page import report_page
 from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.simulator.collector import kept_for_good
 
@@ -28,21 +29,38 @@ EPILOG = """\b
 Examples:
   virt-dra report -f examples/inventory --out /tmp/out/report.html
   virt-dra report -f examples/explain -o json --out /tmp/out/report.json
-  virt-dra report --live --out report.html
+  virt-dra report --live -o report.html                             a file's name says the format, too
 
 \b
 Exit codes: 0 written, 2 bad usage or unreadable input, or the file can't be written.
 """
 
 
+class _FormatOrFile(click.Choice[str]):
+    """One of the formats, or the name of a file that ends with one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name, dot, ending = str(value).rpartition(".")
+        return str(value) if name and dot and ending in self.choices else super().convert(value, param, ctx)
+
+
+_FORMATS: Final = ("html", "json")
+
+
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options
-@click.option("--out", metavar="FILE", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
-@output_option("html", "json")
+@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
+@click.option("-o", "--output", type=_FormatOrFile(_FORMATS), default="html", show_default=True, help="Format, or FILE.html or FILE.json.")
 @click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
-def command(source: InventoryInput, out: Path, output: str, most: int) -> None:
+def command(source: InventoryInput, out: Path | None, output: str, most: int) -> None:
     now = datetime.now(UTC)
+    if output not in _FORMATS:
+        if out is not None:
+            raise click.UsageError(f"--out {out} and -o {output} both name a file")
+        out, output = Path(output), output.rpartition(".")[2]
+    if out is None:
+        raise click.UsageError("name the file to write: -o report.html, or --out FILE")
     with kept_for_good():
         from virt_dra.cli.report.making import KINDS, contents_of
 
