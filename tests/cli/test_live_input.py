@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.deployed.operator import DRIVER, Vms, kinds
+from devtools.deployed.operator import DRIVER, Vms
 from virt_dra.cli.main import cli
 
 pytestmark = pytest.mark.control_plane
 
 GPU = "0000:41:00.0"
-
-
-@pytest.fixture
-def vms(control_plane: ControlPlane, namespace: str) -> Iterator[Vms]:
-    """A namespace for VMs, with one published device."""
-    with kinds(control_plane):
-        made = Vms(control_plane, namespace)
-        made.publish(GPU)
-        yield made
-        made.withdraw()
 
 
 def _run(plane: ControlPlane, *arguments: str, objects: list[Any] | None = None) -> Result:

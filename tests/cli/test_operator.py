@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,6 @@ from virt_dra.controllers.operator.instance_loop import LoopSettings
 from virt_dra.operator.process import OperatorProcess, operate
 
 OLD, NEW = "0000:41:00.0", "0000:42:00.0"
-
-
-@pytest.fixture
-def vms(control_plane: ControlPlane, namespace: str) -> Iterator[Vms]:
-    """A namespace for VMs, with one published device."""
-    with kinds(control_plane):
-        made = Vms(control_plane, namespace)
-        made.publish(OLD)
-        yield made
-        made.withdraw()
 
 
 def lease(plane: ControlPlane, namespace: str) -> dict[str, Any]:

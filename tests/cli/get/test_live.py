@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.deployed.operator import Vms, kinds
+from devtools.deployed.operator import Vms
 from virt_dra.cli.main import cli
 
 pytestmark = pytest.mark.control_plane
@@ -28,16 +27,6 @@ NO_KUBEVIRT = (
 
 def get(kubeconfig: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["get", *arguments, "--live", "--kubeconfig", str(kubeconfig)])
-
-
-@pytest.fixture
-def vms(control_plane: ControlPlane, namespace: str) -> Iterator[Vms]:
-    """A namespace for VMs, with one published device."""
-    with kinds(control_plane):
-        made = Vms(control_plane, namespace)
-        made.publish(GPU)
-        yield made
-        made.withdraw()
 
 
 def test_a_vm_and_its_device_are_shown(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:

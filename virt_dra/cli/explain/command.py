@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +12,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.cli.explain.pages import page, page_names
-from virt_dra.cli.shared.cluster_options import ClusterChoice, NoCluster, cluster_options
+from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
@@ -128,20 +127,10 @@ def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
 
 
 def _lived(cluster: ClusterChoice, namespace: str, output: str) -> Sequence[TypedObject]:
-    from virt_dra.cluster.port import ApiError
-    from virt_dra.inventory.reading import ReadScope, read_objects_of
+    from virt_dra.cli.shared.live_input import live_objects  # not needed for pages
     from virt_dra.simulator.explaining.state import READ
 
-    async def read() -> tuple[list[TypedObject], ReadScope]:
-        async with cluster.connected() as connected:
-            return await read_objects_of(connected, READ, namespace)
-
-    try:
-        objects, scope = asyncio.run(read())
-    except (ApiError, NoCluster) as error:
-        refuse([error.message if isinstance(error, NoCluster) else str(error)], output)
-    for note in scope.notes:
-        say(note, err=True)
+    objects, _ = live_objects(cluster, READ, namespace, output)
     return objects
 
 
