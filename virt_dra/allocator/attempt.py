@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -100,6 +100,16 @@ class Allocator:
         if self.pod_class is None:
             return None
         return self.pod_class.key(self._pools.reachable(node), self._snapshot.used, self._selectors, lambda: self._table(node))
+
+    def refusal_key(self, node: Node) -> Hashable | None:
+        """Equal for nodes whose devices are refused alike, by positions, as far as they are in use or mismatch; None if nothing is known
+        about that. Raises FatalError."""
+        reachable, pod_class = self._pools.reachable(node), self.pod_class
+        if pod_class is None or not pod_class.same_everywhere or reachable.problems:
+            return None
+        key = self.outcome_key(node)
+        readings = tuple([self._selectors.readings(request, reachable.devices) for request in pod_class.requests])
+        return None if key is None or None in readings else (key, readings, tuple([device.profile for device in reachable.devices]))
 
     def reachable(self, node: Node) -> Reachable:
         """Everything that the node can reach."""

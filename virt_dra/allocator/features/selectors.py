@@ -146,6 +146,10 @@ class Outcomes:
                 break
         return found
 
+    def readings(self, devices: Sequence[PoolDevice]) -> tuple[Hashable, ...] | None:
+        """Per device what the selectors read of it; None if it isn't known what they read."""
+        return None if self._reading is None else tuple(self._reading.of(devices))
+
     def _keep(self, key: Hashable, outcome: Outcome) -> None:
         if len(self._by_reading) >= _REMEMBERED_READINGS:
             self._by_reading.clear()
@@ -261,6 +265,12 @@ class SelectorFilter(Filter):
         if outcomes and (last := outcomes[-1]) is not None and last.error is not None:
             return None
         return [outcome is None for outcome in outcomes]
+
+    def readings(self, request: Request, devices: Sequence[PoolDevice]) -> tuple[Hashable, ...] | None:
+        """Per device what the request's selectors read of it; None if that isn't known of all. Raises FatalError."""
+        if not all(device.convertible for device in devices):
+            return None
+        return self._outcomes_of(request).readings(devices)
 
     def candidates(self, request: Request, reachable: Reachable) -> Sequence[PoolDevice]:
         """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their turn."""

@@ -49,6 +49,7 @@ class PodClass:
 
     def __init__(self, plans: tuple[ClaimPlan, ...], nodes: NodeClasses, usage: UsageKeys, results: Results) -> None:
         self.plans = plans
+        self.requests = tuple(_requests(plans))
         self.results = results
         self.outcomes: dict[OutcomeKey, Solution | None] = {}
         """None: there is no solution."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Explanation, FatalError, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.attempt import AttemptResult
 from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
+from virt_dra.allocator.model import PoolDevice
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
@@ -102,6 +103,14 @@ class PodDevices:
     def explain(self, node: Node) -> Explanation:
         """The refusals of the node's devices. Raises FatalError, NodeError."""
         return self._allocator.explain(node)
+
+    def refusal_key(self, node: Node) -> Hashable | None:
+        """See `Allocator.refusal_key`."""
+        return self._allocator.refusal_key(node)
+
+    def reachable(self, node: Node) -> Sequence[PoolDevice]:
+        """The node's devices, in the order of the search."""
+        return self._allocator.reachable(node).devices
 
     def allocations(self, node: str) -> Mapping[str, AllocationResult]:
         """What the unallocated claims get on a node that fits, by ``namespace/name`` and in their order (C-9.3)."""

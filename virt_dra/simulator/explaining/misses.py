@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_dra.allocator import DeadlineExceeded, Explanation, NodeError
@@ -13,7 +13,7 @@ from virt_dra.allocator.features.compatibility_groups import INCOMPATIBLE
 from virt_dra.allocator.features.in_use import IN_USE, TAKEN
 from virt_dra.allocator.features.selectors import MISMATCH
 from virt_dra.allocator.features.taints import TAINTED
-from virt_dra.allocator.model import DeviceId, Rejection
+from virt_dra.allocator.model import DeviceId, PoolDevice, Rejection
 from virt_dra.allocator.pools import INCOMPLETE, INVALID
 from virt_dra.api.core_v1 import Node, Taint
 from virt_dra.api.quantity import Quantity
@@ -88,14 +88,14 @@ class NodeMisses:
 
 def judged(state: ClusterState, wish: Wish, names: Iterable[str]) -> Iterator[NodeMisses]:
     """Per node of the names. Raises FatalError for claims that no node can serve, and DeadlineExceeded."""
-    fit, reader = PodFit(wish.pod), MismatchReader(state.interrupt)
+    fit, reader, alike = PodFit(wish.pod), MismatchReader(state.interrupt), _AlikeNodes()
     devices = state.devices_for(wish) if wish.claims else None
     for name in names:
         if state.interrupt is not None and state.interrupt():
             raise DeadlineExceeded(subject=f"node {name}")
         node = state.nodes[name]
         host = tuple(_host_misses(state, wish, fit, node))
-        found = NodeMisses(name, host) if devices is None else _of_devices(state, devices, node, host, reader)
+        found = NodeMisses(name, host) if devices is None else _of_devices(state, devices, node, host, reader, alike)
         yield found
 
 
@@ -143,8 +143,34 @@ def amount_text(resource: str, number: int) -> str:
     return str(Quantity(str(number)))
 
 
+class _AlikeNodes:
+    """What was found on nodes, for others whose devices are refused alike: most of a cluster's nodes, which needn't be searched."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[NodeMisses, tuple[tuple[int, Miss], ...]]] = {}
+
+    def of(self, key: Hashable | None, node: str, host: tuple[Miss, ...], devices: Sequence[PoolDevice]) -> NodeMisses | None:
+        """None if no such node was met. ``devices``: the node's, in the order of the search."""
+        known = self._known.get(key) if key is not None else None
+        if known is None:
+            return None
+        found, places = known
+        return replace(found, node=node, host=host, devices=tuple([(devices[place].id, miss) for place, miss in places]))
+
+    def remember(self, key: Hashable | None, found: NodeMisses, devices: Sequence[PoolDevice]) -> None:
+        """Keeps what the key decides: whether devices are in use or mismatch, and why, and how many there are."""
+        decided = found.lacking is None or found.lacking.reason == TOO_FEW
+        if key is None or not decided or not all(miss.reason in _DECIDED for _, miss in found.devices):
+            return
+        positions = {device.id: place for place, device in enumerate(devices)}
+        self._known[key] = found, tuple([(positions[device], miss) for device, miss in found.devices])
+
+
+_DECIDED: Final = frozenset((MISMATCH, IN_USE, TAKEN))
+
+
 def _of_devices(
-    state: ClusterState, devices: PodDevices, node: Node, host: tuple[Miss, ...], reader: MismatchReader
+    state: ClusterState, devices: PodDevices, node: Node, host: tuple[Miss, ...], reader: MismatchReader, alike: _AlikeNodes
 ) -> NodeMisses:  # fmt: skip
     try:
         refusal = devices.refuse(node)
@@ -156,7 +182,12 @@ def _of_devices(
             broken = devices.explain(node).pools
             lacking = Miss(broken[0].reason, "pool invalid", broken[0].detail) if broken else Miss(NODE_ERROR, refusal.message)
             return NodeMisses(node.name, host, lacking=lacking)
-        return _explained(state, devices.explain(node), host, reader)
+        key, there = devices.refusal_key(node), devices.reachable(node)
+        found = alike.of(key, node.name, host, there)
+        if found is None:
+            found = _explained(state, devices.explain(node), host, reader)
+            alike.remember(key, found, there)
+        return found
     except NodeError as error:
         return NodeMisses(node.name, host, lacking=Miss(NODE_ERROR, str(error)))
 
