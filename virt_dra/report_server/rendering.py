@@ -19,15 +19,20 @@ from virt_dra.cluster.watching.backoff import backoff
 from virt_dra.report_server.following import ALIVE_SECONDS, FollowSettings, main
 from virt_dra.report_server.messages import BadMessage, RenderingMessage, read_message
 
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-_SILENCE: Final = 12 * ALIVE_SECONDS
-"""Seconds without any message after which the process hangs. It says that it lives also while it renders."""
-_LONGEST_RENDERING: Final = 300.0
-"""50 waiting VMs are explained within two seconds each."""
 _READ_AHEAD: Final = 2**20
 
 log = logging.getLogger("virt_dra.report")
+
+
+@dataclass(frozen=True)
+class RenderingLimits:
+    """When a process is ended, in seconds: ``silence``: without any message, as it says that it lives also while it renders; ``longest``:
+    in one rendering, where 50 waiting VMs are explained within two seconds each. ``first_pause``, ``longest_pause``: until the next one."""
+
+    silence: float = 12 * ALIVE_SECONDS
+    longest: float = 300.0
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,12 @@ class RenderingObserver(Protocol):
 class RenderingProcess:
     """Keeps :attr:`content` up to date while :meth:`running`."""
 
-    def __init__(self, settings: FollowSettings, observer: RenderingObserver | None = None) -> None:
-        self._settings, self._observer = settings, observer
+    def __init__(
+        self, settings: FollowSettings, observer: RenderingObserver | None = None, *,
+        limits: RenderingLimits | None = None, entry: Callable[[FollowSettings, socket.socket], None] = main,
+    ) -> None:  # fmt: skip
+        self._settings, self._observer, self._entry = settings, observer, entry
+        self._limits = limits or RenderingLimits()
         self.on_change: Callable[[], None] = lambda: None
         """Called when content or staleness has changed."""
         self.content: Content | None = None
@@ -95,7 +104,7 @@ class RenderingProcess:
         while True:
             why = await self._one()
             self._failures += 1
-            pause = backoff(self._failures, random.random(), first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+            pause = backoff(self._failures, random.random(), first=self._limits.first_pause, longest=self._limits.longest_pause)
             self._set_stale(Stale(self._current, why))
             log.error(why, extra={"fields": {"again": round(pause, 1)}})
             await asyncio.sleep(pause)
@@ -105,7 +114,7 @@ class RenderingProcess:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             process = get_context("spawn").Process(
-                target=main, args=(self._settings, theirs), name="virt-dra-report-rendering", daemon=True
+                target=self._entry, args=(self._settings, theirs), name="virt-dra-report-rendering", daemon=True
             )
             self._process, self._rendering_since = process, None
             await asyncio.to_thread(process.start)
@@ -124,7 +133,7 @@ class RenderingProcess:
     async def _read(self, reader: asyncio.StreamReader) -> str:
         while True:
             try:
-                async with asyncio.timeout(_SILENCE):
+                async with asyncio.timeout(self._limits.silence):
                     message = await read_message(reader.readexactly)
                 self._take(message)
             except TimeoutError:
@@ -134,7 +143,7 @@ class RenderingProcess:
             except BadMessage as error:
                 return f"the process that renders the page sends what is no page ({error}), and was ended"
             began = self._rendering_since
-            if began is not None and time.monotonic() - began > _LONGEST_RENDERING:
+            if began is not None and time.monotonic() - began > self._limits.longest:
                 return "the process that renders the page took too long, and was ended"
 
     def _take(self, message: RenderingMessage) -> None:

@@ -276,7 +276,7 @@ class ReportServer:
             self._say(logging.ERROR, "the API server doesn't answer reviews", {"reason": str(error)})
             raise _Refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's API server doesn't say whether you may see this; try again later",
-                {"Retry-After": str(_RETRY_SECONDS)}, signed_in=session is not None,
+                {"Retry-After": str(_RETRY_SECONDS), "Refresh": str(_RETRY_SECONDS)}, signed_in=session is not None,
             ) from None  # fmt: skip
         if judgement.outcome == "allowed":
             for each in self._listeners:
