@@ -32,7 +32,7 @@ from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import packaged
 
 NODES, VMIS, WAITING, CHANGES = 5_000, 5_000, 20, 5
-_PAUSE = 45.0
+_PAUSE = 15.0
 """Seconds without a change before each of those that are measured, so that none waits for the pause after the one before."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
-import pytest
 
+from virt_dra.api.meta import TypedObject
 from virt_dra.cli.report.live_page import LIVE, LIVE_POLICY, NOTICE
 from virt_dra.cli.report.page import framed
 from virt_dra.cluster.port import Unavailable
 from virt_dra.report_server.attempts import AttemptLimits, Attempts
-from virt_dra.report_server.following import FollowSettings
+from virt_dra.report_server.following import FollowSettings, Rendered
 from virt_dra.report_server.gate import Gate
 from virt_dra.report_server.metrics import ReportMetrics
 from virt_dra.report_server.rendering import Content, RenderingProcess
@@ -91,6 +91,10 @@ class Served:
         return answer.headers["Set-Cookie"].partition(";")[0]
 
 
+def _nothing(objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Rendered:
+    raise AssertionError("nothing is rendered here")
+
+
 @asynccontextmanager
 async def served(folder: Path, limits: ServingLimits | None = None) -> AsyncIterator[Served]:
     bundle = bootstrap(["localhost"], datetime.now(UTC), SystemKeys())
@@ -98,7 +102,7 @@ async def served(folder: Path, limits: ServingLimits | None = None) -> AsyncIter
         (folder / name).write_bytes(data)
     reviews, clock, metrics = _Reviews(), _Clock(), ReportMetrics()
     gate = Gate(reviews, (PODS,), clock, attempts=Attempts(AttemptLimits(per_address=3)), observer=metrics)
-    rendering = RenderingProcess(FollowSettings(lambda objects, at: pytest.fail("nothing is rendered here")))
+    rendering = RenderingProcess(FollowSettings(_nothing))
     server = ReportServer(
         rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), ReloadingTls(CertificateFolder(folder)), metrics,
         limits=limits, clock=clock,

@@ -19,7 +19,7 @@ from tests.report_server.site import AT, Served, served
 from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, user
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.report.settings import ReportSettings
-from virt_dra.cli.report_server.render import render
+from virt_dra.cli.report_server.render import LiveReport
 from virt_dra.report_server.rendering import Content, Stale
 
 Json = dict[str, Any]
@@ -96,7 +96,8 @@ def _content(waiting: tuple[str, ...], model: str = "H100") -> Content:
     late = [part for name in waiting for part in (claim(f"{name}-gpu"), pod(name, [f"{name}-gpu"]))]
     nodes = [part for number in range(12) for part in node(f"n{number}", [gpu("g0", model if number else f"{model}-{number}")])]
     held = [part for number in range(12) for part in user(f"u{number}", f"n{number}", "g0")]
-    rendered = render(ReportSettings(), [read_object(each) for each in [*classes(), *nodes, *held, *late]], AT)
+    objects = [read_object(each) for each in [*classes(), *nodes, *held, *late]]
+    rendered = LiveReport(ReportSettings())(objects, AT, explain=True)
     page, document = rendered.page, rendered.document
     return Content(rendered.version, AT, page, document, gzip.compress(page), gzip.compress(document))
 

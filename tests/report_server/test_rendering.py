@@ -35,27 +35,39 @@ class _Sent:
     def __call__(self, message: bytes) -> None:
         self.messages.append(message)
 
-    async def read(self) -> list[tuple[str, list[bytes]]]:
-        """Kinds and parts, without the beginnings of renderings."""
+    def count(self, kind: str) -> int:
+        return sum(f'"kind": "{kind}"'.encode() in each for each in self.messages)
+
+    async def pages(self) -> list[list[bytes]]:
+        """The parts of each page."""
         found = []
-        for data in tuple(self.messages):
+        for data in self.messages:
             reader = asyncio.StreamReader()
             reader.feed_data(data)
             message = await read_message(reader.readexactly)
-            if message.kind != "rendering":
-                found.append((message.kind, list(message.parts)))
+            if message.kind == "page":
+                found.append(list(message.parts))
         return found
 
 
-def _names(objects: Sequence[TypedObject], at: datetime) -> Rendered:
-    page = " ".join(each.name for each in objects).encode()
-    return Rendered(page.hex() or "none", page, b"{}")
+class _Names:
+    """Renders the names of all objects, and how often what waits was explained, from the second time on slowly."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds, self.explained = seconds, 0
+
+    def __call__(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Rendered:
+        if explain:
+            time.sleep(self.seconds)
+            self.explained += 1
+        page = f"{' '.join(each.name for each in objects)} explained: {min(self.explained, 1)}".encode()
+        return Rendered(page.hex(), page, b"{}")
 
 
 @asynccontextmanager
-async def _following(cluster: MemoryCluster) -> AsyncIterator[_Sent]:
+async def _following(cluster: MemoryCluster, render: _Names, pace: Pace | None = None) -> AsyncIterator[_Sent]:
     sent = _Sent()
-    following = Following(cluster, FollowSettings(_names, pace=Pace(least=0.0, times=0.0)), sent)
+    following = Following(cluster, FollowSettings(render, pace=pace or Pace(least=0.0, times=0.0)), sent)
     task = asyncio.create_task(following.run())
     try:
         yield sent
@@ -71,29 +83,40 @@ async def _until(holds: Callable[[], object], seconds: float = 30.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_first_page_is_of_everything_and_the_next_of_what_changed() -> None:
+async def test_a_page_comes_before_what_waits_is_explained_and_another_with_each_change() -> None:
     cluster = embedded_cluster()
     await cluster.create(node("n1"))
-    async with _following(cluster) as sent:
-        await _until(lambda: len(sent.messages) == 2)
+    async with _following(cluster, _Names()) as sent:
+        await _until(lambda: sent.count("page") == 2)
         await cluster.create(node("n0"))
-        await _until(lambda: len(sent.messages) == 4)
-        (first, parts), (second, later) = await sent.read()
-        assert (first, parts[0], gzip.decompress(parts[2])) == ("page", b"n1", b"n1")
-        assert (second, later[0], later[1]) == ("page", b"n0 n1", b"{}")
+        await _until(lambda: sent.count("page") == 3)
+        first, second, third = await sent.pages()
+    assert (first[0], first[1], gzip.decompress(first[2])) == (b"n1 explained: 0", b"{}", b"n1 explained: 0")
+    assert (second[0], third[0]) == (b"n1 explained: 1", b"n0 n1 explained: 1")
 
 
 async def test_what_no_report_reads_is_no_change_and_what_renders_equally_is_no_new_page() -> None:
     cluster = embedded_cluster()
     await cluster.create(node("n1"))
-    async with _following(cluster) as sent:
-        await _until(lambda: len(sent.messages) == 2)
+    async with _following(cluster, _Names()) as sent:
+        await _until(lambda: sent.count("page") == 2)
+        before = len(sent.messages)
         await cluster.patch(Node, "n1", merge={"metadata": {"annotations": {"heartbeat": "1"}}})
         await asyncio.sleep(0.5)
-        assert len(sent.messages) == 2
+        assert len(sent.messages) == before
         await cluster.patch(Node, "n1", merge={"metadata": {"labels": {"a": "b"}}})
-        await _until(lambda: len(sent.messages) == 4)
-        assert [kind for kind, _ in await sent.read()] == ["page", "same"]
+        await _until(lambda: sent.count("same") == 1)
+        assert sent.count("page") == 2
+
+
+async def test_where_explaining_takes_long_changes_are_shown_without_it() -> None:
+    cluster, render = embedded_cluster(), _Names(seconds=0.3)
+    await cluster.create(node("n1"))
+    async with _following(cluster, render, Pace(least=0.0, times=1000.0)) as sent:
+        await _until(lambda: sent.count("page") == 2)
+        await cluster.create(node("n0"))
+        await _until(lambda: sent.count("page") == 3)
+    assert render.explained == 1
 
 
 # --- the handle; each of these is the entry point of a process ---
@@ -155,7 +178,7 @@ def hears_nothing_of_the_cluster(settings: FollowSettings, connection: socket.so
 
 @asynccontextmanager
 async def _process(entry: Callable[[FollowSettings, socket.socket], None], **limits: float) -> AsyncIterator[RenderingProcess]:
-    made = RenderingProcess(FollowSettings(_names), limits=RenderingLimits(**limits), entry=entry)
+    made = RenderingProcess(FollowSettings(_Names()), limits=RenderingLimits(**limits), entry=entry)
     async with made.running():
         yield made
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
@@ -67,8 +67,11 @@ class Rendered:
     document: bytes
 
 
-Render = Callable[[Sequence[TypedObject], datetime], Rendered]
-"""Renders all objects at a time. It gets here by its name, so it is a function of a module, or a partial of one."""
+class Render(Protocol):
+    """Renders all objects at a time. It is pickled for the process, and keeps there what it remembers."""
+
+    def __call__(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Rendered:
+        """``explain``: whether what waits is explained anew, which takes a second for each on large clusters; else as it was before."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Following:
 
     def __init__(self, cluster: ListerWatcher, settings: FollowSettings, send: Callable[[bytes], None]) -> None:
         self._settings, self._send = settings, send
-        self._pace = replace(settings.pace)
+        self._pace, self._explaining = replace(settings.pace), replace(settings.pace)
         self._wake = asyncio.Event()
         self._informers = tuple(self._informer(cluster, kind) for kind in KINDS)
         self._version = ""
@@ -105,32 +108,40 @@ class Following:
             log.info("following", extra={"fields": {each.kind.KIND: len(each.store) for each in self._informers}})
             await asyncio.to_thread(gc.collect)
             gc.freeze()  # what is held at the beginning is mostly held for ever
+            await self._render(explain=False)  # so that there is a page soon
             while True:
-                await self._render()
-                while (wait := self._pace.due() - time.monotonic()) > 0:
-                    self._wake.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(wait):
-                            await self._wake.wait()
+                self._wake.clear()
+                due = self._explaining.due()
+                wait = min(due, self._pace.due()) - time.monotonic()
+                if wait <= 0:
+                    await self._render(explain=due <= time.monotonic())
+                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake.wait()
 
-    async def _render(self) -> None:
-        self._pace.begin(time.monotonic())
+    async def _render(self, *, explain: bool) -> None:
+        """Where explaining takes long, it is done less often than the rest."""
+        for each in (self._pace, self._explaining) if explain else (self._pace,):
+            each.begin(time.monotonic())
         objects: list[TypedObject] = []
         for informer in self._informers:
             objects += sorted(informer.store.values(), key=lambda each: each.key)
-        began = datetime.now(UTC)
+        at = datetime.now(UTC)
         await asyncio.to_thread(self._send, encoded("rendering"))
         try:
-            message = await asyncio.to_thread(self._rendered, objects, began)
+            message = await asyncio.to_thread(self._rendered, objects, at, explain=explain)
             await asyncio.to_thread(self._send, message)
         except BadMessage as error:
             log.error("the page can't be sent", extra={"fields": {"reason": str(error)}})
-        self._pace.end(time.monotonic())
+        self._pace.end(time.monotonic(), counts=not explain)
+        if explain:
+            self._explaining.end(time.monotonic())
 
-    def _rendered(self, objects: Sequence[TypedObject], at: datetime) -> bytes:
+    def _rendered(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> bytes:
         """In a thread: the informers go on meanwhile."""
         began = time.monotonic()
-        found = self._settings.render(objects, at)
+        found = self._settings.render(objects, at, explain=explain)
         fields = {"at": at.timestamp(), "version": found.version, "seconds": round(time.monotonic() - began, 3)}
         if found.version == self._version:
             return encoded("same", fields)
@@ -148,6 +159,7 @@ class Following:
         if old is not None and new is not None and _same(old, new):
             return
         self._pace.change(time.monotonic())
+        self._explaining.change(time.monotonic())
         self._wake.set()
 
 

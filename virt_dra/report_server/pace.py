@@ -12,7 +12,7 @@ SETTLE_SECONDS: Final = 0.2
 @dataclass
 class Pace:
     """``least``: seconds from the end of a rendering to the next. ``times``: as many times as long as the last took, if that is more: so
-    rendering takes a fifth of a processor at most. ``refresh``: seconds until it is rendered anew without a change, since what is waited
+    it takes a fifth of a processor at most. ``refresh``: seconds until it is rendered anew without a change, since what is waited
     for may be late by then."""
 
     least: float = 3.0
@@ -32,9 +32,11 @@ class Pace:
         """A rendering begins, of all changes until now."""
         self._began, self._changed = now, None
 
-    def end(self, now: float) -> None:
-        """It has ended."""
-        self._ended, self._took = now, now - self._began
+    def end(self, now: float, *, counts: bool = True) -> None:
+        """It has ended. ``counts``: whether what it took says how long the next will take."""
+        self._ended = now
+        if counts:
+            self._took = now - self._began
 
     def due(self) -> float:
         """The time at which the next begins."""

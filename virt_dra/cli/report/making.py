@@ -22,7 +22,7 @@ from virt_dra.inventory.vm_rows import VmRow, vm_rows
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.explaining.state import READ as EXPLAINED
 from virt_dra.simulator.explaining.state import ClusterState
-from virt_dra.simulator.explaining.waiting import WaitingAnswers, waiting_answers
+from virt_dra.simulator.explaining.waiting import WaitingAnswers, still_waiting, waiting_answers
 from webhooks.lint import LintSettings, lint_documents
 from webhooks.lint.inputs import EVERYTHING
 
@@ -37,8 +37,13 @@ ReportProgress = Callable[[str], AbstractContextManager[Callable[[int, int], Non
 """Shows that something is being done, given its name; as :func:`virt_dra.cli.shared.console.progress`."""
 
 
-def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, progress: ReportProgress) -> ReportContents:
-    """What the report says of these objects. ``now`` is for devices that are still being waited for."""
+def contents_of(
+    known: KnownObjects, settings: ReportSettings, now: datetime, progress: ReportProgress, explained: WaitingAnswers | None = None
+) -> ReportContents:
+    """What the report says of these objects. ``now`` is for devices that are still being waited for.
+
+    ``explained``: answers of before, of which those are taken whose subjects wait still; None: all are found anew.
+    """
     objects = known.objects
     rows = device_rows(known, settings.address_keys)
     nodes = topology(rows, [node.name for node in known.of(Node)])
@@ -49,7 +54,10 @@ def contents_of(known: KnownObjects, settings: ReportSettings, now: datetime, pr
     try:
         with progress("explaining what waits") as report:
             state = ClusterState.of(objects, interrupt=deadline)
-            waiting = waiting_answers(objects, settings.namespace, state, settings.most, report, deadline.start)
+            if explained is None:
+                waiting = waiting_answers(objects, settings.namespace, state, settings.most, report, deadline.start)
+            else:
+                waiting = still_waiting(explained, objects, settings.namespace)
     except FatalError as error:
         notes = (f"What waits can't be explained: {error}",)
     vms = tuple(vm_rows(known, now, settings.address_keys))

@@ -38,6 +38,12 @@ def waiting_answers(
     return WaitingAnswers(tuple(each for each in found if each.verdict != PLACED), max(len(waiting) - most, 0))
 
 
+def still_waiting(explained: WaitingAnswers, objects: Sequence[TypedObject], namespace: str) -> WaitingAnswers:
+    """Of answers that were found before, those of subjects that wait still."""
+    waiting = {each.title for each in subjects_in(objects, namespace) if not each.node}
+    return WaitingAnswers(tuple(each for each in explained.answers if each.title in waiting), explained.left_out)
+
+
 def subjects_in(objects: Sequence[TypedObject], namespace: str) -> Iterator[AskedSubject]:
     """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished."""
     instances = {(each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)}
