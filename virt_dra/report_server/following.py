@@ -43,7 +43,7 @@ _OLDEST: Final = 240.0
 _LONGEST_PAUSE: Final = 10.0
 _COMPRESSION: Final = 6
 _MEMORY: Final = 6 * 2**30
-"""Bytes of address space: 5,000 nodes with 40,000 devices need 2 GiB of it."""
+"""Bytes of address space: 5,000 nodes with 40,000 devices need 1.5 GiB of it, and 320 MiB of memory."""
 
 _META: Final = ("metadata.managed_fields", "metadata.finalizers")
 _TRIMS: Final[dict[type[TypedObject], Callable[[Any], Any]]] = {
