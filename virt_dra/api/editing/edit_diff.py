@@ -1,0 +1,103 @@
+"""Edits of a text as a unified diff, which ``patch`` and people read. Nothing is searched for: the cost is linear in text and edits."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from virt_dra.api.editing.text_edits import TextEdit, edited
+
+CONTEXT = 3
+"""Lines before and after a change."""
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Lines from ``first`` up to ``last`` (not included), and what replaces them."""
+
+    first: int
+    last: int
+    lines: tuple[str, ...]
+
+
+def unified_diff(name: str, text: str, edits: Sequence[TextEdit]) -> str:
+    """The diff of a text and what edits in order make of it; "" without edits. Lines end with a newline and keep other breaks."""
+    lines = _lines(text)
+    regions = list(_regions(text, lines, edits))
+    if not regions:
+        return ""
+    parts = [f"--- {name}\n+++ {name}\n"]
+    shift = 0
+    for hunk in _hunks(regions):
+        first, last = max(hunk[0].first - CONTEXT, 0), min(hunk[-1].last + CONTEXT, len(lines))
+        new = sum(len(each.lines) - (each.last - each.first) for each in hunk)
+        parts.append(f"@@ -{_range(first, last - first)} +{_range(first + shift, last - first + new)} @@\n")
+        position = first
+        for each in hunk:
+            parts += _marked(" ", lines[position : each.first])
+            parts += _marked("-", lines[each.first : each.last])
+            parts += _marked("+", each.lines)
+            position = each.last
+        parts += _marked(" ", lines[position:last])
+        shift += new
+    return "".join(parts)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text with their newlines; other line breaks are characters of a line, as for ``patch``."""
+    lines = text.split("\n")
+    ended = [f"{line}\n" for line in lines[:-1]]
+    return [*ended, lines[-1]] if lines[-1] else ended
+
+
+def _regions(text: str, lines: Sequence[str], edits: Sequence[TextEdit]) -> Iterator[_Region]:
+    """The lines that edits touch, without those that stay the same."""
+    starts = [0, *accumulate(map(len, lines))]
+    groups: list[tuple[int, int, list[TextEdit]]] = []
+    for each in edits:
+        first, last = (min(bisect_right(starts, place) - 1, max(len(lines) - 1, 0)) for place in (each.start, each.end))
+        if groups and first <= groups[-1][1] + 1:
+            before, until, of_group = groups[-1]
+            of_group.append(each)
+            groups[-1] = (before, max(until, last), of_group)
+        else:
+            groups.append((first, last, [each]))
+    for first, last, of_group in groups:
+        begin, end = starts[first], starts[min(last + 1, len(lines))]
+        new = _lines(edited(text[begin:end], [TextEdit(each.start - begin, each.end - begin, each.text) for each in of_group]))
+        old = lines[first : last + 1]
+        head = 0
+        while head < min(len(old), len(new)) and old[head] == new[head]:
+            head += 1
+        tail = 0
+        while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+            tail += 1
+        if len(old) - tail > head or len(new) - tail > head:
+            yield _Region(first + head, first + len(old) - tail, tuple(new[head : len(new) - tail]))
+
+
+def _hunks(regions: Sequence[_Region]) -> Iterator[list[_Region]]:
+    """Regions so close that their contexts touch are in one hunk."""
+    hunk: list[_Region] = []
+    for each in regions:
+        if hunk and each.first - hunk[-1].last > 2 * CONTEXT:
+            yield hunk
+            hunk = []
+        hunk.append(each)
+    if hunk:
+        yield hunk
+
+
+def _range(first: int, length: int) -> str:
+    """As in a hunk's head: lines count from 1, and an empty range is named by the line before it."""
+    start = first + 1 if length else first
+    return str(start) if length == 1 else f"{start},{length}"
+
+
+def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{mark}{line}"
+        if not line.endswith("\n"):
+            yield "\n\\ No newline at end of file\n"

@@ -1,0 +1,102 @@
+"""Edits of a text: what replaces which characters. Edits of one text never overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from virt_dra.api.editing.changes import CannotChange
+
+
+@dataclass(frozen=True, order=True)
+class TextEdit:
+    """``text`` replaces the characters from ``start`` up to ``end``; nothing is replaced if they are equal."""
+
+    start: int
+    end: int
+    text: str
+
+
+def in_order(edits: Iterable[TextEdit]) -> list[TextEdit]:
+    """The edits by their places; insertions at one place keep their order. Raises :class:`CannotChange` if two overlap."""
+    ordered = sorted(edits, key=lambda each: (each.start, each.end))
+    for before, after in pairwise(ordered):
+        if after.start < before.end:
+            raise CannotChange("two changes concern the same text")
+    return ordered
+
+
+def edited(text: str, edits: Sequence[TextEdit]) -> str:
+    """The text after edits that are in order."""
+    parts: list[str] = []
+    position = 0
+    for each in edits:
+        parts += (text[position : each.start], each.text)
+        position = each.end
+    return "".join((*parts, text[position:]))
+
+
+def joined(first: Sequence[TextEdit], second: Sequence[TextEdit]) -> list[TextEdit]:
+    """One list of edits that does what two do in turn. ``second``: places in the text that ``first`` makes. Both are in order."""
+    pieces = _pieces(first)
+    found: list[_Piece] = []
+    number, offset = 0, 0
+    for each in second:
+        while number < len(pieces) and offset + pieces[number].length <= each.start:
+            found.append(pieces[number])
+            offset += pieces[number].length
+            number += 1
+        if number < len(pieces) and offset < each.start:
+            head, pieces[number] = pieces[number].split(each.start - offset)
+            found.append(head)
+            offset = each.start
+        while number < len(pieces) and offset + pieces[number].length <= each.end:
+            offset += pieces[number].length
+            number += 1
+        if number < len(pieces) and offset < each.end:
+            _, pieces[number] = pieces[number].split(each.end - offset)
+            offset = each.end
+        found.append(_Piece(0, len(each.text), each.text))
+    return _edits([*found, *pieces[number:]])
+
+
+_REST = 1 << 62
+"""Stands for the length of what follows the last edit."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of an edited text: new text, or (``text`` is None) ``length`` characters of the original from ``start``."""
+
+    start: int
+    length: int
+    text: str | None
+
+    def split(self, at: int) -> tuple[_Piece, _Piece]:
+        if self.text is None:
+            return _Piece(self.start, at, None), _Piece(self.start + at, self.length - at, None)
+        return _Piece(0, at, self.text[:at]), _Piece(0, self.length - at, self.text[at:])
+
+
+def _pieces(edits: Sequence[TextEdit]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    position = 0
+    for each in edits:
+        pieces += (_Piece(position, each.start - position, None), _Piece(0, len(each.text), each.text))
+        position = each.end
+    return [*pieces, _Piece(position, _REST - position, None)]
+
+
+def _edits(pieces: Iterable[_Piece]) -> list[TextEdit]:
+    edits: list[TextEdit] = []
+    position = 0
+    new: list[str] = []
+    for each in pieces:
+        if each.text is not None:
+            new.append(each.text)
+        elif each.length:
+            if new or each.start > position:
+                edits.append(TextEdit(position, each.start, "".join(new)))
+            position, new = each.start + each.length, []
+    return [each for each in edits if each.start < each.end or each.text]
