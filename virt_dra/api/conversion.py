@@ -27,17 +27,19 @@ KUBEVIRT = "kubevirt.io"
 _FOUR = frozenset({"ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass"})
 _RULE = "DeviceTaintRule"
 _POOL_REQUEST = "ResourcePoolStatusRequest"
-_SERVED: dict[str, frozenset[str]] = {
+SERVED: dict[str, frozenset[str]] = {
     "v1": _FOUR | {_RULE},
     "v1beta2": _FOUR | {_RULE},
     "v1beta1": _FOUR,
     "v1alpha3": _FOUR | {_RULE, _POOL_REQUEST},
 }
 """Kinds by version (A-22.1; v1alpha3 also as it was in Kubernetes 1.31 and 1.32)."""
-_FLAT = frozenset({"v1alpha3", "v1beta1"})
+FLAT = frozenset({"v1alpha3", "v1beta1"})
+"""Versions in which a request's exact part is inlined and a device's fields are in ``basic``."""
 _CLASSIC_KINDS = frozenset({"PodScheduling", "PodSchedulingContext", "ResourceClass", "ResourceClassParameters", "ResourceClaimParameters"})
 _CLASSIC = "belongs to classic DRA, where a driver's controller allocates; Kubernetes removed it in 1.32 and it is not supported"
-_EXACT = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "derivedAttributes")
+EXACT = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "derivedAttributes")
+"""The fields of a request that v1 has under ``exactly``."""
 
 
 def to_v1(raw: Json) -> Json:
@@ -79,7 +81,7 @@ def from_v1(raw: Json, api_version: str) -> Json:
         return {**raw, "apiVersion": api_version}
     _require_served(kind, version)
     source = to_v1(raw)
-    if version in _FLAT:
+    if version in FLAT:
         source = _converted(source, kind, _request_from_v1, lambda device: _device_from_v1(device, version))
     return {**source, "apiVersion": api_version}
 
@@ -92,7 +94,7 @@ def _dra_to_v1(raw: Json, version: str, kind: str) -> Json:
         return raw
     if version == "v1alpha3":
         _refuse_removed_fields(raw, kind)
-    if version in _FLAT:
+    if version in FLAT:
         raw = _converted(raw, kind, _request_to_v1, lambda device: _device_to_v1(device, version))
         if kind == "ResourceSlice":
             raw = _at(raw, ("spec",), _slice_spec_to_v1)
@@ -102,14 +104,14 @@ def _dra_to_v1(raw: Json, version: str, kind: str) -> Json:
 def _require_served(kind: str, version: str) -> None:
     if kind in _CLASSIC_KINDS:
         raise WireError(kind, (("kind", f"{kind} {_CLASSIC}"),))
-    if version not in _SERVED:
-        supported = ", ".join(_SERVED)
+    if version not in SERVED:
+        supported = ", ".join(SERVED)
         detail = f"{DRA}/{version} is not supported; supported are {supported}"
         if version in ("v1alpha1", "v1alpha2"):
             detail = f"{DRA}/{version} {_CLASSIC}; supported are {supported}"
         raise WireError(kind, (("apiVersion", detail),))
-    if kind not in _SERVED[version]:
-        versions = [known for known, kinds in _SERVED.items() if kind in kinds]
+    if kind not in SERVED[version]:
+        versions = [known for known, kinds in SERVED.items() if kind in kinds]
         if versions:
             raise WireError(kind, (("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {', '.join(versions)}"),))
         raise WireError(kind, (("kind", f"{DRA}/{version} has no kind {kind}"),))
@@ -154,11 +156,11 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
 
 def _request_to_v1(request: Json) -> Json:
     """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any inlined field says something."""
-    inlined = {field: request[field] for field in _EXACT if field in request}
+    inlined = {field: request[field] for field in EXACT if field in request}
     rest = {field: value for field, value in request.items() if field not in inlined}
     if _is_object_list(rest.get("firstAvailable")):
         rest["firstAvailable"] = [_without_empty_tolerations(sub) for sub in rest["firstAvailable"]]
-    if any(_is_set(value) for value in inlined.values()):
+    if any(is_set(value) for value in inlined.values()):
         given = rest.get("exactly")
         if given is not None and not isinstance(given, dict):
             return request
@@ -170,15 +172,15 @@ def _request_from_v1(request: Json) -> Json:
     exactly = request.get("exactly")
     if _is_object_list(request.get("firstAvailable")):
         request = {**request, "firstAvailable": [_without_empty_tolerations(sub) for sub in request["firstAvailable"]]}
-    if not isinstance(exactly, dict) or not any(_is_set(exactly.get(field)) for field in _EXACT):
+    if not isinstance(exactly, dict) or not any(is_set(exactly.get(field)) for field in EXACT):
         return request
-    inlined = {field: exactly[field] for field in _EXACT if field in exactly}
+    inlined = {field: exactly[field] for field in EXACT if field in exactly}
     unknown = {field: value for field, value in exactly.items() if field not in inlined}
     rest = {field: value for field, value in request.items() if field != "exactly"}
     return rest | _without_empty_tolerations(inlined) | ({"exactly": unknown} if unknown else {})
 
 
-def _is_set(value: object) -> bool:
+def is_set(value: object) -> bool:
     """True if Go considers the field set: no empty string, no zero count; a given list or pointer counts, even empty or false."""
     return value is not None and value != "" and (isinstance(value, bool) or value != 0)
 
@@ -204,11 +206,12 @@ def _device_to_v1(device: Json, version: str) -> Json:
     flat = _without_empty_lists(_merged(inline, basic or {}, "basic"))
     capacity = flat.get("capacity")
     if version == "v1alpha3" and isinstance(capacity, dict):
-        flat["capacity"] = {k: {"value": v} if _is_bare_quantity(v) else v for k, v in capacity.items()}
+        flat["capacity"] = {k: {"value": v} if is_bare_quantity(v) else v for k, v in capacity.items()}
     return flat
 
 
-def _is_bare_quantity(value: object) -> bool:
+def is_bare_quantity(value: object) -> bool:
+    """True for a capacity as v1alpha3 writes it, without ``value``."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

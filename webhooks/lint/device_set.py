@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from virt_dra.api.integration.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
 from virt_dra.api.resource_v1 import DeviceAttribute
+from webhooks.lint.fixes.address_keys import KeyReader, misspelt_keys, moved_keys
+from webhooks.lint.fixes.repairs import KeyRepair
 from webhooks.selectors.slice_device import SliceDevice, text_of
 
 NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
@@ -25,6 +27,7 @@ class DeviceSet:
     """The candidate devices of a request, in the inventory's order."""
 
     devices: tuple[SliceDevice, ...] = ()
+    _repairs: dict[tuple[str, str], KeyRepair | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def union(cls, sets: Iterable[DeviceSet]) -> DeviceSet:
@@ -90,6 +93,24 @@ class DeviceSet:
             )
 
         return tuple(device for device in self._with_address if not read(device))
+
+    def unread_by(self, reader: KeyReader) -> tuple[SliceDevice, ...]:
+        """Devices with an address under no key that a reader reads."""
+        if reader == "old":
+            return self.not_for_old
+        return self.not_for_networks if reader == "networks" else self.not_native
+
+    def moving(self, reader: KeyReader) -> KeyRepair | None:
+        """How the devices that a reader doesn't read would be read."""
+        if ("move", reader) not in self._repairs:
+            self._repairs["move", reader] = moved_keys(self.unread_by(reader), reader)
+        return self._repairs["move", reader]
+
+    def spelling(self, needs: Need, reader: KeyReader) -> KeyRepair | None:
+        """How the devices without an address would have one."""
+        if (needs, reader) not in self._repairs:
+            self._repairs[needs, reader] = misspelt_keys((device for device, _ in self.without(needs)), reader)
+        return self._repairs[needs, reader]
 
     @cached_property
     def products(self) -> Mapping[str, SliceDevice]:

@@ -8,11 +8,13 @@ from typing import Final
 from virt_dra.api.go_text import visible
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
-from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings
+from webhooks.lint.finding import DENIAL, LintCheck, LintFinding, LintSettings, RepairableIssue
+from webhooks.lint.fixes.repairs import Repair
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, UNKNOWN_FIELD, UNRENDERED
 from webhooks.rules.silence import silenced
+from webhooks.verdict import FieldIssue
 
 REQUIRED_VALUE: Final = "Required value"
 
@@ -32,7 +34,7 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             continue
         for found in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            yield LintFinding(check.id, severity, visible(found.field), visible(found.message))
+            yield LintFinding(check.id, severity, visible(found.field), visible(found.message), _repair(found))
 
 
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
@@ -56,5 +58,9 @@ def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gat
                 continue
             if check.id != UNKNOWN_FIELD and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
                 continue
-            reported.append(LintFinding(check.id, severity, visible(each.field), visible(each.message)))
+            reported.append(LintFinding(check.id, severity, visible(each.field), visible(each.message), _repair(each)))
     return tuple(reported)
+
+
+def _repair(issue: FieldIssue) -> Repair | None:
+    return issue.repair if isinstance(issue, RepairableIssue) else None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Final, Literal
 
 from virt_dra.api.wire import Json
+from webhooks.lint.fixes.repairs import Repair
+from webhooks.verdict import FieldIssue
 
 if TYPE_CHECKING:
     from virt_dra.api.kubevirt_versions import Gates
     from webhooks.lint.linted import Linted
     from webhooks.lint.manifest import Manifest
-    from webhooks.verdict import FieldIssue
 
 Severity = Literal["denial", "warning"]
 
@@ -21,6 +23,13 @@ WARNING: Final[Severity] = "warning"
 
 PAGES: Final = "docs/lint"
 """The folder with a page ``<id>.md`` for each id."""
+
+
+@dataclass(frozen=True)
+class RepairableIssue(FieldIssue):
+    """An issue whose cure is known. ``repair``: None if it isn't in this case."""
+
+    repair: Repair | None = dataclass_field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class LintCheck:
     * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an object of any kind
       as it is written; its second argument is KubeVirt's release and gates, if known. Most checks have one of the two.
     * ``never_denies``: a warning even if all findings are to deny, because the object isn't at fault.
+    * ``opt_in``: only reported where it is named, by --warn, --deny or --fix.
     * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others show why.
     """
 
@@ -44,6 +54,7 @@ class LintCheck:
     find_as_written: Callable[[Manifest, Gates | None], Iterator[FieldIssue]] | None = None
     last: bool = False
     never_denies: bool = False
+    opt_in: bool = False
 
     @property
     def page(self) -> str:
@@ -52,12 +63,16 @@ class LintCheck:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's fields."""
+    """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's fields.
+
+    ``repair``: how it may be corrected mechanically, perhaps in another object; None if that isn't known.
+    """
 
     id: str
     severity: Severity
     field: str
     message: str
+    repair: Repair | None = dataclass_field(default=None, compare=False, repr=False)
 
     @property
     def page(self) -> str:
@@ -116,7 +131,7 @@ class LintSettings:
 
     def severity(self, check: LintCheck) -> Severity | None:
         """The severity of a check's findings; None if they are ignored."""
-        if check.id in self.ignore:
+        if check.id in self.ignore or (check.opt_in and check.id not in (*self.deny, *self.warn)):
             return None
         if check.id in self.deny and not check.never_denies:
             return DENIAL

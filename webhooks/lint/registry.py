@@ -27,6 +27,7 @@ _WARNING_RULES: Final[Mapping[str, tuple[Severity, str]]] = MappingProxyType(
 UNRENDERED: Final = "unrendered-template"
 UNKNOWN_FIELD: Final = "unknown-field"
 INVALID: Final = "invalid-object"
+OLD_VERSION: Final = "old-version"
 SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 
 
@@ -40,6 +41,13 @@ def _rule_check(id: str, warner: Warner) -> LintCheck:
 _CHECKS: Final = (
     LintCheck("unreadable-object", DENIAL, "An object that isn't valid for its kind.", find_as_written=manifests.unreadable_object),
     LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", find_as_written=manifests.unrendered_template),
+    LintCheck(
+        OLD_VERSION,
+        WARNING,
+        "A version of resource.k8s.io before v1.",
+        find_as_written=manifests.old_version,
+        opt_in=True,
+    ),
     LintCheck(INVALID, DENIAL, "The API server refuses the object.", find_as_written=manifests.invalid_object),
     LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", vm_alone.kubevirt_refuses),
     LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", vm_alone.reserved_label, lenient=True),

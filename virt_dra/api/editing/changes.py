@@ -17,10 +17,11 @@ class CannotChange(ValueError):
 
 @dataclass(frozen=True)
 class SetMember:
-    """``path`` becomes ``value``, a scalar; or it is added, then ``value`` is any JSON as text."""
+    """The scalar at ``path`` becomes ``value``, JSON as text; where nothing is there, it is added, unless ``add`` is False."""
 
     path: ValuePath
     value: str
+    add: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _make(root: Any, change: ValueChange) -> None:
     owner, last = _at(root, change.path[:-1]), change.path[-1]
     if not isinstance(owner, dict) or not isinstance(last, str):
         raise CannotChange("there is no object to change")
-    if isinstance(change, SetMember):
+    if isinstance(change, SetMember) and (change.add or last in owner):
         owner[last] = json.loads(change.value)
         return
     if isinstance(change, AppendItem):

@@ -68,6 +68,8 @@ class _DocumentEditor:
             elif isinstance(change, NestMembers):
                 yield from self._nest(owner, change)
             elif isinstance(change, SetMember):
+                if not change.add and owner.entry(name) is None:
+                    raise CannotChange(f"its {name} is that of the list that it is in; write it at each object")
                 yield from self._set(owner, name, json.loads(change.value))
             else:
                 key, value = self._entry(owner, name)

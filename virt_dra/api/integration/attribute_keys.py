@@ -204,6 +204,15 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
     return Unusable(NO_ADDRESS, _nothing_found(attributes, (*of_mdev, *of_pci)))
 
 
+def published_keys(
+    driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()
+) -> tuple[str | None, str | None]:
+    """The keys, as published, of a device's PCI address and of its mdev UUID, usable or not; None for what it doesn't have."""
+    of_mdev, of_pci = _keys(driver, tuple(extra))
+    pci, mdev = (_first(attributes, pairs) for pairs in (of_pci, of_mdev))
+    return pci[0] if pci else None, mdev[0] if mdev else None
+
+
 _UUID = "12345678-9abc-def0-1234-56789abcdef0"
 
 

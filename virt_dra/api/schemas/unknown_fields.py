@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from virt_dra.api.core_v1 import PodResourceClaim, ResourceClaimReference
 from virt_dra.api.nearest import nearest
@@ -39,6 +39,9 @@ FOUND_MAX: Final = 50
 SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
 """The advice for the nested source of a claim entry, which older pods have (K-1.10)."""
 
+FieldCure = Literal["", "version", "nest", "flatten"]
+"""The object has the shape of another version; the field belongs one level deeper; or its members belong beside it."""
+
 FieldPath = tuple[str | int, ...]
 Fields = Mapping[str, Any]
 """Wire name -> the type of what stands there."""
@@ -46,11 +49,13 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class UnknownField:
-    """An unknown field. ``path`` includes it. ``meant``: the most similar known field. ``advice``: more, where the cause is known."""
+    """An unknown field. ``path`` includes it. ``meant``: the most similar known field. ``advice``: more, where the cause is known;
+    ``cure``: what then helps."""
 
     path: str
     meant: str | None = None
     advice: str = ""
+    cure: FieldCure = ""
 
     @property
     def message(self) -> str:
@@ -128,21 +133,21 @@ _EXACT_NAMES: Final = tuple(_fields(ExactDeviceRequest))
 _EXACT: Final = frozenset(_EXACT_NAMES)
 
 
-def _advice(kind: type[Wire], name: str, flat: bool) -> str:
-    """The advice for fields that belong to another version, or one level deeper."""
+def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
+    """The advice and cure for fields that belong to another version, or one level deeper."""
     if kind is DeviceRequest and name in _EXACT and not flat:
-        return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
+        return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here", "version"
     if kind is DeviceRequest and name == "exactly":
-        return "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1"
+        return "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1", "version"
     if kind is Device and name == "basic":
-        return "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here"
+        return "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here", "version"
     if kind is Device and flat:
-        return "put it under basic, or say apiVersion: resource.k8s.io/v1, which has it here"
+        return "put it under basic, or say apiVersion: resource.k8s.io/v1, which has it here", "version"
     if kind is ResourceClaimTemplateSpec and name == "devices":
-        return "a template has the spec of its claims one level deeper: spec.spec.devices"
+        return "a template has the spec of its claims one level deeper: spec.spec.devices", "nest"
     if kind is PodResourceClaim and name == "source":
-        return SOURCE_ADVICE
-    return ""
+        return SOURCE_ADVICE, "flatten"
+    return "", ""
 
 
 def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[type[Wire]], Fields]) -> Iterator[UnknownField]:
@@ -160,8 +165,7 @@ def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[typ
             if key in known:
                 yield from _walk(item, known[key], (*path, key), fields)
             else:
-                advice = _advice(annotation, key, fields is _FLAT)
-                yield UnknownField(field_path((*path, key)), _meant(annotation, key, known), advice)
+                yield UnknownField(field_path((*path, key)), _meant(annotation, key, known), *_advice(annotation, key, fields is _FLAT))
 
 
 def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:

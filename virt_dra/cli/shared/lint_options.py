@@ -23,7 +23,7 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     unknown = sorted(ids - BY_ID.keys() - {EVERY})
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is no finding; virt-dra lint --list shows them, and {EVERY} stands for every one")
-    return frozenset(BY_ID) if EVERY in ids else ids
+    return ids | {id for id, check in BY_ID.items() if not check.opt_in} if EVERY in ids else ids
 
 
 def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callable[..., R]], Callable[..., R]]:

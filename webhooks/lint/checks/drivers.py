@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_dra.api.go_text import quoted
@@ -10,6 +10,9 @@ from virt_dra.api.integration.known_drivers import KNOWN_DRIVERS, NVIDIA
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
 from virt_dra.api.resource_v1 import OpaqueDeviceConfiguration
 from webhooks.lint.device_set import NATIVE_KEYS, NETWORK_KEYS, OLD_KEYS
+from webhooks.lint.finding import RepairableIssue
+from webhooks.lint.fixes.address_keys import KeyReader, reader_of
+from webhooks.lint.fixes.repairs import VfioRepair
 from webhooks.lint.linted import ClaimUse, Linted, NamedClaim
 from webhooks.selectors.slice_device import text_of
 from webhooks.verdict import FieldIssue
@@ -23,6 +26,9 @@ VFIO_DRIVERS: Final = frozenset({"vfio-pci", "xe-vfio-pci"})
 """Kernel drivers of devices that a VM can have, as Intel's driver publishes them."""
 FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 """Types of NVIDIA's devices that aren't bound to vfio-pci."""
+
+
+_READ_KEYS: Final[Mapping[KeyReader, tuple[str, ...]]] = {"old": OLD_KEYS, "networks": NETWORK_KEYS, "devices": NATIVE_KEYS}
 
 
 def drivers_of(linted: Linted, use: ClaimUse) -> tuple[str, ...]:
@@ -45,11 +51,14 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
             for config in _configurations(linted, use)
             if config.driver == NVIDIA and _member(config.parameters, "kind") == VFIO_CONFIG
         ]
+        written = next((at for at, each in enumerate(claim.spec.devices.config) if given and each.opaque is given[-1]), None)
+        repair = VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written) if claim.allocated is None else None
         if not given:
-            yield FieldIssue(
+            yield RepairableIssue(
                 claim.field,
                 f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver doesn't expose /dev/vfio/vfio, "
                 f"and the VM doesn't boot. Add it at {claim.root}.devices.config",
+                repair,
             )
             continue
         iommu = _member(given[-1].parameters, "iommu")
@@ -60,10 +69,11 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if api_device is not True:
             wrong.append(f"iommu.enableAPIDevice is {_shown(api_device)} and must be true")
         if wrong:
-            yield FieldIssue(
+            yield RepairableIssue(
                 claim.field,
                 f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise the driver doesn't "
                 "expose /dev/vfio/vfio, and the VM doesn't boot",
+                repair,
             )
 
 
@@ -180,10 +190,11 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
         device, why = unusable[0]
         detail = "the driver must publish one" if linted.settings.at_admission else why.message
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
-        yield FieldIssue(
+        yield RepairableIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} no usable address, "
             f"such as {device}: {detail}",
+            None if linted.settings.at_admission else candidates.spelling(use.needs, reader_of(linted.version, use.kind)),
         )
 
 
@@ -196,13 +207,8 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         if use.needs == "none":
             continue
         candidates = linted.candidates(use)
-        keys: tuple[str, ...]
-        if version < V1_8_0:
-            keys, unread = OLD_KEYS, candidates.not_for_old
-        elif use.kind == "networks":
-            keys, unread = NETWORK_KEYS, candidates.not_for_networks
-        else:
-            keys, unread = NATIVE_KEYS, candidates.not_native
+        reader = reader_of(version, use.kind)
+        keys, unread = _READ_KEYS[reader], candidates.unread_by(reader)
         if not unread or linted.shimmed(use):
             continue
         share = "every device" if len(unread) == len(candidates) else f"{len(unread)} of {len(candidates)} devices"
@@ -211,9 +217,10 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
             if version < V1_8_0
             else "let the metadata shim of virt-dra supply it, or have the driver publish it under that key"
         )
-        yield FieldIssue(
+        yield RepairableIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
             f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} reads, which is "
             f"{' or '.join(keys)}; {remedy}",
+            None if linted.settings.at_admission else candidates.moving(reader),
         )

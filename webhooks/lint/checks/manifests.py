@@ -6,19 +6,26 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from virt_dra.api.conversion import DRA, SERVED
 from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.editing.changes import NestMembers, UnnestMember
+from virt_dra.api.editing.version_changes import V1
+from virt_dra.api.go_text import quoted
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.documents import RENDER_FIRST, template_action
+from virt_dra.api.reading.positions import steps_of
 from virt_dra.api.schemas import walk as schema_walk
 from virt_dra.api.schemas.kubevirt_schema import schema_of
-from virt_dra.api.schemas.unknown_fields import FOUND_MAX, SOURCE_ADVICE, unknown_fields
+from virt_dra.api.schemas.unknown_fields import FOUND_MAX, SOURCE_ADVICE, FieldCure, unknown_fields
 from virt_dra.api.schemas.walk import Schema, UnknownSchemaField
 from virt_dra.api.validation import validate_create
 from virt_dra.api.validation.metadata import annotation_map, label_map
 from virt_dra.api.wire import field_path
 from virt_dra.cel.validation import COMPILED
+from webhooks.lint.finding import RepairableIssue
+from webhooks.lint.fixes.repairs import OwnRepair, Repair, VersionRepair
 from webhooks.lint.manifest import Manifest
 from webhooks.verdict import FieldIssue
 
@@ -73,10 +80,32 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
     schema = _schema(manifest, release)
     if schema is None:
         for each in unknown_fields(manifest.raw):
-            yield FieldIssue(each.path, each.message if each.advice else f"{each.message} ({REFUSED})")
+            yield RepairableIssue(each.path, each.message if each.advice else f"{each.message} ({REFUSED})", _cure(each.path, each.cure))
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
-        yield FieldIssue(field.path, _of_kubevirt(field, release))
+        flatten = field.name == "source" and "resourceClaims[" in field.path
+        yield RepairableIssue(field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None)
+
+
+def _cure(path: str, cure: FieldCure) -> Repair | None:
+    """The repair of an unknown field, if it only stands in the wrong place."""
+    steps = tuple(steps_of(path))
+    if cure == "version":
+        return VersionRepair()
+    if cure == "flatten":
+        return OwnRepair((UnnestMember(steps),))
+    return OwnRepair((NestMembers(steps[:-1], (str(steps[-1]),), "spec"),)) if cure == "nest" else None
+
+
+def old_version(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
+    """Versions of resource.k8s.io before v1, which API servers serve only if an administrator enables them (A-22.1)."""
+    group, _, version = manifest.api_version.rpartition("/")
+    if group == DRA and version != "v1" and manifest.kind in SERVED["v1"] and manifest.object is not None and not manifest.stored:
+        yield RepairableIssue(
+            "apiVersion",
+            f"{quoted(manifest.api_version)} is only served where an administrator enabled it; Kubernetes 1.34 and newer serve {V1}",
+            VersionRepair(),
+        )
 
 
 def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
