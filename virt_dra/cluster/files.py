@@ -5,8 +5,10 @@ The only file access for objects."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,6 +81,8 @@ class Written:
     problems: tuple[ReadProblem, ...]
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the name of its source, each text that was read."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """By the name of its source, the path of each text that a file has; not of standard input, nor of addresses."""
 
 
 def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Written:
@@ -86,6 +90,7 @@ def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> 
     documents: list[Document] = []
     problems: list[ReadProblem] = []
     texts: dict[str, bytes] = {}
+    files: dict[str, str] = {}
     for name, given, text in _texts(paths, stdin):
         read = text if isinstance(text, ReadProblem) else _understood(read_documents, text, name)
         if isinstance(read, ReadProblem):
@@ -94,9 +99,11 @@ def read_written(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> 
         documents += read
         if read and isinstance(text, bytes):
             texts[read[0].source.name] = text
+            if name != STDIN and not is_address(name):
+                files[read[0].source.name] = name
         if given and not read:
             problems.append(_problem(name, "contains no objects"))
-    return Written(tuple(documents), tuple(problems), texts)
+    return Written(tuple(documents), tuple(problems), texts, files)
 
 
 def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tuple[str, bool, bytes | ReadProblem]]:
@@ -279,3 +286,52 @@ def write_file(path: Path, text: str) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
+
+
+class ChangedMeanwhile(Exception):
+    """A file isn't what it was when it was read. The message says that, and what to do."""
+
+
+def replace_content(path: str, before: bytes, after: bytes) -> None:
+    """Replaces the content of a file, all at once: whoever reads it finds the one or the other, also after a loss of power.
+
+    A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user may do that, its owner.
+    ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something else now, and OSError.
+    """
+    target = Path(os.path.realpath(path))
+    temporary: Path | None = None
+    try:
+        status = target.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, "permission denied; it must be writable for this user")
+        handle, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(after)
+            with contextlib.suppress(PermissionError):  # only root gives files away
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            file.flush()
+            os.fsync(file.fileno())
+        if target.read_bytes() != before:
+            raise ChangedMeanwhile("it has changed since it was read, so it is left as it is; run the command again")
+        temporary.replace(target)
+    except BaseException as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror or str(error), path) from error
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the renaming of a file in a folder last; not every file system can do that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

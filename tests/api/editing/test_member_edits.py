@@ -21,7 +21,7 @@ from virt_dra.api.editing.changes import (
     WrapMember,
     changed,
 )
-from virt_dra.api.editing.member_edits import edits_for
+from virt_dra.api.editing.member_edits import WrittenObjects
 from virt_dra.api.editing.text_edits import edited
 from virt_dra.api.editing.text_nodes import NodePlace
 from virt_dra.api.reading.documents import read_documents
@@ -56,7 +56,7 @@ def _place(case: dict[str, Any]) -> NodePlace:
 @pytest.mark.parametrize("case", [case for case in CASES if "after" in case], ids=lambda case: case["name"])
 def test_a_change_is_made_where_it_belongs_and_nowhere_else(case: dict[str, Any]) -> None:
     changes = _changes(case)
-    after = edited(case["before"], edits_for(case["before"], {_place(case): changes}))
+    after = edited(case["before"], WrittenObjects(case["before"], [_place(case)]).edits({_place(case): changes}))
     assert after == case["after"]
     before = read_documents(case["before"].encode(), "before")
     wanted = [changed(each.raw, changes) if _is_at(each.source, _place(case)) else each.raw for each in before]
@@ -70,5 +70,5 @@ def _is_at(source: Any, place: NodePlace) -> bool:
 @pytest.mark.parametrize("case", [case for case in CASES if "refused" in case], ids=lambda case: case["name"])
 def test_a_change_that_would_lose_something_is_refused(case: dict[str, Any]) -> None:
     with pytest.raises(CannotChange) as refused:
-        edits_for(case["before"], {_place(case): _changes(case)})
+        WrittenObjects(case["before"], [_place(case)]).edits({_place(case): _changes(case)})
     assert str(refused.value) == case["refused"]

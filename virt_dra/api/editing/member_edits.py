@@ -25,18 +25,23 @@ from virt_dra.api.editing.text_nodes import NodePlace, TextLines, TextNode, node
 from virt_dra.api.editing.written_values import flow, item_lines, member_lines, scalar
 
 
-def edits_for(text: str, changes: Mapping[NodePlace, Sequence[ValueChange]]) -> list[TextEdit]:
-    """The edits in order that change the objects of a text. Raises :class:`CannotChange`."""
-    roots = nodes_of(text, changes)
-    lines = TextLines(text)
-    editor: dict[int, _DocumentEditor] = {}
-    for place, of_object in changes.items():
-        root = roots.get(place)
-        if root is None:
-            raise CannotChange("it isn't found in its text")
-        by = editor.setdefault(place.document, _DocumentEditor(lines, root))
-        by.add(of_object, () if place.item is None else ("items", place.item))
-    return in_order(edit for each in editor.values() for edit in each.edits())
+class WrittenObjects:
+    """The objects at some places of a text, read once for any number of changes. Raises :class:`CannotChange`, as its method does."""
+
+    def __init__(self, text: str, places: Collection[NodePlace]) -> None:
+        self._lines = TextLines(text)
+        self._roots = nodes_of(text, places)
+
+    def edits(self, changes: Mapping[NodePlace, Sequence[ValueChange]]) -> list[TextEdit]:
+        """The edits in order that change the objects."""
+        editors: dict[int, _DocumentEditor] = {}
+        for place, of_object in changes.items():
+            root = self._roots.get(place)
+            if root is None:
+                raise CannotChange("it isn't found in its text")
+            by = editors.setdefault(place.document, _DocumentEditor(self._lines, root))
+            by.add(of_object, () if place.item is None else ("items", place.item))
+        return in_order(edit for each in editors.values() for edit in each.edits())
 
 
 class _DocumentEditor:
@@ -51,7 +56,7 @@ class _DocumentEditor:
         self._step = _step(root)
 
     def add(self, changes: Iterable[ValueChange], within: ValuePath) -> None:
-        """Changes of the object at ``within``; a path that goes up from it, by ``None``, isn't needed."""
+        """Changes of the object at ``within``."""
         for each in changes:
             path = (*within, *each.path)
             owner = self._at(path if isinstance(each, NestMembers) else path[:-1])

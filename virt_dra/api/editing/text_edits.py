@@ -9,6 +9,10 @@ from itertools import pairwise
 from virt_dra.api.editing.changes import CannotChange
 
 
+class OverlappingEdits(CannotChange):
+    """Two changes can only be made one after the other."""
+
+
 @dataclass(frozen=True, order=True)
 class TextEdit:
     """``text`` replaces the characters from ``start`` up to ``end``; nothing is replaced if they are equal."""
@@ -19,11 +23,11 @@ class TextEdit:
 
 
 def in_order(edits: Iterable[TextEdit]) -> list[TextEdit]:
-    """The edits by their places; insertions at one place keep their order. Raises :class:`CannotChange` if two overlap."""
+    """The edits by their places; insertions at one place keep their order. Raises :class:`OverlappingEdits`."""
     ordered = sorted(edits, key=lambda each: (each.start, each.end))
     for before, after in pairwise(ordered):
         if after.start < before.end:
-            raise CannotChange("two changes concern the same text")
+            raise OverlappingEdits("two changes concern the same text")
     return ordered
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn
 
 import click
 
+from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, ReadProblem, Sourced
+from virt_dra.cli.lint.fixing import STANDARD_INPUT, FixOutcome, decide, show, write
 from virt_dra.cli.lint.github import github_lines
 from virt_dra.cli.lint.junit import junit
 from virt_dra.cli.lint.places import FindingPlaces
@@ -33,11 +36,14 @@ from virt_dra.cli.shared.options import (
 )
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
-from virt_dra.cluster.files import read_written
+from virt_dra.cluster.files import STDIN, Written, read_written
 from virt_dra.live.lint import Gathered, gather
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
+from webhooks.lint.documents import ProgressCallback
+from webhooks.lint.fixes.planning import ROUNDS, FixPlan, Judge, plan_fixes
 from webhooks.lint.inputs import EVERYTHING, KINDS
+from webhooks.lint.registry import OLD_VERSION
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
 
@@ -56,6 +62,11 @@ files have any (or with --complete); the output says what was not checked.
 A finding is a denial (the VM can't start like this) or a warning. Each has an id; --list shows them, docs/lint has a page for each.
 A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-separated list of ids.
 
+--fix corrects what is mechanical: address keys of published devices, the shape and version of objects (resource.k8s.io/v1), missing VFIO
+configuration of NVIDIA's driver. It shows a diff and asks; --yes doesn't ask; without a terminal and --yes nothing is changed. Every fix is
+tried first: one that doesn't remove its finding, or causes another, is dropped. All other characters of the files stay. Then the findings
+that remain are reported. Of standard input the corrected text is printed, and everything else goes to standard error.
+
 \b
 -o json is one object:
   version     1; increases when a member changes its meaning or is removed
@@ -66,7 +77,11 @@ A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-sepa
   notChecked  kinds of which the files have no object; what depends on these kinds was not checked
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column; the last two are
               those of the field, null where it can't be found in a file); for a VM of the cluster
-              file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings
+              file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings.
+              A finding has fix: available, and the diff that --fix would make for it (null if all diffs are too long), or a reason
+  fixable     the number of findings whose fix is available
+  fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field, reason); objects and the
+              numbers are then those of the files as they are now
 Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github: annotations of a
 workflow; junit: a test per object, for reports of CI.
 """
@@ -79,11 +94,14 @@ Examples:
   virt-dra lint -f examples/direct-claim --deny all --ignore direct-claim-pins -o json
   virt-dra lint -f examples/gpu-pci -o sarif > lint.sarif                     for code scanning
   virt-dra lint -f examples/direct-claim -o junit                             a test per object
+  virt-dra lint --fix -f examples/failing                                     what would be corrected, and what remains?
+  virt-dra lint --fix - < examples/gpu-pci/gpu.yaml > /tmp/out/gpu.yaml 2>/tmp/out/report.txt   a filter: the corrected text
   virt-dra lint --live -A                                                     every VM of the cluster
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 
 \b
-Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input.
+Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input, or a file that --fix can't write.
+With --fix they are about the files as they are afterwards.
 """
 
 
@@ -111,13 +129,21 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
 @click.option("-q", "--quiet", is_flag=True, help="Without excerpts of the files.")
 @click.option("--complete", is_flag=True, help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.")
+@click.option("--fix", is_flag=True, help="Correct what is mechanical: show a diff, ask, write the files.")
+@click.option("-y", "--yes", is_flag=True, help="With --fix: don't ask.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all possible findings, and exit.")
 def command(
     named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None, gates: dict[str, bool],
     lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool, all_namespaces: bool, cluster: ClusterChoice,
-    complete: bool, pages_url: str, quiet: bool,
+    complete: bool, pages_url: str, quiet: bool, fix: bool, yes: bool,
 ) -> None:  # fmt: skip
     paths = (*named, *more)
+    if fix:
+        _check_usage_of_fix(paths, output)
+        if OLD_VERSION not in lint.deny:
+            lint = replace(lint, warn=frozenset({*lint.warn, OLD_VERSION}))
+    elif yes:
+        raise click.UsageError("--yes goes with --fix")
     if not paths and not live:
         raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or read a cluster with --live")
     if not live and (all_namespaces or cluster.given):
@@ -125,30 +151,82 @@ def command(
     written = read_written(paths)
     if written.problems:
         _refuse(written.problems, output)
-    once = latest(written.documents, namespace)
     gathered = _gathered(cluster, output) if live else Gathered(())
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
-    with progress("checking VMs") as report_progress:
-        judgement = lint_documents(
-            once.documents, lint, version=kubevirt, gates=gates, namespace=namespace,
+    def judge(documents: Sequence[Document], report_progress: ProgressCallback = lambda done, total: None) -> LintResult:
+        return lint_documents(
+            latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
             known=EVERYTHING - gathered.unknown if complete or live else None,
             address_keys=address_keys,
             existing=gathered.objects, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
             also=[Sourced(each, _source(each)) for each in gathered.objects if all_namespaces or each.namespace == namespace],
         )  # fmt: skip
+
+    with progress("checking VMs") as report_progress:
+        judgement = judge(written.documents, report_progress)
     if paths and not live:
         _require_vms(judgement, written.documents, paths, output)
-    report = LintReport(judgement, once.replaced, FindingPlaces(written.texts))
-    _print(report, output, pages_url, excerpts=not quiet)
-    sys.exit(1 if report.denials else 0)
+    plan = _plan(written, judgement, judge, whole=fix) if fix or output in _WITH_FIXES else None
+    outcome = _fixed(plan, written, output, yes=yes) if fix and plan is not None else None
+    documents, texts = written.documents, written.texts
+    if outcome is not None and outcome.applied:
+        documents, texts = tuple(outcome.documents(documents)), outcome.texts(texts)
+        complete_now = not outcome.problems and len(outcome.applied) == len(outcome.plan.texts)
+        judgement = outcome.plan.result if complete_now else judge(documents)
+        plan = None
+    report = LintReport(judgement, latest(documents, namespace).replaced, FindingPlaces(texts), plan, outcome)
+    _print(report, output, pages_url, excerpts=not quiet, err=fix and STDIN in paths)
+    sys.exit(BAD_INPUT if outcome is not None and outcome.problems else 1 if report.denials else 0)
 
 
-def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool) -> None:
+_WITH_FIXES: Final = ("text", "json", "yaml")
+"""The outputs that say what can be fixed."""
+
+
+def _check_usage_of_fix(paths: Sequence[str], output: str) -> None:
+    if not paths:
+        raise click.UsageError("--fix changes files, never a cluster; name them, e.g. virt-dra lint --live --fix -f vm.yaml")
+    if output not in _WITH_FIXES:
+        raise click.UsageError(f"--fix goes with -o {', '.join(_WITH_FIXES)}")
+    if STDIN in paths and output != "text":
+        raise click.UsageError("with --fix standard output has the corrected text of standard input; -o json and yaml go with files")
+
+
+def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool) -> FixPlan:
+    """The fixes of files and of standard input, all or (to say what is fixable) those of the findings at hand."""
+    texts = {name: text for name, text in written.texts.items() if name in written.paths or name == STANDARD_INPUT}
+    with progress("trying fixes"):
+        return plan_fixes(written.documents, texts, judgement, judge, ROUNDS if whole else 1)
+
+
+def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOutcome:
+    """What became of the fixes, which are shown, confirmed and written. The text of standard input is printed in any case."""
+    by_name = {each.name: each for each in plan.texts}
+    files = [each for each in plan.texts if each.name != STANDARD_INPUT]
+    filtered = written.texts.get(STANDARD_INPUT)
+    if output == "text":
+        show(plan, err=filtered is not None)
+        yes = decide(files, yes=yes, err=filtered is not None)
+    outcome = write(plan, files, written.paths) if yes else FixOutcome(plan)
+    for name, problem in outcome.problems.items():
+        say(f"error: {name}: {problem}", err=True)
+    if output == "text" and outcome.applied:
+        say(f"{counted(len(outcome.applied), 'file')} changed", err=filtered is not None)
+    if filtered is None:
+        return outcome
+    fixed = by_name.get(STANDARD_INPUT)
+    click.get_binary_stream("stdout").write(filtered if fixed is None else fixed.content)
+    if fixed is not None:
+        outcome = FixOutcome(plan, outcome.applied | {STANDARD_INPUT}, outcome.problems)
+    return outcome
+
+
+def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool, err: bool) -> None:
     checked = report.judgement.checked
     if output == "text":
-        _print_text(report, excerpts=excerpts)
+        _print_text(report, excerpts=excerpts, err=err)
     elif output == "github":
         say("\n".join(map(visible, github_lines(checked, report.places))))
     elif output == "junit":
@@ -159,11 +237,11 @@ def _print(report: LintReport, output: str, pages_url: str, *, excerpts: bool) -
         print_document(report.to_json(), output)
 
 
-def _print_text(report: LintReport, *, excerpts: bool) -> None:
+def _print_text(report: LintReport, *, excerpts: bool, err: bool) -> None:
     """Coloured by severity where the output is a terminal."""
     for line in map(visible, report.lines(excerpts=excerpts)):
         colour = next((colour for word, colour in _COLOURS.items() if f": {word}: " in line), None)
-        click.echo(click.style(line, fg=colour) if colour else line)
+        click.echo(click.style(line, fg=colour) if colour else line, err=err)
 
 
 _COLOURS: Final = {"denial": "red", "warning": "yellow"}

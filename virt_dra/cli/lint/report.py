@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion, ObservedVersion
+from virt_dra.api.reading.documents import DocumentSource
 from virt_dra.api.reading.positions import FieldPosition
 from virt_dra.api.wire import Json
+from virt_dra.cli.lint.fixing import FixOutcome
 from virt_dra.cli.lint.places import FindingPlaces
 from virt_dra.cluster.duplicates import Replaced
-from webhooks.lint import DENIAL, LintResult, ObjectFindings
+from webhooks.lint import DENIAL, LintFinding, LintResult, ObjectFindings
+from webhooks.lint.fixes.planning import FixPlan
 
 FORMAT = 1
 """Version of the JSON object; increases when a member changes its meaning or is removed."""
@@ -19,7 +22,11 @@ FORMAT = 1
 _KINDS = {"DeviceClass": "DeviceClasses", "ResourceSlice": "ResourceSlices"}
 
 
-def entry(judged: ObjectFindings, places: FindingPlaces) -> Json:
+MAX_DIFFS = 4 * 1024 * 1024
+"""Characters of all diffs of findings in one document: many findings may have one large fix."""
+
+
+def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) -> Json:
     """One object as a member of ``objects``. A finding's line and column are those of its field, null where they aren't known."""
     return {
         "kind": judged.kind,
@@ -27,12 +34,37 @@ def entry(judged: ObjectFindings, places: FindingPlaces) -> Json:
         "name": judged.name,
         "file": judged.source.name,
         "line": judged.source.line,
-        "findings": [{**each.to_json(), **_place(places.position(judged.source, each.field))} for each in judged.findings],
+        "findings": [
+            {**each.to_json(), **_place(places.position(judged.source, each.field)), "fix": fixes.to_json(judged.source, each)}
+            for each in judged.findings
+        ],
     }
 
 
 def _place(at: FieldPosition | None) -> Json:
     return {"line": at.line if at is not None else None, "column": at.column if at is not None else None}
+
+
+WAITING = "it waits for another fix of the same object; --fix makes both"
+
+
+class FindingFixes:
+    """The fixes of findings, for one document."""
+
+    def __init__(self, plan: FixPlan | None) -> None:
+        self._diffs = {(each.source, each.finding): each.diff for each in plan.fixes} if plan is not None else {}
+        self._reasons = {(each.source, each.finding): each.reason for each in plan.dropped} if plan is not None else {}
+        if plan is not None:
+            self._reasons |= dict.fromkeys(plan.waiting, WAITING)
+        self._left = MAX_DIFFS
+
+    def to_json(self, source: DocumentSource, finding: LintFinding) -> Json:
+        """``available``, and the ``diff``, or a ``reason`` where a fix is known but can't be made."""
+        diff, reason = self._diffs.get((source, finding)), self._reasons.get((source, finding))
+        if diff is None:
+            return {"available": False, **({"reason": reason} if reason is not None else {})}
+        self._left -= len(diff)
+        return {"available": True, "diff": diff if self._left >= 0 else None}
 
 
 @dataclass(frozen=True)
@@ -42,6 +74,10 @@ class LintReport:
     judgement: LintResult
     replaced: tuple[Replaced, ...] = ()
     places: FindingPlaces = field(default_factory=lambda: FindingPlaces({}))
+    plan: FixPlan | None = None
+    """The fixes of these findings; None after they were made."""
+    outcome: FixOutcome | None = None
+    """What became of fixes; None without --fix."""
 
     @property
     def version(self) -> KubeVirtVersion:
@@ -60,6 +96,13 @@ class LintReport:
     def warnings(self) -> int:
         return sum(each.severity != DENIAL for obj in self.judgement.checked for each in obj.findings)
 
+    @property
+    def fixable(self) -> int:
+        """The number of findings that --fix would remove, as far as it is known without running it."""
+        if self.plan is None:
+            return 0
+        return len(self.plan.fixes) if self.outcome is None else self.plan.removed
+
     def lines(self, *, excerpts: bool = True) -> Iterator[str]:
         """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is False, the line of
         its field. Then the totals."""
@@ -73,6 +116,7 @@ class LintReport:
         yield (
             f"{counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
             f"{counted(self.denials, 'denial')}, {counted(self.warnings, 'warning')}"
+            f"{f'; {self.fixable} fixable with --fix' if self.fixable else ''}"
         )
         if self.observed is not None and self.observed.unreadable:
             yield f"{self.observed}; {self.observed.advice}"
@@ -81,13 +125,16 @@ class LintReport:
             yield f"not checked: everything that depends on {kinds}, of which the files have none; add those of the cluster"
 
     def to_json(self) -> Json:
+        fixes = FindingFixes(self.plan)
         return {
             "version": FORMAT,
             "kubevirt": str(self.version),
             "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
             "denials": self.denials,
             "warnings": self.warnings,
+            "fixable": self.fixable,
             "replaced": [each.to_json() for each in self.replaced],
             "notChecked": list(self.judgement.not_checked),
-            "objects": [entry(each, self.places) for each in self.judgement.checked],
+            **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
+            "objects": [entry(each, self.places, fixes) for each in self.judgement.checked],
         }

@@ -22,9 +22,10 @@ class OwnRepair:
     changes: tuple[ValueChange, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyRepair:
-    """Attributes of published devices with another key: of each device the written key and the one that is meant."""
+    """Attributes of published devices with another key: of each device the written key and the one that is meant. Thousands of devices may
+    be in one that many findings share, so it is compared by identity."""
 
     renames: tuple[tuple[DeviceName, str, str], ...]
 

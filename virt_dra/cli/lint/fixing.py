@@ -1,0 +1,107 @@
+"""``virt-dra lint --fix``: shows what would change, asks, and writes the files. What to change is :mod:`webhooks.lint.fixes`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import click
+
+from virt_dra.api.counting import counted
+from virt_dra.api.go_text import visible
+from virt_dra.api.reading.documents import Document
+from virt_dra.api.wire import Json
+from virt_dra.cli.shared.console import say
+from virt_dra.cluster.files import ChangedMeanwhile, replace_content
+from webhooks.lint.fixes.manifest_text import ManifestText
+from webhooks.lint.fixes.planning import FixPlan
+
+STANDARD_INPUT: Final = "standard input"
+
+_COLOURS: Final = {"@": "cyan", "-": "red", "+": "green"}
+
+
+@dataclass(frozen=True)
+class FixOutcome:
+    """What became of a plan. ``applied``: the names of the texts that are changed now; ``problems``: why others aren't, by name."""
+
+    plan: FixPlan
+    applied: frozenset[str] = frozenset()
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def documents(self, before: Sequence[Document]) -> list[Document]:
+        """The documents as the files now have them."""
+        return [new if new.source.name in self.applied else old for old, new in zip(before, self.plan.documents, strict=True)]
+
+    def texts(self, before: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The texts as the files now have them."""
+        return {**before, **{each.name: each.content for each in self.plan.texts if each.name in self.applied}}
+
+    def to_json(self) -> Json:
+        return {
+            "applied": bool(self.plan.texts) and self.applied == {each.name for each in self.plan.texts},
+            "files": [
+                {
+                    "file": each.name,
+                    "diff": each.diff,
+                    "written": each.name in self.applied,
+                    **({"problem": self.problems[each.name]} if each.name in self.problems else {}),
+                }
+                for each in self.plan.texts
+            ],
+            "dropped": [
+                {
+                    "file": each.source.name,
+                    "line": each.source.line,
+                    "object": each.title,
+                    "id": each.finding.id,
+                    "field": each.finding.field,
+                    "reason": each.reason,
+                }
+                for each in self.plan.dropped
+            ],
+        }
+
+
+def show(plan: FixPlan, *, err: bool) -> None:
+    """Prints the diff of each text, then what can't be fixed and why. Coloured where the output is a terminal."""
+    for text in plan.texts:
+        for line in text.diff.splitlines():
+            shown = visible(line)
+            colour = _COLOURS.get(line[:1]) if not line.startswith(("---", "+++")) else None
+            click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+    for dropped in plan.dropped:
+        say(str(dropped), err=err)
+    if not plan.texts:
+        say("nothing to fix", err=err)
+
+
+def decide(texts: Sequence[ManifestText], *, yes: bool, err: bool) -> bool:
+    """True if files are to be written: by --yes, or because someone at the terminal agrees."""
+    if yes or not texts:
+        return yes
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        say("nothing is changed: there is no terminal to ask at; --yes applies the changes without asking", err=err)
+        return False
+    if click.confirm(f"Apply these changes to {counted(len(texts), 'file')}?", err=True):
+        return True
+    say("nothing is changed", err=err)
+    return False
+
+
+def write(plan: FixPlan, texts: Iterable[ManifestText], paths: Mapping[str, str]) -> FixOutcome:
+    """Writes the files, each all at once; one that can't be written doesn't prevent the others. ``paths``: by the names of the texts."""
+    applied: list[str] = []
+    problems: dict[str, str] = {}
+    for each in texts:
+        try:
+            replace_content(paths[each.name], each.raw, each.content)
+        except ChangedMeanwhile as error:
+            problems[each.name] = str(error)
+        except OSError as error:
+            problems[each.name] = f"can't be written: {error.strerror}"
+        else:
+            applied.append(each.name)
+    return FixOutcome(plan, frozenset(applied), problems)
