@@ -33,7 +33,7 @@ def test_joined_edits_do_what_both_do_in_turn(data: st.DataObject) -> None:
     assert in_order(both) == both
 
 
-def _patched(text: str, diff: str) -> str:
+def patched(text: str, diff: str) -> str:
     """What ``patch`` makes of a text."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
@@ -65,7 +65,7 @@ def test_the_diff_leads_from_one_text_to_the_other(data: st.DataObject) -> None:
     assert (diff == "") == (after == text)
     if diff:
         assert diff.startswith("--- f\n+++ f\n@@ -")
-        assert _patched(text, diff) == after
+        assert patched(text, diff) == after
 
 
 def test_a_diff_shows_what_changes_with_three_lines_around_it() -> None:

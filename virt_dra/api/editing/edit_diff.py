@@ -25,7 +25,7 @@ class _Region:
 def unified_diff(name: str, text: str, edits: Sequence[TextEdit]) -> str:
     """The diff of a text and what edits in order make of it; "" without edits. Lines end with a newline and keep other breaks."""
     lines = _lines(text)
-    regions = list(_regions(text, lines, edits))
+    regions = list(_together(_regions(text, lines, edits)))
     if not regions:
         return ""
     parts = [f"--- {name}\n+++ {name}\n"]
@@ -58,7 +58,7 @@ def _regions(text: str, lines: Sequence[str], edits: Sequence[TextEdit]) -> Iter
     groups: list[tuple[int, int, list[TextEdit]]] = []
     for each in edits:
         first, last = (min(bisect_right(starts, place) - 1, max(len(lines) - 1, 0)) for place in (each.start, each.end))
-        if groups and first <= groups[-1][1] + 1:
+        if groups and first <= groups[-1][1]:
             before, until, of_group = groups[-1]
             of_group.append(each)
             groups[-1] = (before, max(until, last), of_group)
@@ -76,6 +76,20 @@ def _regions(text: str, lines: Sequence[str], edits: Sequence[TextEdit]) -> Iter
             tail += 1
         if len(old) - tail > head or len(new) - tail > head:
             yield _Region(first + head, first + len(old) - tail, tuple(new[head : len(new) - tail]))
+
+
+def _together(regions: Iterator[_Region]) -> Iterator[_Region]:
+    """Regions that follow each other immediately are one: what goes is shown before what comes."""
+    before: _Region | None = None
+    for each in regions:
+        if before is not None and before.last == each.first:
+            before = _Region(before.first, each.last, before.lines + each.lines)
+            continue
+        if before is not None:
+            yield before
+        before = each
+    if before is not None:
+        yield before
 
 
 def _hunks(regions: Sequence[_Region]) -> Iterator[list[_Region]]:

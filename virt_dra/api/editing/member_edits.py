@@ -189,11 +189,13 @@ class _DocumentEditor:
         at = owner.entry(name)
         if at is None:
             return self._inserted(owner, name, values)
-        given = owner.entries[at][1]
+        key, given = owner.entries[at]
         quote = self._quote(owner)
         if given.kind == "scalar" or (given.kind == "sequence" and not given.items):
             if given.marked or given.style in ("|", ">"):
                 raise CannotChange(f"{name} is an anchor")
+            if quote == '"' and self._own_line(key):
+                return self._put(given, self._broken(json.dumps(values, indent=self._step).split("\n"), key.column))
             return self._put(given, flow(values, quote))
         if given.kind != "sequence":
             raise CannotChange(f"{name} is an alias, which other objects may share")

@@ -217,7 +217,7 @@ def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOut
     if filtered is None:
         return outcome
     fixed = by_name.get(STANDARD_INPUT)
-    click.get_binary_stream("stdout").write(filtered if fixed is None else fixed.content)
+    click.echo(filtered if fixed is None else fixed.content, nl=False)
     if fixed is not None:
         outcome = FixOutcome(plan, outcome.applied | {STANDARD_INPUT}, outcome.problems)
     return outcome
