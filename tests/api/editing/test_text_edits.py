@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.editing.changes import CannotChange
-from virt_dra.api.editing.edit_diff import unified_diff
+from virt_dra.api.editing.edit_diff import DiffedText
 from virt_dra.api.editing.text_edits import TextEdit, edited, in_order, joined
 
 TEXTS = st.text("ab\n\r", max_size=60)
@@ -61,7 +61,7 @@ def test_the_diff_leads_from_one_text_to_the_other(data: st.DataObject) -> None:
     text = data.draw(TEXTS)
     edits = data.draw(_edits(text))
     after = edited(text, edits)
-    diff = unified_diff("f", text, edits)
+    diff = DiffedText(text).unified_diff("f", edits)
     assert (diff == "") == (after == text)
     if diff:
         assert diff.startswith("--- f\n+++ f\n@@ -")
@@ -71,7 +71,7 @@ def test_the_diff_leads_from_one_text_to_the_other(data: st.DataObject) -> None:
 def test_a_diff_shows_what_changes_with_three_lines_around_it() -> None:
     text = "".join(f"{number}\n" for number in range(1, 21)) + "end"
     edits = [TextEdit(0, 0, "zero\n"), TextEdit(text.index("14"), text.index("15"), ""), TextEdit(len(text), len(text), "ing")]
-    assert unified_diff("dir/f.yaml", text, edits) == (
+    assert DiffedText(text).unified_diff("dir/f.yaml", edits) == (
         "--- dir/f.yaml\n+++ dir/f.yaml\n@@ -1,3 +1,4 @@\n+zero\n 1\n 2\n 3\n"
         "@@ -11,11 +12,10 @@\n 11\n 12\n 13\n-14\n 15\n 16\n 17\n 18\n 19\n 20\n"
         "-end\n\\ No newline at end of file\n+ending\n\\ No newline at end of file\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from virt_dra.api.editing.text_edits import TextEdit, edited
@@ -22,27 +23,41 @@ class _Region:
     lines: tuple[str, ...]
 
 
-def unified_diff(name: str, text: str, edits: Sequence[TextEdit]) -> str:
-    """The diff of a text and what edits in order make of it; "" without edits. Lines end with a newline and keep other breaks."""
-    lines = _lines(text)
-    regions = list(_together(_regions(text, lines, edits)))
-    if not regions:
-        return ""
-    parts = [f"--- {name}\n+++ {name}\n"]
-    shift = 0
-    for hunk in _hunks(regions):
-        first, last = max(hunk[0].first - CONTEXT, 0), min(hunk[-1].last + CONTEXT, len(lines))
-        new = sum(len(each.lines) - (each.last - each.first) for each in hunk)
-        parts.append(f"@@ -{_range(first, last - first)} +{_range(first + shift, last - first + new)} @@\n")
-        position = first
-        for each in hunk:
-            parts += _marked(" ", lines[position : each.first])
-            parts += _marked("-", lines[each.first : each.last])
-            parts += _marked("+", each.lines)
-            position = each.last
-        parts += _marked(" ", lines[position:last])
-        shift += new
-    return "".join(parts)
+class DiffedText:
+    """A text whose lines are found once, for any number of diffs."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return _lines(self.text)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each line begins, and the end of the text."""
+        return [0, *accumulate(map(len, self.lines))]
+
+    def unified_diff(self, name: str, edits: Sequence[TextEdit]) -> str:
+        """The diff of the text and what edits in order make of it; "" without a difference. Lines end with a newline; other breaks stay."""
+        regions = list(_together(_regions(self, edits)))
+        if not regions:
+            return ""
+        parts = [f"--- {name}\n+++ {name}\n"]
+        shift = 0
+        for hunk in _hunks(regions):
+            first, last = max(hunk[0].first - CONTEXT, 0), min(hunk[-1].last + CONTEXT, len(self.lines))
+            new = sum(len(each.lines) - (each.last - each.first) for each in hunk)
+            parts.append(f"@@ -{_range(first, last - first)} +{_range(first + shift, last - first + new)} @@\n")
+            position = first
+            for each in hunk:
+                parts += _marked(" ", self.lines[position : each.first])
+                parts += _marked("-", self.lines[each.first : each.last])
+                parts += _marked("+", each.lines)
+                position = each.last
+            parts += _marked(" ", self.lines[position:last])
+            shift += new
+        return "".join(parts)
 
 
 def _lines(text: str) -> list[str]:
@@ -52,9 +67,9 @@ def _lines(text: str) -> list[str]:
     return [*ended, lines[-1]] if lines[-1] else ended
 
 
-def _regions(text: str, lines: Sequence[str], edits: Sequence[TextEdit]) -> Iterator[_Region]:
+def _regions(diffed: DiffedText, edits: Sequence[TextEdit]) -> Iterator[_Region]:
     """The lines that edits touch, without those that stay the same."""
-    starts = [0, *accumulate(map(len, lines))]
+    text, lines, starts = diffed.text, diffed.lines, diffed.starts
     groups: list[tuple[int, int, list[TextEdit]]] = []
     for each in edits:
         first, last = (min(bisect_right(starts, place) - 1, max(len(lines) - 1, 0)) for place in (each.start, each.end))

@@ -32,6 +32,14 @@ _BREAK: Final = re.compile(r"\r\n|\n|\r")
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
+_NONE: Final[list[Any]] = []
+"""What a scalar has no use for; never filled."""
+
+
+def _nothing() -> list[Any]:
+    return _NONE
+
+
 @dataclass(slots=True, eq=False)
 class TextNode:
     """A node: the characters from ``start``, its anchor and tag included, up to ``end``, what follows a block's last line not included.
@@ -49,8 +57,8 @@ class TextNode:
     value: str = ""
     marked: bool = False
     inner: int = 0
-    entries: list[tuple[TextNode, TextNode]] = field(default_factory=list)
-    items: list[TextNode] = field(default_factory=list)
+    entries: list[tuple[TextNode, TextNode]] = field(default_factory=_nothing)
+    items: list[TextNode] = field(default_factory=_nothing)
     target: TextNode | None = None
     """What an alias stands for, if it is known."""
     _index: dict[str, int] | None = None
@@ -246,6 +254,10 @@ class _Composer:
         else:
             node.style = "{" if event.flow_style else ""
             node.inner = node.end
+            if kind == "mapping":
+                node.entries = []
+            else:
+                node.items = []
         if event.anchor:
             self._anchors[event.anchor] = node
         return node

@@ -197,7 +197,7 @@ def _check_usage_of_fix(paths: Sequence[str], output: str) -> None:
 def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool) -> FixPlan:
     """The fixes of files and of standard input, all or (to say what is fixable) those of the findings at hand."""
     texts = {name: text for name, text in written.texts.items() if name in written.paths or name == STANDARD_INPUT}
-    with progress("trying fixes"):
+    with progress("trying fixes"), collector_paused():
         return plan_fixes(written.documents, texts, judgement, judge, ROUNDS if whole else 1)
 
 

@@ -52,7 +52,7 @@ class FindingFixes:
     """The fixes of findings, for one document."""
 
     def __init__(self, plan: FixPlan | None) -> None:
-        self._diffs = {(each.source, each.finding): each.diff for each in plan.fixes} if plan is not None else {}
+        self._fixes = {(each.source, each.finding): each for each in plan.fixes} if plan is not None else {}
         self._reasons = {(each.source, each.finding): each.reason for each in plan.dropped} if plan is not None else {}
         if plan is not None:
             self._reasons |= dict.fromkeys(plan.waiting, WAITING)
@@ -60,11 +60,12 @@ class FindingFixes:
 
     def to_json(self, source: DocumentSource, finding: LintFinding) -> Json:
         """``available``, and the ``diff``, or a ``reason`` where a fix is known but can't be made."""
-        diff, reason = self._diffs.get((source, finding)), self._reasons.get((source, finding))
-        if diff is None:
+        fix, reason = self._fixes.get((source, finding)), self._reasons.get((source, finding))
+        if fix is None:
             return {"available": False, **({"reason": reason} if reason is not None else {})}
-        self._left -= len(diff)
-        return {"available": True, "diff": diff if self._left >= 0 else None}
+        diff = fix.diff if self._left > 0 else None
+        self._left -= len(diff or "")
+        return {"available": True, "diff": diff}
 
 
 @dataclass(frozen=True)

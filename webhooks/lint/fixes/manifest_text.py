@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from virt_dra.api.editing.edit_diff import unified_diff
+from virt_dra.api.editing.edit_diff import DiffedText
 from virt_dra.api.editing.text_edits import TextEdit, edited, joined
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -47,11 +47,15 @@ class ManifestText:
         """The text after further edits, of :attr:`text`."""
         return ManifestText(self.name, self.raw, tuple(joined(self.edits, edits)), self.before)
 
-    @property
+    @cached_property
     def diff(self) -> str:
         """The unified diff of all edits."""
-        return unified_diff(self.name, self.before, self.edits)
+        return DiffedText(self.before).unified_diff(self.name, self.edits)
 
     def diff_of(self, edits: Sequence[TextEdit]) -> str:
         """The unified diff of some edits of :attr:`text`."""
-        return unified_diff(self.name, self.text, edits)
+        return self._diffed.unified_diff(self.name, edits)
+
+    @cached_property
+    def _diffed(self) -> DiffedText:
+        return DiffedText(self.text)

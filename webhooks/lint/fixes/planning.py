@@ -40,11 +40,16 @@ FindingKey = tuple[DocumentSource, str, str]
 
 @dataclass(frozen=True)
 class PlannedFix:
-    """A fix that was verified: the finding that it removes, and the diff that does that alone."""
+    """A fix that was verified: the finding that it removes, and the edits of texts that do that alone."""
 
     source: DocumentSource
     finding: LintFinding
-    diff: str
+    edits: tuple[tuple[ManifestText, Sequence[TextEdit]], ...] = field(repr=False)
+
+    @property
+    def diff(self) -> str:
+        """What the fix alone changes; made when it is asked for."""
+        return "".join(text.diff_of(edits) for text, edits in self.edits)
 
 
 @dataclass(frozen=True)
@@ -295,9 +300,9 @@ def _counted(result: LintResult) -> Counter[FindingKey]:
 
 def _planned(state: _State, accepted: Sequence[_Candidate]) -> Iterator[PlannedFix]:
     for each in accepted:
-        diff = "".join(state.texts[name].diff_of(edits) for name, edits in each.edits.items())
+        edits = tuple((state.texts[name], of_text) for name, of_text in each.edits.items())
         for obj, finding in each.findings:
-            yield PlannedFix(obj.source, finding, diff)
+            yield PlannedFix(obj.source, finding, edits)
 
 
 def _objection(before: LintResult, after: LintResult, candidates: Sequence[_Candidate]) -> str:

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import yaml
 
 from tests.cli.lint.fixes.test_fixes import files as files
 from tests.cli.lint.fixes.test_fixes import run
-from virt_dra.cluster import files as object_files
 
 TEMPLATE = """\
 apiVersion: resource.k8s.io/v1
@@ -126,13 +126,13 @@ def test_encodings_and_line_breaks_stay(given: list[str], files: Path, mark: byt
 
 
 def test_a_file_that_changed_meanwhile_is_left_alone(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    mkstemp = object_files.tempfile.mkstemp
+    mkstemp = tempfile.mkstemp
 
     def changing(**arguments: Any) -> Any:
         Path("one.yaml").write_text("# mine now\n", encoding="utf-8")
         return mkstemp(**arguments)
 
-    monkeypatch.setattr(object_files.tempfile, "mkstemp", changing)
+    monkeypatch.setattr(tempfile, "mkstemp", changing)
     result = run("--fix", "-y", *given)
     assert result.exit_code == 2
     assert result.stderr == "error: one.yaml: it has changed since it was read, so it is left as it is; run the command again\n"
@@ -142,7 +142,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(given: list[str], monkeypat
 
 def test_a_file_that_cannot_be_written_does_not_prevent_the_others(given: list[str], files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (files / "two.yaml").write_text(TEMPLATE.replace("one", "two"), encoding="utf-8")
-    monkeypatch.setattr(object_files.os, "access", lambda path, mode: not str(path).endswith("one.yaml"))
+    monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("one.yaml"))
     result = run("--fix", "-y", *given, "-f", "two.yaml", "-o", "json")
     assert result.exit_code == 2
     assert result.stderr == "error: one.yaml: can't be written: permission denied; it must be writable for this user\n"
