@@ -116,4 +116,6 @@ def command(
     except (ConnectionProblem, OperatorFailed) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
+        if error.errno is None:  # not the system's word about a port: a bug
+            raise
         raise click.ClickException(f"cannot listen on {host}, ports {plain_port} and {health_port}: {error.strerror or error}") from None

@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import aiohttp
 import kopf
+from kopf._core.engines import peering
 from aiohttp import web
 
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
@@ -86,6 +87,8 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
                 await kopf.operator(
                     registry=_registry(process, cluster, loop, background),
                     settings=_kopf_settings(),
+                    # Its own would have the name of the system's user, which a container's user needn't have.
+                    identity=peering.Identity(process.identity),
                     standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
                     clusterwide=True,
                     liveness_endpoint=f"http://{host}:{process.health_port}/healthz",
