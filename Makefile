@@ -24,7 +24,7 @@ test: setup-tests  ## Run all tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS=
 
 check: lint  ## Lint, and the quick tests that need Python alone
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --hypothesis-profile=quick \
-		-m "not control_plane and not libvirt and not go and not root and not slow" $(PYTEST_ARGS)
+		-m "not control_plane and not libvirt and not go and not root and not images and not slow" $(PYTEST_ARGS)
 
 RUNS ?= 3
 flaky: setup-tests  ## Run all tests RUNS times and list those that failed in some; BUSY=1 occupies the processors in the last run

@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 NEEDED_BY_FIXTURE = {"control_plane": "control_plane", "audited": "control_plane", "known_worlds": "control_plane", "libvirt": "libvirt"}
-NEEDS = ("control_plane", "libvirt", "go", "root")
+NEEDS = ("control_plane", "libvirt", "go", "root", "images")
 """Markers of what a test needs beside Python. :mod:`devtools.needs` holds tests to them."""
 
 

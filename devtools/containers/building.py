@@ -1,7 +1,8 @@
 """Builds the images of the Containerfile with buildah, on a base that mmdebstrap makes of Debian's archive: no registry, no daemon.
 
-It is the Containerfile that releases are built of, stage by stage. Two things differ: the base has the same packages, but isn't the one with
-the digest; and Debian packages are those of today. pip's own settings (index, authorities) reach the build as secrets, which no layer keeps.
+It is the Containerfile that releases are built of, stage by stage. Two things differ: the base has the same packages, but isn't the one
+with the digest; and Debian packages are those of today. pip's own settings (index, authorities) reach the build as secrets, which no layer
+keeps.
 """
 
 from __future__ import annotations

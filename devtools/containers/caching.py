@@ -15,7 +15,10 @@ from devtools import needs
 ROOT: Final = Path(__file__).parents[2]
 TARGETS: Final = ("virt-dra", "virt-dra-launcher")
 """The images, which are the Containerfile's last stages."""
-SCRIPT: Final = Path("tools/image.sh")
+SCRIPT: Final = "tools/image.sh"
+ADVICE: Final = (
+    f"the images of this source aren't built: run {SCRIPT} (make image) as root, with apt or buildah, mmdebstrap, containerd and runc"
+)
 _CONTAINERFILE: Final = "Containerfile"
 _DERIVED: Final = ("__pycache__", ".egg-info")
 
@@ -69,6 +72,5 @@ def require() -> dict[str, Path]:
     needs.use("images")
     found = archives()
     if not found:
-        advice = f"the images of this source aren't built: run {SCRIPT} (make image; it needs root and apt, buildah, mmdebstrap, containerd, runc)"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(advice)
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(ADVICE)
     return found

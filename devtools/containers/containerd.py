@@ -58,6 +58,7 @@ class Containerd:
         self._cgroup = f"virt-dra-{os.getpid()}-{next(_numbers)}"
         self._supervisor = Supervisor(self._folder)
         self._images: dict[str, ImageArchive] = {}
+        self._references: dict[str, str] = {}
         self._snapshotter = _OVERLAY
 
     def __enter__(self) -> Self:
@@ -94,7 +95,9 @@ class Containerd:
     def load(self, name: str, archive: Path) -> None:
         """Containers can be of this image from now on, under the name. Raises :class:`ContainerdError`."""
         image = ImageArchive(archive)
-        self._ctr("image", "import", "--index-name", f"localhost/{name}:latest", "--snapshotter", self._snapshotter, str(archive))
+        self._ctr("image", "import", "--snapshotter", self._snapshotter, str(archive))
+        lines = self._ctr("image", "ls").splitlines()[1:]
+        self._references[name] = next(words[0] for line in lines if (words := line.split())[2] == image.digest)
         self._images[name] = image
 
     def image(self, name: str) -> ImageArchive:
@@ -109,13 +112,14 @@ class Containerd:
         self, identity: str, image: str, argv: Iterable[str], restrictions: Restrictions, mounts: Iterable[BindMount] = (),
         environment: Mapping[str, str] | None = None,
     ) -> list[str]:  # fmt: skip
-        """A command that runs a container in the foreground: it passes signals on, and ends with the container's exit code. ``identity``: no
-        other container's. After a SIGKILL of it the container goes on until :meth:`kill`."""
+        """A command that runs a container in the foreground: it passes signals on, and ends with the container's exit code.
+
+        ``identity``: no other container's. Where the command is killed the container goes on until :meth:`kill`.
+        """
         variables = [word for name, value in (environment or {}).items() for word in ("--env", f"{name}={value}")]
         mounted = [word for mount in mounts for word in ("--mount", str(mount))]
         options = ("--rm", "--net-host", "--snapshotter", self._snapshotter, "--cgroup", f"/{self._cgroup}/{identity}")
-        reference = self._references()[self._images[image].digest]
-        return [*self._client(), "run", *options, *restrictions.options(), *mounted, *variables, reference, identity, *argv]
+        return [*self._client(), "run", *options, *restrictions.options(), *mounted, *variables, self._references[image], identity, *argv]
 
     def kill(self, identity: str) -> None:
         """Ends a container at once and forgets it; one that has ended is no error."""
@@ -149,11 +153,6 @@ class Containerd:
 
     def _client(self) -> list[str]:
         return ["ctr", "--address", str(self._socket)]
-
-    def _references(self) -> dict[str, str]:
-        """Image references by digest."""
-        lines = self._ctr("image", "ls").splitlines()[1:]
-        return {words[2]: words[0] for line in lines if len(words := line.split()) > 2}
 
     def _best_snapshotter(self) -> str:
         """Where overlays can't be mounted, as on an overlay, files are copied."""

@@ -76,9 +76,12 @@ class ImageArchive:
 
     def _unpacked(self) -> Iterator[int]:
         for layer in self._layers():
-            yield sum(len(chunk) for chunk in iter(lambda file=layer: file.read(_CHUNK), b""))
+            size = 0
+            while chunk := layer.read(_CHUNK):
+                size += len(chunk)
+            yield size
 
-    def _layers(self) -> Iterator[IO[bytes]]:
+    def _layers(self) -> Iterator[gzip.GzipFile]:
         for layer in self._manifest["layers"]:
             with tarfile.open(self.path) as archive, gzip.open(_member(archive, _blob(layer["digest"]))) as content:
                 yield content

@@ -19,7 +19,7 @@ DEFAULT_CAPABILITIES: Final = (
 )  # fmt: skip
 """What containerd gives a container that drops nothing."""
 _POD: Final = {"runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile"}
-_CONTAINER: Final = {"runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
+_CONTAINER: Final = (_POD - {"fsGroup"}) | {"privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
 _SHARES_PER_CPU: Final = 1024
 
 
@@ -61,6 +61,8 @@ def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions
     for where, context, known in (("the pod", outer, _POD), (f"container {container['name']}", inner, _CONTAINER)):
         if unknown := sorted(context.keys() - known):
             raise NotApplicable(f"securityContext of {where}: {', '.join(unknown)} can't be applied here")
+    if inner.get("privileged"):
+        raise NotApplicable(f"container {container['name']} is privileged, which isn't applied here")
     both = {**outer, **inner}
     ids = {"runAsUser": both.get("runAsUser"), "runAsGroup": both.get("runAsGroup")}
     user, _, group = image_user.partition(":")

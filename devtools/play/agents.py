@@ -17,6 +17,7 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.play.logs import logs_served
 from devtools.play.network import PodNetwork
 from devtools.play.pods import PodProcesses, domain_file
+from devtools.play.starting import Starter
 from launcher import Conversion
 from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.kubevirt_versions import (
@@ -74,8 +75,11 @@ class Standing:
 
 
 @asynccontextmanager
-async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder: Path, scratch: Path) -> AsyncIterator[Standing]:
-    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files."""
+async def standing(
+    plane: ControlPlane, site: Site, network: PodNetwork, folder: Path, scratch: Path, starter: Starter | None = None
+) -> AsyncIterator[Standing]:
+    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files; ``starter``: of our pods'
+    containers, which are processes if it is None."""
     domains, logs = folder / "domains", folder / "logs"
     for each in (domains, logs):
         each.mkdir(parents=True, exist_ok=True)
@@ -86,7 +90,7 @@ async def standing(plane: ControlPlane, site: Site, network: PodNetwork, folder:
         cluster = await stack.enter_async_context(connect(str(plane.kubeconfig), limits=UNLIMITED))
         pools = pools_of_nodes(site.driver, site.nodes, pci_devices(site.gpus))
         driver = Driver(cluster, pools, metadata=site.driver in metadata_writers())
-        pods = stack.enter_context(closing(PodProcesses(plane, network, logs, domains, scratch)))
+        pods = stack.enter_context(closing(PodProcesses(plane, network, logs, domains, scratch, starter)))
         images = pods.images if site.kubevirt is None else {"virt-dra": pods.images["virt-dra"]}
         kubelet = Kubelet(cluster, site.nodes, (driver,), scratch / "kubelet", images=images, address_of=network.address_of)
         await kubelet.register()

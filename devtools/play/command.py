@@ -26,9 +26,12 @@ from devtools.cluster.control_plane import (
     ControlPlaneError,
     binary,
 )
+from devtools.containers.containerd import ContainerdError
 from devtools.play.agents import CONTROLLERS as FOR_DEPLOYMENTS
 from devtools.play.agents import Site, standing
+from devtools.play.contained import contained
 from devtools.play.network import PodNetwork
+from devtools.play.starting import Starter
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.cluster.port import ApiError
 
@@ -81,7 +84,12 @@ def parsed_kubevirt(text: str) -> KubeVirtVersion | None:
 )
 @click.option("--gpus", type=click.IntRange(0, 128), default=2, help="Of each node, with --kubevirt-version.")
 @click.option("--driver", default="gpu.example.com", help="Name of the driver that publishes them; gpu.intel.com writes metadata files.")
-def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kubevirt: str, gpus: int, driver: str) -> None:
+@click.option(
+    "--images", is_flag=True, help="With --kubevirt-version: run virt-dra's pods in containerd, of the images of make image; as root."
+)
+def main(
+    kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kubevirt: str, gpus: int, driver: str, images: bool
+) -> None:  # fmt: skip
     """Runs etcd, kube-apiserver, kube-scheduler and kube-controller-manager 1.37.1 on loopback until Ctrl-C."""
     left_out = tuple(filter(None, without.split(",")))
     if unknown := sorted(set(left_out) - set(PARTS)):
@@ -91,6 +99,8 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
         raise click.ClickException(f"{', '.join(missing)} missing: {ADVICE}")
     if kubevirt and not nodes:
         raise click.BadParameter("with --kubevirt-version at least one node is needed, which runs the pods", param_hint="--nodes")
+    if images and not kubevirt:
+        raise click.BadParameter("only with --kubevirt-version there are kubelets that run pods", param_hint="--images")
     names = tuple(f"node-{number}" for number in range(nodes))
     site = Site(parsed_kubevirt(kubevirt), names, gpus, driver) if kubevirt else None
     for number in (signal.SIGINT, signal.SIGTERM):  # the former too: what a script starts in the background ignores it
@@ -100,12 +110,12 @@ def main(kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kube
         arguments = network.server_arguments() if site else ()
         plane = ControlPlane(gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port)
         try:
-            with network if site else nullcontext(), plane as running:
+            with contained() if images else nullcontext((None, None)) as (_, starter), network if site else nullcontext(), plane as running:
                 _start(running, left_out, site)
-                asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch)))
+                asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch), starter))
         except KeyboardInterrupt:
             click.echo("\nended")
-        except (ControlPlaneError, ApiError) as error:
+        except (ControlPlaneError, ContainerdError, ApiError) as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
             raise click.ClickException(f"the control plane can't be started: {error}") from None
@@ -119,8 +129,9 @@ def _start(running: ControlPlane, left_out: tuple[str, ...], site: Site | None) 
 
 
 async def _stand(
-    running: ControlPlane, kubeconfig: Path, nodes: tuple[str, ...], site: Site | None, network: PodNetwork, scratch: Path
-) -> None:
+    running: ControlPlane, kubeconfig: Path, nodes: tuple[str, ...], site: Site | None, network: PodNetwork, scratch: Path,
+    starter: Starter | None,
+) -> None:  # fmt: skip
     """Until it is cancelled, which Ctrl-C does."""
     if site is None:
         for name in nodes:
@@ -131,7 +142,7 @@ async def _stand(
     folder = kubeconfig.parent / "cluster"
     folder.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=folder / "agents.log", filemode="w", level=logging.WARNING)
-    async with standing(running, site, network, folder, scratch) as agents, asyncio.TaskGroup() as group:
+    async with standing(running, site, network, folder, scratch, starter) as agents, asyncio.TaskGroup() as group:
         group.create_task(agents.run())
         _tell(running, kubeconfig, str(site), f"domains of running VMs, and logs: {folder}")
 

@@ -1,16 +1,16 @@
-"""Our own pods as processes of this machine: what the containers of the images ``virt-dra`` and ``virt-dra-launcher`` run.
+"""Our own pods: what the containers of the images ``virt-dra`` and ``virt-dra-launcher`` run, as :mod:`.starting` starts it.
 
 A container's arguments and variables are the pod's own, its rights are those of the pod's ServiceAccount (a token bound to the pod), its
-ports are at the pod's address, its probes are asked, it is started again when it ends, and its volumes are folders. It runs as you and
-sees your file system: users, seccomp, read-only roots, limits of memory and NetworkPolicies are not tried.
+ports are at the pod's address, its probes are asked, it is started again when it ends, and its volumes are folders. NetworkPolicies are
+not tried.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +19,9 @@ import aiohttp
 
 from devtools.agents.launchers import Launchers
 from devtools.cluster.control_plane import ControlPlane
-from devtools.cluster.processes import PROGRAM
 from devtools.cluster.supervisor import Supervisor
 from devtools.play.network import PodNetwork
+from devtools.play.starting import ACCOUNT_DIRECTORY, KUBECONFIG, HostStarter, Started, Starter
 from virt_dra.api.integration import standalone
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.simulator.agents.containers import RunningContainer
@@ -32,7 +32,6 @@ POLL_SECONDS: Final = 0.25
 _LONGEST_PAUSE: Final = 10.0
 _TOKEN_SECONDS: Final = 3607
 """What kubelets ask for, and so what the API server grants for longer."""
-_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def domain_file(folder: Path, namespace: str, name: str) -> Path:
@@ -44,8 +43,13 @@ class PodProcesses:
     """:attr:`images` is for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. ``logs`` gets what containers say, ``domains`` those of
     launchers, and ``scratch`` what goes with them. :meth:`close` ends all of them."""
 
-    def __init__(self, plane: ControlPlane, network: PodNetwork, logs: Path, domains: Path, scratch: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, network: PodNetwork, logs: Path, domains: Path, scratch: Path, starter: Starter | None = None
+    ) -> None:
+        """``starter``: as processes of this machine, if None."""
         self._plane, self._network, self._logs, self._domains = plane, network, logs, domains
+        self._contained = starter is not None
+        self._starter = starter or HostStarter()
         processes = scratch / "processes"
         processes.mkdir()
         self._supervisor = Supervisor(processes)
@@ -69,63 +73,84 @@ class PodProcesses:
         shown = domain_file(self._domains, container.pod.namespace, owners[0] if owners else container.pod.name)
         shown.unlink(missing_ok=True)
         shown.symlink_to(container.path(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}"))
-        self._logs_of[container.pod.namespace, container.pod.name, container.spec.name] = self._launchers.log_of(container.pod.metadata.uid)
         try:
+            if self._contained:
+                return await self._once(container)
+            log = self._launchers.log_of(container.pod.metadata.uid)
+            self._logs_of[container.pod.namespace, container.pod.name, container.spec.name] = log
             return await self._launchers.run(container)
         finally:
             shown.unlink(missing_ok=True)
 
+    async def _once(self, container: RunningContainer) -> int:
+        """A container that isn't started again; its exit code."""
+        started = self._starter.start(container, "", self._server)
+        pid = self._supervisor.start(started.argv, self._log(container), started.environment)
+        try:
+            while (code := self._supervisor.status(pid)) is None:
+                await asyncio.sleep(POLL_SECONDS)
+        except asyncio.CancelledError:
+            self._end_later(pid, started, container.pod.spec.termination_grace_period_seconds)
+            raise
+        return code
+
     async def _run(self, container: RunningContainer) -> int:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
-        listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid))
-        serves = bool(container.spec.ports)
-        argv = [sys.executable, "-c", PROGRAM, *_here(container), *(("--host", listening) if serves else ())]
-        log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
-        self._logs_of[pod.namespace, pod.name, container.spec.name] = log
-        environment = {
-            **container.environment,
-            "KUBECONFIG": str(await asyncio.to_thread(self._kubeconfig, container)),
-            "HOME": str(container.root),
-            "TMPDIR": str(container.path("/tmp").resolve()),
-        }
+        listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid)) if container.spec.ports else ""
+        log = self._log(container)
+        await asyncio.to_thread(self._write_account, container)
         pause = 0.5
         while True:
-            pid = self._supervisor.start(argv, log, environment)
+            started = await asyncio.to_thread(self._starter.start, container, listening, self._server)
+            pid = self._supervisor.start(started.argv, log, started.environment)
             try:
                 await self._followed(container, listening, pid)
             except asyncio.CancelledError:
-                self._end_later(pid, pod.spec.termination_grace_period_seconds)
+                self._end_later(pid, started, pod.spec.termination_grace_period_seconds)
                 raise
             finally:
                 container.serving = False
             await asyncio.sleep(pause)  # restartPolicy: Always
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _kubeconfig(self, container: RunningContainer) -> Path:
+    def _log(self, container: RunningContainer) -> Path:
+        pod = container.pod
+        log = self._logs / f"{pod.namespace}_{pod.name}_{container.spec.name}.log"
+        self._logs_of[pod.namespace, pod.name, container.spec.name] = log
+        return log
+
+    @property
+    def _server(self) -> str:
+        """``host:port`` of the API server."""
+        return self._plane.server.removeprefix("https://")
+
+    def _write_account(self, container: RunningContainer) -> None:
         """The pod's ServiceAccount, as files where pods have them, and a kubeconfig that names those."""
         pod = container.pod
         account = (pod.spec.model_extra or {}).get("serviceAccountName") or "default"
         bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid}
         path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{account}/token"
         answer = self._plane.request("POST", path, {"spec": {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound}})
-        folder = container.path(_ACCOUNT)
+        folder = container.path(ACCOUNT_DIRECTORY)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "token").write_text(answer["status"]["token"], encoding="utf-8")
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(answer["status"]["token"], encoding="utf-8")
         authority = json.loads(self._plane.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+        (folder / "ca.crt").write_bytes(base64.b64decode(authority["certificate-authority-data"]))
+        (folder / "namespace").write_text(pod.namespace, encoding="utf-8")
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "pod", "cluster": authority}],
-            "users": [{"name": account, "user": {"tokenFile": str(folder / "token")}}],
+            "users": [{"name": account, "user": {"tokenFile": str(token)}}],
             "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": account, "namespace": pod.namespace}}],
             "current-context": "pod",
         }
-        written = folder / "kubeconfig"
-        written.write_text(json.dumps(kubeconfig), encoding="utf-8")
-        return written
+        (folder / KUBECONFIG).write_text(json.dumps(kubeconfig), encoding="utf-8")
 
-    def _end_later(self, pid: int, grace: int | None) -> None:
+    def _end_later(self, pid: int, started: Started, grace: int | None) -> None:
         """SIGTERM, and SIGKILL when the grace period is over; the pod is gone meanwhile."""
 
         async def end() -> None:
@@ -133,6 +158,7 @@ class PodProcesses:
             last = asyncio.get_running_loop().time() + (30 if grace is None else grace)
             while self._supervisor.status(pid) is None:
                 if asyncio.get_running_loop().time() > last:
+                    await asyncio.to_thread(started.end)
                     self._supervisor.end(pid)
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -151,16 +177,6 @@ class PodProcesses:
                 if await probes.failed(session):
                     self._supervisor.signal(pid, signal.SIGTERM)
                 await asyncio.sleep(POLL_SECONDS)
-
-
-def _here(container: RunningContainer) -> list[str]:
-    """The container's arguments; those that name a mounted folder name it where this machine has it."""
-    found = []
-    for argument in container.spec.args:
-        option, equals, value = argument.partition("=")
-        mounted = any(value == mount.mount_path or value.startswith(f"{mount.mount_path}/") for mount in container.spec.volume_mounts)
-        found.append(f"{option}{equals}{container.path(value)}" if mounted else argument)
-    return found
 
 
 class _Probes:

@@ -20,8 +20,8 @@ from uuid import uuid4
 
 import aiohttp
 import kopf
-from kopf._core.engines import peering
 from aiohttp import web
+from kopf._core.engines import peering
 
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.leader import LeaseTiming, lead
