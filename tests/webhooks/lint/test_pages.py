@@ -15,8 +15,8 @@ from webhooks.lint.finding import WARNING
 from webhooks.lint.registry import WARNED_BY_REVIEW
 
 PAGES = Path(__file__).parents[3] / "docs" / "lint"
-SETTINGS = {"selector-not-checked": LintSettings(max_work=100_000)}
-"""Where a finding is about a limit, which a lint of files doesn't have."""
+SETTINGS = {"old-version": LintSettings(warn={"old-version"}), "selector-not-checked": LintSettings(max_work=100_000)}
+"""Where a finding is only reported on request, or is about a limit, which a lint of files doesn't have."""
 HEADINGS = ["What", "Why", "How to fix", "Example"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-ValuePath = tuple[str | int, ...]
+MemberPath = tuple[str | int, ...]
 """Members and indices, from the object's root."""
 
 
@@ -19,7 +19,7 @@ class CannotChange(ValueError):
 class SetMember:
     """The scalar at ``path`` becomes ``value``, JSON as text; where nothing is there, it is added, unless ``add`` is False."""
 
-    path: ValuePath
+    path: MemberPath
     value: str
     add: bool = True
 
@@ -28,7 +28,7 @@ class SetMember:
 class RenameMember:
     """The member at ``path`` is called ``name``."""
 
-    path: ValuePath
+    path: MemberPath
     name: str
 
 
@@ -36,14 +36,14 @@ class RenameMember:
 class RemoveMember:
     """The member at ``path`` is gone."""
 
-    path: ValuePath
+    path: MemberPath
 
 
 @dataclass(frozen=True)
 class NestMembers:
     """The members ``names`` of the object at ``path`` move into a new member ``under``, where the first of them stands."""
 
-    path: ValuePath
+    path: MemberPath
     names: tuple[str, ...]
     under: str
 
@@ -52,14 +52,14 @@ class NestMembers:
 class UnnestMember:
     """The members of the object at ``path`` take its place."""
 
-    path: ValuePath
+    path: MemberPath
 
 
 @dataclass(frozen=True)
 class WrapMember:
     """The scalar at ``path`` becomes an object with itself as the only member, ``under``."""
 
-    path: ValuePath
+    path: MemberPath
     under: str
 
 
@@ -67,7 +67,7 @@ class WrapMember:
 class AppendItem:
     """The list at ``path``, which is added if it is missing, gets a further item. ``value``: JSON as text."""
 
-    path: ValuePath
+    path: MemberPath
     value: str
 
 
@@ -128,7 +128,7 @@ def _replace_members(owner: dict[str, Any], members: dict[str, Any]) -> None:
     owner.update(members)
 
 
-def _at(value: Any, path: ValuePath) -> Any:
+def _at(value: Any, path: MemberPath) -> Any:
     for step in path:
         try:
             value = value[step]

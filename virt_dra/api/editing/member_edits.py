@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from virt_dra.api.editing.changes import (
     AppendItem,
     CannotChange,
+    MemberPath,
     NestMembers,
     RemoveMember,
     RenameMember,
     SetMember,
     ValueChange,
-    ValuePath,
     WrapMember,
 )
 from virt_dra.api.editing.text_edits import TextEdit, in_order
@@ -55,7 +55,7 @@ class _DocumentEditor:
         self._json = root.flow and bool(root.entries) and all(key.style == '"' for key, _ in root.entries)
         self._step = _step(root)
 
-    def add(self, changes: Iterable[ValueChange], within: ValuePath) -> None:
+    def add(self, changes: Iterable[ValueChange], within: MemberPath) -> None:
         """Changes of the object at ``within``."""
         for each in changes:
             path = (*within, *each.path)
@@ -91,7 +91,7 @@ class _DocumentEditor:
 
     # --- nodes ---
 
-    def _at(self, path: ValuePath) -> TextNode:
+    def _at(self, path: MemberPath) -> TextNode:
         node = _followed(self._root)
         for step in path:
             if node.kind == "sequence" and isinstance(step, int) and step < len(node.items):

@@ -9,18 +9,18 @@ from typing import Any, Final
 from virt_dra.api.conversion import DRA, EXACT, FLAT, is_bare_quantity, is_set
 from virt_dra.api.editing.changes import (
     CannotChange,
+    MemberPath,
     NestMembers,
     RemoveMember,
     SetMember,
     UnnestMember,
     ValueChange,
-    ValuePath,
     WrapMember,
 )
 
 V1: Final = f"{DRA}/v1"
 
-_REQUESTS: Final[Mapping[str, ValuePath]] = {
+_REQUESTS: Final[Mapping[str, MemberPath]] = {
     "ResourceClaim": ("spec", "devices", "requests"),
     "ResourceClaimTemplate": ("spec", "spec", "devices", "requests"),
 }
@@ -43,7 +43,7 @@ def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
     return tuple(found)
 
 
-def _objects(raw: object, path: ValuePath) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(raw: object, path: MemberPath) -> Iterator[tuple[int, dict[str, Any]]]:
     for step in path:
         raw = raw.get(step) if isinstance(raw, dict) else None
     for index, each in enumerate(raw if isinstance(raw, list) else ()):
@@ -51,7 +51,7 @@ def _objects(raw: object, path: ValuePath) -> Iterator[tuple[int, dict[str, Any]
             yield index, each
 
 
-def _of_request(request: dict[str, Any], path: ValuePath) -> Iterator[ValueChange]:
+def _of_request(request: dict[str, Any], path: MemberPath) -> Iterator[ValueChange]:
     inlined = tuple(name for name in request if name in EXACT)
     if not inlined:
         return
@@ -63,7 +63,7 @@ def _of_request(request: dict[str, Any], path: ValuePath) -> Iterator[ValueChang
         yield NestMembers(path, inlined, "exactly")
 
 
-def _of_device(device: dict[str, Any], path: ValuePath, version: str) -> Iterator[ValueChange]:
+def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterator[ValueChange]:
     basic = device.get("basic")
     if basic is not None and not isinstance(basic, dict):
         raise CannotChange("basic of a device is no object")

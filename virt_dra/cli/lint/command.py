@@ -94,8 +94,8 @@ Examples:
   virt-dra lint -f examples/direct-claim --deny all --ignore direct-claim-pins -o json
   virt-dra lint -f examples/gpu-pci -o sarif > lint.sarif                     for code scanning
   virt-dra lint -f examples/direct-claim -o junit                             a test per object
-  virt-dra lint --fix -f examples/failing                                     what would be corrected, and what remains?
-  virt-dra lint --fix - < examples/gpu-pci/gpu.yaml > /tmp/out/gpu.yaml 2>/tmp/out/report.txt   a filter: the corrected text
+  virt-dra lint --fix -f examples/gpu-pci                                     a diff of what would be corrected
+  virt-dra lint --fix - < examples/gpu-pci/gpu.yaml 2>/dev/null               a filter: the corrected text
   virt-dra lint --live -A                                                     every VM of the cluster
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 

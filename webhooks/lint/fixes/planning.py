@@ -145,7 +145,7 @@ class _Planner:
     def _candidates(self, state: _State) -> tuple[list[_Candidate], list[_Candidate]]:
         """The fixes to try, and those that wait for them."""
         manifests = [manifest for manifest, _ in state.result.manifests]
-        targets = RepairTargets(manifests, {name for name, text in state.texts.items() if len(text.text) <= MAX_EDITED})
+        targets = RepairTargets(manifests, state.texts.keys())
         found: dict[tuple[Repair, DocumentSource | None], _Candidate] = {}
         for obj, finding in _findings(state.result):
             repair = finding.repair
@@ -262,6 +262,9 @@ def _written(state: _State, candidates: Sequence[_Candidate]) -> Mapping[str, Wr
             places.setdefault(source.name, {})[_place(source)] = None
     found: dict[str, WrittenObjects | str] = {}
     for name, of_text in places.items():
+        if len(state.texts[name].text) > MAX_EDITED:
+            found[name] = f"{name} is larger than {MAX_EDITED // 2**20} MiB; split it"
+            continue
         try:
             found[name] = WrittenObjects(state.texts[name].text, of_text)
         except CannotChange as error:

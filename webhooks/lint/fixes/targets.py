@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from virt_dra.api.editing.changes import AppendItem, CannotChange, RenameMember, SetMember, ValueChange, ValuePath
+from virt_dra.api.editing.changes import AppendItem, CannotChange, MemberPath, RenameMember, SetMember, ValueChange
 from virt_dra.api.editing.version_changes import version_changes
 from virt_dra.api.integration.known_drivers import NVIDIA
 from virt_dra.api.reading.documents import DocumentSource
@@ -68,14 +68,14 @@ class RepairTargets:
         return {source: tuple(changes) for source, changes in found.items()}
 
     @cached_property
-    def _devices(self) -> Mapping[DeviceName, Sequence[tuple[DocumentSource, ValuePath]]]:
+    def _devices(self) -> Mapping[DeviceName, Sequence[tuple[DocumentSource, MemberPath]]]:
         """Where the devices of each pool's newest generation stand."""
         slices = [(each, each.object) for each in self._manifests if isinstance(each.object, ResourceSlice)]
         newest: dict[tuple[str, str], int] = {}
         for _, obj in slices:
             pool = (obj.spec.driver, obj.spec.pool.name)
             newest[pool] = max(newest.get(pool, obj.spec.pool.generation), obj.spec.pool.generation)
-        found: dict[DeviceName, list[tuple[DocumentSource, ValuePath]]] = {}
+        found: dict[DeviceName, list[tuple[DocumentSource, MemberPath]]] = {}
         for manifest, obj in slices:
             pool = (obj.spec.driver, obj.spec.pool.name)
             if obj.spec.pool.generation < newest[pool]:
@@ -88,7 +88,7 @@ class RepairTargets:
 
 
 def _vfio_changes(raw: Mapping[str, Any], repair: VfioRepair) -> list[ValueChange]:
-    root: ValuePath = ("spec",) if repair.kind == ResourceClaim.KIND else ("spec", "spec")
+    root: MemberPath = ("spec",) if repair.kind == ResourceClaim.KIND else ("spec", "spec")
     configs = (*root, "devices", "config")
     if repair.existing is None:
         config = {"requests": [repair.request], "opaque": {"driver": NVIDIA, "parameters": _VFIO}}
@@ -101,7 +101,7 @@ def _vfio_changes(raw: Mapping[str, Any], repair: VfioRepair) -> list[ValueChang
     return [SetMember((*parameters, "iommu", name), json.dumps(value)) for name, value in wrong.items()]
 
 
-def _at(value: object, path: ValuePath) -> object:
+def _at(value: object, path: MemberPath) -> object:
     for step in path:
         if isinstance(value, dict):
             value = value.get(step)
