@@ -3,7 +3,7 @@ BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
 READY := $(filter-out $(foreach name,cluster contention diff explain failing inventory requests simulation testing,examples/$(name)/),$(wildcard examples/*/))
 
-.PHONY: run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom release man matrix base-image
+.PHONY: run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
 
 setup:
 	@tools/venv.sh
@@ -12,6 +12,7 @@ setup-tests:
 	@tools/venv.sh dev
 	@tools/libvirt.sh
 	@tools/control-plane.sh
+	@if [ "$$CI" = true ]; then tools/image.sh; fi
 
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
@@ -32,14 +33,15 @@ flaky: setup-tests  ## Run all tests RUNS times and list those that failed in so
 
 KUBECONFIG_FILE ?= out/kubeconfig
 # A real control plane until Ctrl-C. KUBEVIRT=1.9 (another version, none): nodes with GPUS=N GPUs of DRIVER= and kubelets that run our own
-# pods, beside a small KubeVirt or without one. Also KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
+# pods, beside a small KubeVirt or without one; IMAGES=1: in containerd, of the images of make image. Also KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
 cluster:
 	@tools/venv.sh dev
 	@tools/control-plane.sh
 	@$(if $(filter none,$(KUBEVIRT)),tools/libvirt.sh)
+	@$(if $(IMAGES),tools/image.sh)
 	@exec $(BIN)/python -m devtools.play --kubeconfig $(KUBECONFIG_FILE) $(if $(PORT),--port $(PORT)) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(GATES),--feature-gates $(GATES)) $(if $(WITHOUT),--without $(WITHOUT)) $(if $(KUBEVIRT),--kubevirt-version $(KUBEVIRT)) \
-		$(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
+		$(if $(IMAGES),--images) $(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
 
 N ?= 20000
 compiled:  ## A copy of the packages in out/compiled with the allocator's hot modules compiled by mypyc (needs a C compiler): a third faster
@@ -81,6 +83,14 @@ sbom:  ## The images' Python packages as CycloneDX, into dist/
 	@tools/venv.sh dev
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.release sbom
+
+image:  ## Both images as OCI archives in out/image, built without a registry on a base of today's Debian; as root. RENEW=1: on a new base
+	@tools/venv.sh dev
+	@tools/image.sh $(if $(RENEW),--renew)
+
+image-sbom: image  ## What the built images have, Debian's packages and Python's, as CycloneDX, into dist/
+	@tools/venv.sh tools
+	@$(BIN)/python -m devtools.release image-sbom
 
 release:  ## Wheel, sdist, bills of materials, provenance and checksums of this commit, into dist/; URI= and BUILDER= for the provenance
 	@tools/venv.sh dev

@@ -22,8 +22,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from devtools import locks
+from devtools.containers.oci import ImageArchive, InstalledPackage, NoImage
 
 ROOT: Final = Path(__file__).parents[1]
 BILLS: Final = {"virt-dra": "image", "virt-dra-launcher": "libvirt"}
@@ -155,6 +157,47 @@ def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
     return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
 
 
+def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> bytes:
+    """The bill of materials of a built image: that of its Python packages, and the Debian packages that are in it. Raises ReleaseError where
+    its Python packages are others than those of the bill."""
+    found = archive.packages()
+    locked = {component["name"]: component["version"] for component in python["components"]}
+    there = {package.name: package.version for package in found.python if package.name != "virt-dra"}
+    if there != locked:
+        wrong = sorted(name for name in there.keys() | locked.keys() if there.get(name) != locked.get(name))
+        raise ReleaseError(f"{archive.path}: its Python packages aren't those of requirements/{BILLS[image]}.txt: {', '.join(wrong)}")
+    debian = [_debian_component(package, found.release) for package in found.debian]
+    metadata = dict(python["metadata"])
+    component = {"type": "container", "name": image, "version": version("virt-dra"), "bom-ref": "root-component"}
+    component["hashes"] = [{"alg": "SHA-256", "content": archive.digest.removeprefix("sha256:")}]
+    metadata["component"] = component
+    content = {**python, "metadata": metadata, "components": [*python["components"], *debian]}
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]:
+    distribution = f"&distro=debian-{release}" if release else ""
+    purl = f"pkg:deb/debian/{quote(package.name)}@{quote(package.version, safe='')}?arch={package.architecture}{distribution}"
+    found = {"type": "library", "name": package.name, "version": package.version, "purl": purl, "bom-ref": purl}
+    if package.source:
+        found["properties"] = [{"name": "syft:metadata:source", "value": package.source}]  # type: ignore[assignment]
+    return found
+
+
+def write_image_bills(source: Path, out: Path, commit: str, program: Path, images: Mapping[str, Path]) -> list[Path]:
+    """Files ``virt-dra.image.cdx.json`` and the like, of OCI archives by image. Raises ReleaseError."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for image, path in images.items():
+        try:
+            archive = ImageArchive(path)
+        except (NoImage, OSError) as error:
+            raise ReleaseError(str(error)) from None
+        paths.append(out / f"{image}.image.cdx.json")
+        paths[-1].write_bytes(image_bill(archive, image, json.loads(bill(source, commit, image, program))))
+    return paths
+
+
 def write_bills(source: Path, out: Path, commit: str, program: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -200,10 +243,13 @@ def _read(source: Path, commit: str, name: str) -> bytes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m devtools.release", description="Make the files of a release of the present commit.")
-    parser.add_argument("what", choices=["all", "wheel", "sbom"])
+    parser.add_argument("what", choices=["all", "wheel", "sbom", "image-sbom"])
     parser.add_argument("--source", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--cyclonedx", type=Path, default=ROOT / ".tools" / "bin" / "cyclonedx-py")
+    parser.add_argument(
+        "--images", type=Path, default=ROOT / "out" / "image", help="folder of IMAGE.tar, OCI archives (default: %(default)s)"
+    )
     parser.add_argument("--uri", default="git+virt-dra", help="where the commit can be had (default: %(default)s)")
     parser.add_argument("--builder", default="urn:virt-dra:builder:local", help="who builds, as verifiers know it (default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -212,6 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             paths = built(options.source, options.out)
         elif options.what == "sbom":
             paths = write_bills(options.source, options.out, "HEAD", options.cyclonedx)
+        elif options.what == "image-sbom":
+            images = {image: options.images / f"{image}.tar" for image in BILLS}
+            paths = write_image_bills(options.source, options.out, "HEAD", options.cyclonedx, images)
         else:
             paths = release(options.source, options.out, options.cyclonedx, uri=options.uri, builder=options.builder)
     except ReleaseError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -72,11 +73,17 @@ def _account(plane: ControlPlane, name: str) -> Path:
     return plane.kubeconfig_of_service_account(NAMESPACE, name)
 
 
+def images(overlay: Overlay) -> tuple[str, ...]:
+    """Options of ``virt-dra install`` that name the images as the manifests do."""
+    tag = version("virt-dra")
+    return ("--image", f"virt-dra:{tag}", *(("--launcher-image", f"virt-dra-launcher:{tag}") if overlay == STANDALONE else ()))
+
+
 @contextmanager
 def installed(plane: ControlPlane, overlay: Overlay, *options: str) -> Iterator[Installed]:
     """The overlay while the body runs; nothing of it is left afterwards. ``options``: of ``virt-dra install``."""
     own = ("--operator-argument=--launcher-argument=--uri=test:///default",) if overlay == STANDALONE else ()
-    run(plane, "install", "--overlay", overlay, "--no-wait", *own, *options)
+    run(plane, "install", "--overlay", overlay, "--no-wait", *images(overlay), *own, *options)
     try:
         with ExitStack() as stack:
             yield Installed(plane, overlay, stack)

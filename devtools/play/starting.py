@@ -65,6 +65,12 @@ class ContainerdStarter:
         self.running: dict[tuple[str, str, str], tuple[str, Restrictions]] = {}
         """By namespace, pod and container: what the latest start is called there, and what it may do."""
 
+    def close(self) -> None:
+        """Ends all that it started, and forgets it."""
+        for identity, _ in self.running.values():
+            self._containerd.kill(identity)
+        self.running.clear()
+
     def start(self, container: RunningContainer, listening: str, server: str) -> Started:
         """Raises :class:`~devtools.containers.restrictions.NotApplicable`."""
         pod, spec = container.pod.to_wire()["spec"], container.spec.to_wire()

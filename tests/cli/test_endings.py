@@ -119,7 +119,7 @@ WAITING = [
     *(("run", "-"), ("lint", "-f", "-"), ("cel", "true", "-f", "-"), ("allocate", "-f", "-")),
     *((name, "--jsonl") for name in (*LINES, "scenario")),
     ("scenario", "-"),
-    *(("doctor",), ("doctor", "-o", "json"), ("lint", "--live"), ("install",), ("uninstall", "--yes")),
+    *(("doctor",), ("doctor", "-o", "json"), ("lint", "--live"), ("install", "--image", "virt-dra:0"), ("uninstall", "--yes")),
 ]
 
 

@@ -18,6 +18,7 @@ from devtools.cluster.control_plane import ControlPlane, RequestError
 from devtools.cluster.mounted import MountedSecret
 from devtools.cluster.ports import free_port
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
+from devtools.deployed.overlay import images
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Overlay
 
 Json = dict[str, Any]
@@ -96,7 +97,8 @@ def install(cluster: Cluster) -> None:
         for crd in KUBEVIRT_CRDS:
             plane.request("POST", CRDS, crd)
     kubeconfig = str(plane.kubeconfig)
-    command = [sys.executable, "-c", PROGRAM, "install", "--overlay", cluster.overlay, "--no-wait", "--kubeconfig", kubeconfig]
+    options = ("--overlay", cluster.overlay, *images(cluster.overlay), "--no-wait", "--kubeconfig", kubeconfig)
+    command = [sys.executable, "-c", PROGRAM, "install", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     cluster.namespace = plane.create_namespace()

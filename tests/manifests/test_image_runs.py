@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from devtools.cluster.control_plane import require as require_control_plane
 from devtools.containers.caching import require as require_images
 from devtools.containers.containerd import Containerd
 from devtools.containers.restrictions import Restrictions
-from devtools.deployed.overlay import run
+from devtools.deployed.overlay import images, run
 from devtools.deployed.webhook import post
 from devtools.deployed.worlds import Background
 from devtools.play.agents import CONTROLLERS, Site, Standing, standing
@@ -84,30 +84,35 @@ async def _at_work(stands: AbstractAsyncContextManager[Standing]) -> AsyncIterat
         await asyncio.gather(*left, return_exceptions=True)
 
 
+Runtime = tuple[Containerd, ContainerdStarter]
+
+
 @pytest.fixture(scope="module")
-def built() -> dict[str, Path]:
-    return require_images()
+def runtime() -> Iterator[Runtime]:
+    require_control_plane("kube-scheduler", "kube-controller-manager")
+    with contained(require_images()) as started:
+        yield started
 
 
 @pytest.fixture(scope="module", params=[BESIDE_KUBEVIRT, STANDALONE])
-def deployed(request: pytest.FixtureRequest, built: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    require_control_plane("kube-scheduler", "kube-controller-manager")
+def deployed(request: pytest.FixtureRequest, runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    containerd, starter = runtime
     overlay: Overlay = request.param
     folder, scratch = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("scratch")
     version = KubeVirtVersion.parse("1.9") if overlay == BESIDE_KUBEVIRT else None
     with ExitStack() as stack:
-        containerd, starter = stack.enter_context(contained(built))
         network = stack.enter_context(PodNetwork(scratch))
         plane = stack.enter_context(ControlPlane(service_accounts=True, arguments=network.server_arguments()))
         plane.start_scheduler()
         plane.start_controllers(*FOR_PEOPLE, *CONTROLLERS)
         loop = Background()
         stack.callback(loop.close)
+        stack.callback(starter.close)
         site = Site(version, ("node-0",), 1, "gpu.example.com")
         stack.enter_context(loop.entered(_at_work(standing(plane, site, network, folder, scratch, starter))))
         # No hardware here: libvirt's own driver for tests takes any domain.
-        launchers = ("--launcher-image", "virt-dra-launcher:0.1.0", "--operator-argument=--launcher-argument=--uri=test:///default")
-        options = ("--overlay", overlay, *(launchers if overlay == STANDALONE else ()))
+        uri = ("--operator-argument=--launcher-argument=--uri=test:///default",) if overlay == STANDALONE else ()
+        options = ("--overlay", overlay, *images(overlay), *uri)
         said = run(plane, "install", *options, "--client-ca", str(plane.webhook_client_ca), "--timeout", str(WAIT_SECONDS))
         yield Deployed(plane, network, containerd, starter, overlay, folder / "logs", said)
 
@@ -279,7 +284,7 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
 def test_doctor_finds_everything_well(deployed: Deployed) -> None:
     result = CliRunner().invoke(cli, ["doctor", "-o", "json", "--kubeconfig", str(deployed.plane.kubeconfig)])
     findings = json.loads(result.stdout)
-    assert [each for each in findings["findings"] if each["severity"] == "error"] == []
+    assert [each for each in findings["findings"] if each["level"] == "error"] == []
 
 
 def test_a_pod_that_is_deleted_ends_in_peace_and_is_replaced(deployed: Deployed) -> None:

@@ -32,7 +32,11 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
         return
     if not facts.deployments:
         yield DoctorFinding(
-            "installation", ERROR, "virt-dra", "virt-dra isn't installed on this cluster", "virt-dra install --dry-run, then without it"
+            "installation",
+            ERROR,
+            "virt-dra",
+            "virt-dra isn't installed on this cluster",
+            "virt-dra install --image IMAGE; with --dry-run first",
         )
         return
     if isinstance(facts.missing, Unknown):

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from devtools.cluster.control_plane import ControlPlane, RequestError, require
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS, crd
+from devtools.deployed.overlay import images
 from virt_dra.api.reading.yaml_writing import write_documents
 from virt_dra.cli.main import cli
 from virt_dra.cluster.kube.cluster import KubeCluster
@@ -129,7 +130,8 @@ def resources(plane: ControlPlane, base: str) -> list[Json]:
 
 def run(plane: ControlPlane, *arguments: str) -> Result:
     command, *options = arguments
-    return CliRunner().invoke(cli, [command, "--kubeconfig", str(plane.kubeconfig), *options])
+    named = images(STANDALONE if STANDALONE in options else BESIDE_KUBEVIRT) if command == "install" else ()
+    return CliRunner().invoke(cli, [command, "--kubeconfig", str(plane.kubeconfig), *named, *options])
 
 
 def results(output: str) -> dict[str, list[str]]:
@@ -210,7 +212,7 @@ def test_refused_is_refused_before_anything_is_written(cluster: ControlPlane) ->
 
 def test_who_has_no_right_to_install_is_told_so(cluster: ControlPlane) -> None:
     kubeconfig = cluster.kubeconfig_of_user("nobody")
-    result = CliRunner().invoke(cli, ["install", "--kubeconfig", str(kubeconfig)])
+    result = CliRunner().invoke(cli, ["install", *images(BESIDE_KUBEVIRT), "--kubeconfig", str(kubeconfig)])
     assert result.exit_code == 2
     assert 'User "nobody" cannot list resource "deployments"' in result.stderr
     assert "Traceback" not in result.output

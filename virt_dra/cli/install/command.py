@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -27,17 +28,35 @@ from virt_dra.cli.shared.options import wait_timeout_option
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.installation.kustomize import ManifestError
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, NAMESPACE, STANDALONE, Choices, ObjectKey, Overlay, packaged, planned
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    IMAGE,
+    LAUNCHER_IMAGE,
+    NAMESPACE,
+    STANDALONE,
+    Choices,
+    ObjectKey,
+    Overlay,
+    packaged,
+    planned,
+)
 
 if TYPE_CHECKING:
     from virt_dra.installation.apply import ChangeReport
 
 EPILOG = """\b
 Examples:
-  virt-dra install --dry-run                                beside KubeVirt: print what would be applied; contacts no cluster
+  virt-dra install --image registry.example.com/virt-dra:0.1.0 --dry-run      print what would be applied; contacts no cluster
   virt-dra install --image registry.example.com/virt-dra:0.1.0
-  virt-dra install --overlay standalone                     without KubeVirt: VirtualMachines of our own
-  virt-dra install --dry-run -o json | kubectl apply --server-side -f -
+  virt-dra install --image registry.example.com/virt-dra:0.1.0 --dry-run -o json | kubectl apply --server-side -f -
+
+\b
+Without KubeVirt, with VirtualMachines of our own:
+  virt-dra install --overlay standalone --image registry.example.com/virt-dra:0.1.0 \\
+    --launcher-image registry.example.com/virt-dra-launcher:0.1.0
+
+\b
+No image of virt-dra is published: build them of its source (docs/guides/install.md, "Images") and push them where your nodes can pull them.
 
 \b
 Run it again to upgrade: it applies the objects of this version of virt-dra, and removes those that only an older version had. Options that
@@ -55,8 +74,9 @@ KubeVirt where none may be or none where one must be.
 @click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
               help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
 @click.option("--image", metavar="IMAGE", callback=parse_image,
-              help="Image of operator and webhook.  [default: virt-dra with this version's tag]")  # fmt: skip
-@click.option("--launcher-image", metavar="IMAGE", callback=parse_image, help="Standalone: image of launcher pods.")
+              help="Image of operator and webhook.  [default: virt-dra with this version's tag, which nobody publishes]")  # fmt: skip
+@click.option("--launcher-image", metavar="IMAGE", callback=parse_image,
+              help="Standalone: image of launcher pods.  [default: virt-dra-launcher, as for --image]")  # fmt: skip
 @click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
               help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
@@ -95,6 +115,8 @@ def command(
         cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments, client_ca,
         api_server_networks, vm_namespace_label,
     )  # fmt: skip
+    if unnamed := unpublished_images(overlay, image, launcher_image):
+        say(f"warning: {unnamed}", err=True)
     try:
         objects = planned(choices, packaged())
     except ManifestError as error:
@@ -111,6 +133,19 @@ def command(
         refuse([f"{error}; objects that were applied stay, and the same command can be run again"], chosen)
     if not ready:
         raise SystemExit(1)
+
+
+def unpublished_images(overlay: str, image: str | None, launcher_image: str | None) -> str:
+    """What is to be known of images that nobody named, of which no registry has one; "" where all are named."""
+    wanted = {"--image": (IMAGE, image), **({"--launcher-image": (LAUNCHER_IMAGE, launcher_image)} if overlay == STANDALONE else {})}
+    missing = {option: f"{name}:{version('virt-dra')}" for option, (name, given) in wanted.items() if given is None}
+    if not missing:
+        return ""
+    return (
+        f"no image of virt-dra is published: the pods start only on nodes that have {' and '.join(missing.values())} already. Build what the "
+        f'Containerfile of its source says, push it where your nodes can pull it (docs/guides/install.md, "Images"), and name it with '
+        f"{' and '.join(missing)}"
+    )
 
 
 def written(objects: Sequence[Json], output: str) -> str:
