@@ -158,8 +158,9 @@ def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
 
 
 def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> bytes:
-    """The bill of materials of a built image: that of its Python packages, and the Debian packages that are in it. Raises ReleaseError where
-    its Python packages are others than those of the bill."""
+    """The bill of materials of a built image: that of its Python packages, and the Debian packages that are in it.
+
+    Raises ReleaseError where its Python packages are others than those of the bill."""
     found = archive.packages()
     locked = {component["name"]: component["version"] for component in python["components"]}
     there = {package.name: package.version for package in found.python if package.name != "virt-dra"}
@@ -168,7 +169,7 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
         raise ReleaseError(f"{archive.path}: its Python packages aren't those of requirements/{BILLS[image]}.txt: {', '.join(wrong)}")
     debian = [_debian_component(package, found.release) for package in found.debian]
     metadata = dict(python["metadata"])
-    component = {"type": "container", "name": image, "version": version("virt-dra"), "bom-ref": "root-component"}
+    component: dict[str, Any] = {"type": "container", "name": image, "version": version("virt-dra"), "bom-ref": "root-component"}
     component["hashes"] = [{"alg": "SHA-256", "content": archive.digest.removeprefix("sha256:")}]
     metadata["component"] = component
     content = {**python, "metadata": metadata, "components": [*python["components"], *debian]}

@@ -142,8 +142,8 @@ def unpublished_images(overlay: str, image: str | None, launcher_image: str | No
     if not missing:
         return ""
     return (
-        f"no image of virt-dra is published: the pods start only on nodes that have {' and '.join(missing.values())} already. Build what the "
-        f'Containerfile of its source says, push it where your nodes can pull it (docs/guides/install.md, "Images"), and name it with '
+        f"no image of virt-dra is published: the pods start only on nodes that have {' and '.join(missing.values())} already. Build what "
+        f'the Containerfile of its source says, push it where your nodes can pull it (docs/guides/install.md, "Images"), and name it with '
         f"{' and '.join(missing)}"
     )
 
