@@ -78,10 +78,10 @@ that remain are reported. Of standard input the corrected text is printed, and e
   objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column; the last two are
               those of the field, null where it can't be found in a file); for a VM of the cluster
               file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings.
-              A finding has fix: available, and the diff that --fix would make for it (null if all diffs are too long), or a reason
-  fixable     the number of findings whose fix is available
-  fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field, reason); objects and the
-              numbers are then those of the files as they are now
+              A finding whose correction is known has fix: available, and the diff that --fix would make for it (null if all
+              diffs are too long), or the reason why it isn't available
+  fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field, reason); objects and
+              the numbers are then those of the files as they are now
 Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github: annotations of a
 workflow; junit: a test per object, for reports of CI.
 """
@@ -100,8 +100,8 @@ Examples:
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 
 \b
-Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input, or a file that --fix can't write.
-With --fix they are about the files as they are afterwards.
+Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input. With --fix the files count as they are
+afterwards, and 2 also stands for a file that can't be written.
 """
 
 

@@ -35,7 +35,7 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
         "file": judged.source.name,
         "line": judged.source.line,
         "findings": [
-            {**each.to_json(), **_place(places.position(judged.source, each.field)), "fix": fixes.to_json(judged.source, each)}
+            {**each.to_json(), **_place(places.position(judged.source, each.field)), **fixes.to_json(judged.source, each)}
             for each in judged.findings
         ],
     }
@@ -59,13 +59,13 @@ class FindingFixes:
         self._left = MAX_DIFFS
 
     def to_json(self, source: DocumentSource, finding: LintFinding) -> Json:
-        """``available``, and the ``diff``, or a ``reason`` where a fix is known but can't be made."""
+        """The member ``fix``, where one is known: ``available``, and the ``diff``, or a ``reason`` if it can't be made."""
         fix, reason = self._fixes.get((source, finding)), self._reasons.get((source, finding))
         if fix is None:
-            return {"available": False, **({"reason": reason} if reason is not None else {})}
+            return {"fix": {"available": False, "reason": reason}} if reason is not None else {}
         diff = fix.diff if self._left > 0 else None
         self._left -= len(diff or "")
-        return {"available": True, "diff": diff}
+        return {"fix": {"available": True, "diff": diff}}
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,9 @@ class LintReport:
         yield (
             f"{counted(len(self.judgement.subjects), 'VM')} checked against KubeVirt {self.version}: "
             f"{counted(self.denials, 'denial')}, {counted(self.warnings, 'warning')}"
-            f"{f'; {self.fixable} fixable with --fix' if self.fixable else ''}"
         )
+        if self.fixable:
+            yield f"{self.fixable} fixable with --fix"
         if self.observed is not None and self.observed.unreadable:
             yield f"{self.observed}; {self.observed.advice}"
         if self.judgement.not_checked:
@@ -133,7 +134,6 @@ class LintReport:
             "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
             "denials": self.denials,
             "warnings": self.warnings,
-            "fixable": self.fixable,
             "replaced": [each.to_json() for each in self.replaced],
             "notChecked": list(self.judgement.not_checked),
             **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),

@@ -60,7 +60,7 @@ def test_without_a_terminal_nothing_is_changed(given: list[str]) -> None:
     result = run("--fix", *given)
     assert result.exit_code == 1
     assert result.stdout.startswith(f"{DIFF}nothing is changed: there is no terminal to ask at; --yes applies the changes without asking\n")
-    assert result.stdout.splitlines()[-2] == "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings; 2 fixable with --fix"
+    assert result.stdout.splitlines()[-3:-1] == ["1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings", "2 fixable with --fix"]
     assert Path("one.yaml").read_text(encoding="utf-8") == TEMPLATE
 
 
@@ -160,11 +160,10 @@ def test_a_file_that_cannot_be_written_does_not_prevent_the_others(given: list[s
 def test_json_has_the_diff_of_each_finding(given: list[str]) -> None:
     report = json.loads(run(*given, "-o", "json").stdout)
     vm, template = report["objects"]
-    assert report["fixable"] == 1
     assert [each["fix"] for each in template["findings"]] == [{"available": True, "diff": DIFF}]
-    assert [(each["id"], each["fix"]) for each in vm["findings"]] == [("refused-object", {"available": False})]
+    assert [(each["id"], each.get("fix")) for each in vm["findings"]] == [("refused-object", None)]
     assert "fixes" not in report
-    assert run(*given).stdout.splitlines()[-2] == "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings; 1 fixable with --fix"
+    assert run(*given).stdout.splitlines()[-3:-1] == ["1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings", "1 fixable with --fix"]
     fixed = run("--fix", "-y", *given, "-o", "yaml")
     assert yaml.safe_load(fixed.stdout)["fixes"] == {
         "applied": True,
@@ -178,8 +177,8 @@ def test_a_fix_that_is_not_made_says_why(files: Path) -> None:
     (files / "vm.yaml").write_text(VM, encoding="utf-8")
     report = json.loads(run("-f", ".", "-o", "json").stdout)
     reason = "a request has deviceClassName beside exactly; only you know which of them is meant"
-    assert {"available": False, "reason": reason} in [each["fix"] for entry in report["objects"] for each in entry["findings"]]
-    assert report["fixable"] == 0
+    assert {"available": False, "reason": reason} in [each.get("fix") for entry in report["objects"] for each in entry["findings"]]
+    assert "fixable" not in run("-f", ".").stdout
 
 
 def test_of_standard_input_the_corrected_text_is_printed(files: Path) -> None:
