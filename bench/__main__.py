@@ -12,8 +12,8 @@ from pathlib import Path
 
 WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server")
 BENCHES = (
-    "cel", "allocator", "load", "startup", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection", "report_server",
-    "faults",
+    "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection",
+    "report_server", "faults",
 )  # fmt: skip
 
 

@@ -244,6 +244,15 @@ def test_the_launchers_image_has_libvirt_and_qemu(deployed: Deployed) -> None:
     assert said["python"].startswith("libvirt ")
 
 
+def test_the_image_has_all_that_its_commands_read(deployed: Deployed) -> None:
+    _, _, _, restrictions = next(deployed.containers())
+    for argv, said in ((("explain", "DeviceInUse"), "DeviceInUse"), (("install", "--dry-run", "--image", "i"), "kind: Deployment")):
+        command = deployed.containerd.command(f"asked-{argv[0]}-{deployed.overlay}", "virt-dra", ("virt-dra", *argv), restrictions)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert said in done.stdout
+
+
 def test_the_extender_runs_too(deployed: Deployed) -> None:
     files = [path for path in sorted((ROOT / "manifests" / "extender").glob("*.yaml")) if path.name not in ("kustomization.yaml",)]
     objects = [obj for path in files for obj in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
