@@ -138,6 +138,11 @@ def example(name: str) -> Json:
     return dict(found)
 
 
+def file_of(pid: int, path: str) -> Path:
+    """A file as a process sees it."""
+    return Path(f"/proc/{pid}", "root", path)
+
+
 def test_all_pods_start_and_their_probes_succeed(deployed: Deployed) -> None:
     assert deployed.said.splitlines()[-1] == f"virt-dra ({deployed.overlay}) is installed in the namespace virt-dra and runs"
     ready = sorted(
@@ -181,7 +186,7 @@ def test_limits_are_those_of_the_pod_and_leave_room(deployed: Deployed) -> None:
         assert limit == Quantity(container["resources"]["limits"]["memory"]).value()
         assert peak < limit / 2, f"{container['name']} had {peak} of {limit} bytes"
         (size,) = (volume["emptyDir"]["sizeLimit"] for volume in pod["spec"]["volumes"] if volume["name"] == "tmp")
-        root = Path("/proc", str(deployed.containerd.processes(identity)[0]), "root", "tmp")
+        root = file_of(deployed.containerd.processes(identity)[0], "tmp")
         written = sum(path.lstat().st_size for path in root.rglob("*"))
         assert written < Quantity(size).value() / 2, f"{container['name']} wrote {written} bytes to /tmp"
 
@@ -209,23 +214,21 @@ def test_a_vm_gets_its_device(deployed: Deployed) -> None:
     assert [each["pciAddress"] for each in status["devices"]] == ["0000:01:00.0"]
 
 
+@pytest.mark.parametrize("deployed", [STANDALONE], indirect=True)
 def test_the_launcher_of_its_image_starts_the_domain_as_its_pod_says(deployed: Deployed) -> None:
-    if deployed.overlay != STANDALONE:
-        pytest.skip("beside KubeVirt it is KubeVirt that launches")
     (pod,) = deployed.pods("default")
     identity, restrictions = deployed.starter.running["default", pod["metadata"]["name"], "compute"]
     assert (restrictions.user, restrictions.group, restrictions.new_privileges, restrictions.seccomp) == (107, 107, False, True)
     (pid,) = deployed.containerd.processes(identity)
     found = dict(re.findall(r"^(Uid|CapBnd|NoNewPrivs|Seccomp):\s+(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE))
     assert found == {"Uid": "107", "CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
-    domain = Path("/proc", str(pid), "root", "run/virt-dra/domain.xml").read_text(encoding="utf-8")
+    domain = file_of(pid, "run/virt-dra/domain.xml").read_text(encoding="utf-8")
     assert '<address domain="0x0000" bus="0x01" slot="0x00" function="0x0"/>' in domain
-    assert not Path("/proc", str(pid), "root", "var/run/secrets").exists(), "a launcher has no token"
+    assert not file_of(pid, "var/run/secrets").exists(), "a launcher has no token"
 
 
+@pytest.mark.parametrize("deployed", [STANDALONE], indirect=True)
 def test_the_launchers_image_has_libvirt_and_qemu(deployed: Deployed) -> None:
-    if deployed.overlay != STANDALONE:
-        pytest.skip("it is an image of the overlay standalone")
     (pod,) = deployed.pods("default")
     _, restrictions = deployed.starter.running["default", pod["metadata"]["name"], "compute"]
     said: dict[str, str] = {}
