@@ -33,7 +33,8 @@ flaky: setup-tests  ## Run all tests RUNS times and list those that failed in so
 
 KUBECONFIG_FILE ?= out/kubeconfig
 # A real control plane until Ctrl-C. KUBEVIRT=1.9 (another version, none): nodes with GPUS=N GPUs of DRIVER= and kubelets that run our own
-# pods, beside a small KubeVirt or without one; IMAGES=1: in containerd, of the images of make image. Also KUBECONFIG_FILE=, PORT=, NODES=N, GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
+# pods, beside a small KubeVirt or without one; IMAGES=1: in containerd, of the images of make image. Also KUBECONFIG_FILE=, PORT=, NODES=N,
+# GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
 cluster:
 	@tools/venv.sh dev
 	@tools/control-plane.sh

@@ -160,7 +160,8 @@ def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
 def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> bytes:
     """The bill of materials of a built image: that of its Python packages, and the Debian packages that are in it.
 
-    Raises ReleaseError where its Python packages are others than those of the bill."""
+    Raises ReleaseError where its Python packages are others than those of the bill.
+    """
     found = archive.packages()
     locked = {component["name"]: component["version"] for component in python["components"]}
     there = {package.name: package.version for package in found.python if package.name != "virt-dra"}
@@ -179,9 +180,9 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
 def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]:
     distribution = f"&distro=debian-{release}" if release else ""
     purl = f"pkg:deb/debian/{quote(package.name)}@{quote(package.version, safe='')}?arch={package.architecture}{distribution}"
-    found = {"type": "library", "name": package.name, "version": package.version, "purl": purl, "bom-ref": purl}
+    found: dict[str, Any] = {"type": "library", "name": package.name, "version": package.version, "purl": purl, "bom-ref": purl}
     if package.source:
-        found["properties"] = [{"name": "syft:metadata:source", "value": package.source}]  # type: ignore[assignment]
+        found["properties"] = [{"name": "debian:source", "value": package.source}]
     return found
 
 

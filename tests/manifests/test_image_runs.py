@@ -305,7 +305,9 @@ def test_a_pod_that_is_deleted_ends_in_peace_and_is_replaced(deployed: Deployed)
     deployed.plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
     until(lambda: not deployed.containerd.processes(known[name]), 30)
     log = (deployed.logs / f"{NAMESPACE}_{name}_operator.log").read_text(encoding="utf-8")
-    assert [json.loads(line)["message"] for line in log.splitlines()][-2:] == ["stopping", "stopped"]
+    messages = [json.loads(line)["message"] for line in log.splitlines()]
+    # The Lease may be left to its end: the pod is gone here before its container is, and its token with it.
+    assert ("stopping" in messages, messages[-1]) == (True, "stopped")
     until(lambda: len([pod for pod in deployed.pods() if pod["metadata"]["name"] not in known]) == 1)
 
 

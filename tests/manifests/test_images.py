@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 import pytest
@@ -64,12 +64,22 @@ def test_what_is_copied_into_the_build_is_there() -> None:
         "webhooks",
         "launcher",
         "manifests",
+        "docs/lint",
+        "docs/reasons",
         PROJECT["readme"],
         *PROJECT["license-files"],
     } == set(copied)
     assert all((ROOT / path).exists() for path in copied)
     ignored = (ROOT / ".containerignore").read_text().split()
-    assert not set(copied) & set(ignored)
+    kept = {pattern.removeprefix("!") for pattern in ignored if pattern.startswith("!")}
+    out = [path for path in copied if path not in kept and any(PurePosixPath(path).match(pattern) for pattern in ignored)]
+    assert out == []
+
+
+def test_what_the_package_links_to_is_copied_into_the_build() -> None:
+    links = {path.resolve().relative_to(ROOT) for path in (ROOT / "virt_dra").rglob("*") if path.is_symlink()}
+    assert links == {Path("manifests"), Path("docs/lint"), Path("docs/reasons")}
+    assert {str(path) for path in links} <= {path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]}
 
 
 def test_images_stand_on_a_base_that_a_digest_fixes() -> None:
