@@ -12,7 +12,6 @@ setup-tests:
 	@tools/venv.sh dev
 	@tools/libvirt.sh
 	@tools/control-plane.sh
-	@if [ "$$CI" = true ]; then tools/image.sh; fi
 
 run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML land in out/
 	$(BIN)/virt-dra run --separate $(READY) --out out
