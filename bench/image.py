@@ -69,6 +69,8 @@ def _components() -> Iterator[dict[str, tuple[tuple[str, ...], Path]]]:
     with tempfile.TemporaryDirectory(prefix="virt-dra-bench-") as temporary, ExitStack() as stack:
         folder = Path(temporary)
         folder.chmod(0o755)
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o1777)
         plane = stack.enter_context(ControlPlane())
         stack.enter_context(kinds(plane))
         run(plane, "install", "--no-wait", *images(BESIDE_KUBEVIRT))
@@ -78,9 +80,9 @@ def _components() -> Iterator[dict[str, tuple[tuple[str, ...], Path]]]:
         kubeconfig.write_bytes(plane.kubeconfig.read_bytes())
         kubeconfig.chmod(0o644)  # a container reads it as another user
         cluster = ("--kubeconfig", str(kubeconfig), "--host", "127.0.0.1")
-        tls = ("--tls-dir", str(folder / "tls"), "--port", "0")
+        tls = ("--tls-dir", str(folder / "tls"), "--port", str(free_port()))
         yield {
-            "operator": (("operator", *cluster, "--no-election", "--health-port", "0"), folder),
+            "operator": (("operator", *cluster, "--no-election", "--health-port", str(free_port())), folder),
             "webhook": (("webhook", "--live", *cluster, *tls, "--announce", "0"), folder),
             "extender": (("extender", *cluster, "--port", str(free_port())), folder),
         }
@@ -97,7 +99,7 @@ def _starts(containerd: Containerd, components: dict[str, tuple[tuple[str, ...],
 
     def contained_in(folder: Path | None) -> Command:
         def command(arguments: Sequence[str]) -> list[str]:
-            mounts = [BindMount(folder, str(folder), read_only=True)] if folder else []
+            mounts = [BindMount(folder / "tmp", "/tmp"), BindMount(folder, str(folder), read_only=True)] if folder else []
             return containerd.command(f"bench-{next(numbers)}", "virt-dra", (*_COMMAND, *arguments), restrictions, mounts)
 
         return command
@@ -113,8 +115,13 @@ def _starts(containerd: Containerd, components: dict[str, tuple[tuple[str, ...],
         ]
     for name, (alone, inside) in rows.items():
         ratio = inside / alone
-        table.add_row(name, f"{alone:.2f}", f"{inside:.2f}", f"{ratio:.2f}", "yes" if ratio <= SLOWER else "no")
+        table.add_row(name, f"{alone:.2f}", f"{inside:.2f}", f"{ratio:.2f}", _met(name, ratio))
     return table
+
+
+def _met(name: str, ratio: float) -> str:
+    """Of servers only: what making a container takes is as much as a short command."""
+    return "" if "--help" in name else "yes" if ratio <= SLOWER else "no"
 
 
 def _ended(command: Sequence[str]) -> float:
