@@ -32,8 +32,9 @@ _BASE: Final = re.compile(r"^FROM \S+/debian:(\d+)[.\d]*-slim@\S+ AS base$", re.
 _KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _LEFT_OUT: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 _KEPT: Final = 4
-"""So many contents' archives stay in the cache (200 MB each), and so many stages of builds (3 GB), before all of those go and the next begins anew."""
+"""So many contents' archives stay in the cache, of 200 MB each."""
 _STAGES: Final = 80
+"""So many stages of builds, about 3 GB, before all of them go and the next build begins anew."""
 _PIP: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries")
 """pip's settings that say where packages come from. Others, such as folders of this machine, mean nothing in a build."""
 
