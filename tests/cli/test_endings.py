@@ -31,7 +31,11 @@ PRINTING = [
     *(("lint", "-f", GPU), ("lint", "-f", GPU, "-o", "json"), ("lint", "-f", GPU, "-o", "sarif"), ("lint", "--list")),
     *(("cel", "true"), ("cel", "true", "-f", GPU), ("cel", "true", "-f", GPU, "-o", "json")),
     *(("allocate", "-f", GPU), ("allocate", "-f", GPU, "-o", "json"), ("allocate", "-f", GPU, "-v")),
-    *(("install", "--dry-run"), ("doctor", "--kubeconfig", "none", "-o", "json"), ("doctor", "--kubeconfig", "none", "-o", "yaml")),
+    *(
+        ("install", "--dry-run", "--image", "virt-dra:0"),
+        ("doctor", "--kubeconfig", "none", "-o", "json"),
+        ("doctor", "--kubeconfig", "none", "-o", "yaml"),
+    ),
     *((name, "--jsonl") for name in LINES),
     *(("scenario", SCENARIO), ("scenario", SCENARIO, "-o", "json")),
     *(("run", GPU, "-o", "wide"), ("run", GPU, "-o", "name"), ("run", GPU, "-v"), ("cel", "true", "-f", GPU, "-o", "name")),
