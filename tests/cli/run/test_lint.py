@@ -42,8 +42,8 @@ def _without_configuration(objects: list[Any]) -> list[Any]:
     return copied
 
 
-_PLACE = ("line", "column")
-"""Where a finding is in its file, which only the lint says."""
+_OF_FILES = ("line", "column", "fix")
+"""Where a finding is in its file and how it is mended there, which only the lint says."""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_run_shows_what_lint_finds_and_ends_alike(objects: tuple[Any, ...]) -> N
     linted, ran = _run(*objects, command="lint"), _run(*objects)
     assert linted.exit_code == ran.exit_code
     found = {
-        entry["name"]: [{key: value for key, value in each.items() if key not in _PLACE} for each in entry["findings"]]
+        entry["name"]: [{key: value for key, value in each.items() if key not in _OF_FILES} for each in entry["findings"]]
         for entry in json.loads(linted.stdout)["objects"]
         if entry["kind"].startswith("VirtualMachine")
     }
