@@ -43,7 +43,9 @@ def run(number: int, runs: int, busy: bool, arguments: Sequence[str]) -> set[str
         if busy:
             stack.enter_context(busy_processors())
         begun = time.monotonic()
-        ended = subprocess.run([sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], check=False)
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:rerunfailures", f"--junitxml={report}", *arguments], check=False
+        )
         failed = failures(report) if report.exists() else {f"pytest ended with {ended.returncode} and without a report"}
         load = " beside busy processors" if busy else ""
         print(f"run {number} of {runs}{load}: {len(failed)} failed, {time.monotonic() - begun:.0f} s", flush=True)  # noqa: T201 - a command's output

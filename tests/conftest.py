@@ -32,8 +32,17 @@ NEEDS = ("control_plane", "libvirt", "go", "root", "images")
 """Markers of what a test needs beside Python. :mod:`devtools.needs` holds tests to them."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+AT_LOADS_MERCY = ("control_plane", "slow")
+"""Markers of tests that start real processes with real leases, or measure time: other work on the machine may fail them. Each is repeated
+once, which the summary shows as ``rerun``; ``make flaky`` repeats none, and lists them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _check_markers(items)
+    if config.pluginmanager.hasplugin("rerunfailures"):
+        for item in items:
+            if any(item.get_closest_marker(name) for name in AT_LOADS_MERCY):
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def _check_markers(items: list[pytest.Item]) -> None:
