@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from devtools.cluster import processes
-from devtools.faults.scenarios import Kept, Report, ask_at, finish, kept_running, making, names
+from devtools.faults.scenarios import Kept, Report, ask_at, finish, kept_running, making
 from devtools.faults.site import Site, moments
 from virt_dra.api.meta import parse_time
 from virt_dra.installation.plan import BESIDE_KUBEVIRT
@@ -57,7 +57,7 @@ def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: s
     """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they start, and are set by
     an hour or two at random moments, each for itself. No Lease is lost for it, and what is written bears the cluster's time."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"clocks jump by an hour, {site.overlay}", names(prefix, vms), jumps)
+    report = Report(f"clocks jump by an hour, {site.overlay}", site.names(prefix, vms), jumps)
     clocks = {name: Clock(folder / f"{prefix}-{name}", ahead) for name, ahead in (("a", HOUR), ("b", -HOUR), ("webhook", -HOUR))}
     with ExitStack() as stack:
         if site.overlay == BESIDE_KUBEVIRT:

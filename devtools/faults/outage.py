@@ -15,7 +15,7 @@ from typing import Final
 
 from devtools.cluster.control_plane import ETCD
 from devtools.faults.ledger import Audit
-from devtools.faults.scenarios import Kept, Report, finish, kept_running, making, names
+from devtools.faults.scenarios import Kept, Report, finish, kept_running, making
 from devtools.faults.site import Site, moments
 from devtools.webhooks.serving import JSON, body, launcher_pod, vmi
 
@@ -31,7 +31,7 @@ def etcd_gone(site: Site, vms: int, seconds: float, seed: int, *, hangs: bool = 
     """etcd is killed and started anew on what it stored, or ``hangs`` (SIGSTOP), while VMs are made; two operators, and the site's
     webhook. Users try to make VMs all the while. The webhook must answer reviews as ever."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"etcd {'hangs' if hangs else 'gone'} for {seconds:.0f} s, {site.overlay}", names(prefix, vms), 1)
+    report = Report(f"etcd {'hangs' if hangs else 'gone'} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1)
     site.patience = seconds + 120
     with kept_running(Kept(site, ("a", "b"))) as kept, reviewing(site.running.webhook.port, site.plane.webhook_client) as reviews:
         kept.ready()

@@ -45,10 +45,6 @@ class Report:
     """What operators said last that ended by themselves."""
 
 
-def names(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}-{number:03d}" for number in range(count)]
-
-
 def finish(site: Site, report: Report, audit: Audit) -> Report:
     site.verify(report.vms)
     mine = set(report.vms)
@@ -66,7 +62,7 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
     """SIGKILL at random moments: each fourth while the process starts, the others within 0.6 s after it became ready, while VMs are made.
     The next one follows at once, as a kubelet starts a container anew in its pod."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"operator killed, {site.overlay}", names(prefix, vms), kills)
+    report = Report(f"operator killed, {site.overlay}", site.names(prefix, vms), kills)
     left = iter(report.vms)
     killed_at: list[datetime] = []
     for number in range(kills):
@@ -91,7 +87,7 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
 
 def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
     """Two operators that both believe they lead, which the Lease otherwise prevents: resourceVersions alone keep them apart."""
-    audit, report = site.audit(), Report("two operators at once, without a Lease", names(prefix, vms), 1)
+    audit, report = site.audit(), Report("two operators at once, without a Lease", site.names(prefix, vms), 1)
     with site.operator("--no-election", "--identity", "a") as one, site.operator("--no-election", "--identity", "b") as two:
         one.ready()
         two.ready()
@@ -170,7 +166,7 @@ def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, grac
     """At random moments while VMs are made. What its watch cache knew is gone each time. It crashes, or ends ``gracefully``: then it takes
     no connections for up to a minute, until the requests that are open have ended."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"API server {'ended in order' if gracefully else 'killed'} and started anew", names(prefix, vms), restarts)
+    report = Report(f"API server {'ended in order' if gracefully else 'killed'} and started anew", site.names(prefix, vms), restarts)
     with kept_running(Kept(site, ("a", "b"))) as kept:
         kept.ready()
         with making(site, report.vms, 0.1):
@@ -187,7 +183,7 @@ def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, grac
 def api_server_paused(site: Site, vms: int, pauses: int, seed: int, prefix: str = "paused") -> Report:
     """It accepts connections and says nothing (SIGSTOP) for one to three seconds: watches hang, requests wait."""
     chance, audit = moments(seed), site.audit()
-    report = Report("API server hangs", names(prefix, vms), pauses)
+    report = Report("API server hangs", site.names(prefix, vms), pauses)
     with kept_running(Kept(site, ("a", "b"))) as kept:
         kept.ready()
         with making(site, report.vms, 0.1):
@@ -204,7 +200,7 @@ def api_server_paused(site: Site, vms: int, pauses: int, seed: int, prefix: str 
 def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "cut") -> Report:
     """All connections of the operator end at once, again and again, in the middle of watches, lists and writes."""
     chance, audit = moments(seed), site.audit()
-    report = Report("operator's connections cut", names(prefix, vms), cuts)
+    report = Report("operator's connections cut", site.names(prefix, vms), cuts)
     with ExitStack() as stack:
         proxy: CuttingProxy = stack.enter_context(site.background.entered(cutting_proxy("127.0.0.1", site.plane.port)))
         kubeconfig = site.account.with_suffix(".proxied")
@@ -258,7 +254,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
     """Two replicas behind one address take reviews of launcher pods by turns; one after the other is killed in the middle of them and
     started anew. Clients get no notice: connections of a replica that died just end."""
     chance, audit = moments(seed), site.audit()
-    report = Report("webhook killed", names(prefix, vms), kills)
+    report = Report("webhook killed", site.names(prefix, vms), kills)
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
     ports = (free_port(), free_port())
     with ExitStack() as stack:

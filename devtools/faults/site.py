@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -58,8 +59,15 @@ class Site:
     kubevirt: FakeKubeVirt | None
     started: dict[str, list[str]] = field(default_factory=dict)
     vms: list[str] = field(default_factory=list)
+    named: Counter[str] = field(default_factory=Counter)
+    """How often a scenario named its VMs with a prefix."""
     patience: float = PATIENCE
     """Seconds for an API server to answer a user who tries again and again."""
+
+    def names(self, prefix: str, count: int) -> list[str]:
+        """New ones each time, so that a scenario can be repeated."""
+        self.named[prefix] += 1
+        return [f"{prefix}-{self.named[prefix]}-{number:03d}" for number in range(count)]
 
     # --- components ---
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from devtools.faults.answers import FAULTS, Answering, Asked, Fault, answering, each_once
-from devtools.faults.scenarios import Kept, Report, finish, kept_running, making, names
+from devtools.faults.scenarios import Kept, Report, finish, kept_running, making
 from devtools.faults.site import Site
 
 TRIES = 2
@@ -44,7 +44,7 @@ def answered_wrongly(
     """The first attempts of every write (objects, annotations, status, Events, the Lease) go wrong, each in a way that chance picks."""
     audit = site.audit()
     which = "in any way" if faults == FAULTS else f"with {', '.join(faults)}"
-    report = Report(f"writes answered {which}, {site.overlay}", names(prefix, vms))
+    report = Report(f"writes answered {which}, {site.overlay}", site.names(prefix, vms))
     with _operator_behind(site) as (state, kept):
         state.late = late
         state.choose = each_once(faults, seed, TRIES)
@@ -65,7 +65,7 @@ def answered_wrongly(
 def refused_for(site: Site, vms: int, seconds: float, fault: Fault, *, prefix: str) -> Report:
     """Every write but the Lease's goes wrong for a while: how often each is tried, and how soon all is well afterwards."""
     audit = site.audit()
-    report = Report(f"all writes answered with {fault} for {seconds:.0f} s, {site.overlay}", names(prefix, vms), 1)
+    report = Report(f"all writes answered with {fault} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1)
     with _operator_behind(site) as (state, kept):
         state.choose = lambda what, path, before: None if what == "leases" else fault
         began = time.monotonic()
