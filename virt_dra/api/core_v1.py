@@ -10,7 +10,7 @@ from pydantic import Field
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.reading.interning import share_members
-from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
 
 
 class NodeSelectorRequirement(Wire):
@@ -31,7 +31,7 @@ class NodeSelector(Wire):
 class LabelSelector(Wire):
     """All requirements must hold. An empty one selects everything; what an absent one means depends on the field."""
 
-    match_labels: Map[Str] = {}
+    match_labels: Map[Str] = EMPTY_MAP
     match_expressions: List[NodeSelectorRequirement] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -77,8 +77,8 @@ class ResourceClaimReference(Wire):
 
 
 class ResourceRequirements(Wire):
-    limits: Map[Quantity] = {}
-    requests: Map[Quantity] = {}
+    limits: Map[Quantity] = EMPTY_MAP
+    requests: Map[Quantity] = EMPTY_MAP
     claims: List[ResourceClaimReference] = ()
 
 
@@ -213,7 +213,7 @@ class PodSpec(Wire):
     init_containers: List[Container] = ()
     volumes: List[Volume] = ()
     node_name: Str | None = None
-    node_selector: Map[Str] = {}
+    node_selector: Map[Str] = EMPTY_MAP
     affinity: Affinity | None = None
     tolerations: List[Toleration] = ()
     topology_spread_constraints: List[TopologySpreadConstraint] = ()
@@ -230,7 +230,7 @@ class PodSpec(Wire):
     priority: Int | None = None
     preemption_policy: Str | None = None
     scheduling_gates: List[PodSchedulingGate] = ()
-    overhead: Map[Quantity] = {}
+    overhead: Map[Quantity] = EMPTY_MAP
     resources: ResourceRequirements = ResourceRequirements.empty()
 
 
@@ -354,8 +354,8 @@ class NodeSpec(Wire):
 
 
 class NodeStatus(Wire):
-    allocatable: Map[Quantity] = {}
-    capacity: Map[Quantity] = {}
+    allocatable: Map[Quantity] = EMPTY_MAP
+    capacity: Map[Quantity] = EMPTY_MAP
     declared_features: List[Str] = ()
 
 

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field, model_validator
 from virt_dra.api.core_v1 import PodResourceClaim, Toleration
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
 
 GROUP = "kubevirt.io"
 API_VERSION = f"{GROUP}/v1"
@@ -145,8 +145,8 @@ class Machine(Wire):
 
 
 class DomainResources(Wire):
-    requests: Map[Quantity] = {}
-    limits: Map[Quantity] = {}
+    requests: Map[Quantity] = EMPTY_MAP
+    limits: Map[Quantity] = EMPTY_MAP
 
 
 class DomainSpec(Wire):
@@ -207,7 +207,7 @@ class VirtualMachineInstanceSpec(Wire):
     networks: List[Network] = ()
     volumes: List[Json] = ()
     architecture: Str | None = None
-    node_selector: Map[Str] = {}
+    node_selector: Map[Str] = EMPTY_MAP
     affinity: Json | None = None
     tolerations: List[Toleration] = ()
     termination_grace_period_seconds: Int | None = None
@@ -218,7 +218,7 @@ class VirtualMachineInstanceStatus(Wire):
     reason: Str | None = None
     node_name: Str | None = None
     conditions: List[Json] = ()
-    active_pods: Map[Str] = {}
+    active_pods: Map[Str] = EMPTY_MAP
     device_status: DeviceStatus | None = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from virt_dra.api.wire import Bool, Int, Json, List, Map, Object, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Object, Str, Wire
 
 
 class OwnerReference(Wire):
@@ -42,8 +42,8 @@ class ObjectMeta(Wire):
     creation_timestamp: Str | None = None
     deletion_timestamp: Str | None = None
     deletion_grace_period_seconds: Int | None = None
-    labels: Map[Str] = {}
-    annotations: Map[Str] = {}
+    labels: Map[Str] = EMPTY_MAP
+    annotations: Map[Str] = EMPTY_MAP
     owner_references: List[OwnerReference] = ()
     finalizers: List[Str] = ()
     managed_fields: List[ManagedFieldsEntry] = ()

@@ -14,7 +14,7 @@ from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.reading.interning import TemplateTable, share_members
-from virt_dra.api.wire import Bool, Int, Int32, List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Int32, List, Map, Str, Wire
 
 GROUP = "resource.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -73,12 +73,12 @@ class Counter(Wire):
 
 class CounterSet(Wire):
     name: Str = ""
-    counters: Map[Counter] = {}
+    counters: Map[Counter] = EMPTY_MAP
 
 
 class DeviceCounterConsumption(Wire):
     counter_set: Str = ""
-    counters: Map[Counter] = {}
+    counters: Map[Counter] = EMPTY_MAP
     compatibility_groups: List[Str] = ()
 
 
@@ -107,8 +107,8 @@ class NodeAllocatableResource(Wire):
 
 class Device(Wire):
     name: Str = ""
-    attributes: Map[DeviceAttribute] = {}
-    capacity: Map[DeviceCapacity] = {}
+    attributes: Map[DeviceAttribute] = EMPTY_MAP
+    capacity: Map[DeviceCapacity] = EMPTY_MAP
     consumes_counters: List[DeviceCounterConsumption] = ()
     node_name: Str | None = None
     node_selector: NodeSelector | None = None
@@ -118,7 +118,7 @@ class Device(Wire):
     binding_conditions: List[Str] = ()
     binding_failure_conditions: List[Str] = ()
     allow_multiple_allocations: Bool | None = None
-    node_allocatable_resources: Map[NodeAllocatableResource] = {}
+    node_allocatable_resources: Map[NodeAllocatableResource] = EMPTY_MAP
 
 
 class ResourcePool(Wire):
@@ -191,7 +191,7 @@ class DeviceToleration(Wire):
 
 
 class CapacityRequirements(Wire):
-    requests: Map[Quantity] = {}
+    requests: Map[Quantity] = EMPTY_MAP
 
 
 class DeviceDerivedAttribute(Wire):

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from virt_dra.api.core_v1 import LabelSelector, Pod
 from virt_dra.api.meta import Condition, TypedObject
-from virt_dra.api.wire import Bool, Int, Int32, Json, List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Int32, Json, List, Map, Str, Wire
 
 GROUP: Final = "scheduling.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1beta1"
@@ -153,7 +153,7 @@ class PodDisruptionBudgetSpec(Wire):
 
 class PodDisruptionBudgetStatus(Wire):
     observed_generation: Int | None = None
-    disrupted_pods: Map[Str] = {}
+    disrupted_pods: Map[Str] = EMPTY_MAP
     """Pods that are being disrupted already, by name; the value is since when."""
     disruptions_allowed: Int32 = 0
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from virt_dra.api.kubevirt_v1 import GPU, HostDevice
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.wire import Bool, Int, Json, List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
 
 RefusalCause = Literal["FieldValueInvalid", "FieldValueNotFound"]
 NOT_FOUND: Final = "FieldValueNotFound"
@@ -43,7 +43,7 @@ class InstancetypeSpec(Wire):
     scheduler_name: Str = ""
     io_threads_policy: Str | None = Field(default=None, alias="ioThreadsPolicy")
     launch_security: Json | None = None
-    annotations: Map[Str] = {}
+    annotations: Map[Str] = EMPTY_MAP
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class PreferenceSpec(Wire):
     preferred_architecture: Str | None = None
     preferred_termination_grace_period_seconds: Int | None = None
     requirements: _Required | None = None
-    annotations: Map[Str] = {}
+    annotations: Map[Str] = EMPTY_MAP
 
     @property
     def lacking(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceAttribute, NetworkDeviceData
-from virt_dra.api.wire import List, Map, Object, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, List, Map, Object, Str, Wire
 
 METADATA_VERSION: Final = "metadata.resource.k8s.io/v1alpha1"
 METADATA_KIND: Final = "DeviceMetadata"
@@ -33,7 +33,7 @@ class MetadataDevice(Wire):
     driver: Str = ""
     pool: Str = ""
     name: Str = ""
-    attributes: Map[DeviceAttribute] = {}
+    attributes: Map[DeviceAttribute] = EMPTY_MAP
     network_data: NetworkDeviceData | None = None
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.wire import List, Map, Str, Wire
+from virt_dra.api.wire import EMPTY_MAP, List, Map, Str, Wire
 
 
 class ScopeRequirement(Wire):
@@ -22,14 +22,14 @@ class ScopeSelector(Wire):
 
 
 class ResourceQuotaSpec(Wire):
-    hard: Map[Quantity] = {}
+    hard: Map[Quantity] = EMPTY_MAP
     scopes: List[Str] = ()
     scope_selector: ScopeSelector | None = None
 
 
 class ResourceQuotaStatus(Wire):
-    hard: Map[Quantity] = {}
-    used: Map[Quantity] = {}
+    hard: Map[Quantity] = EMPTY_MAP
+    used: Map[Quantity] = EMPTY_MAP
 
 
 class ResourceQuota(TypedObject):

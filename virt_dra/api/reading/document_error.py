@@ -35,6 +35,8 @@ class Parsed:
     expanded: bool = False
     item_lines: tuple[int, ...] = ()
     """The line of each entry of a top-level ``items`` list, where known."""
+    longest_item: int | None = None
+    """Of the entries of a top-level ``items`` list the length of the longest, with all that is written outside the list; where known."""
 
 
 def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:
@@ -43,9 +45,15 @@ def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:
 
 
 def limit_depth(parsed: Parsed, name: str) -> None:
-    """Raises :class:`DocumentError` for a value nested more than ``MAX_DEPTH`` levels deep. Does not recurse."""
-    level = [parsed.value]
-    for _ in range(MAX_DEPTH):
+    """Raises :class:`DocumentError` for a value nested more than ``MAX_DEPTH`` levels deep."""
+    if is_deeper(parsed.value, MAX_DEPTH):
+        raise too_deep(name, parsed.line, 1, parsed.document)
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether lists and objects are nested more than so many levels deep; the value itself is the first. Does not recurse."""
+    level = [value]
+    for _ in range(levels):
         level = [
             inner
             for value in level
@@ -53,5 +61,5 @@ def limit_depth(parsed: Parsed, name: str) -> None:
             if type(inner) is dict or type(inner) is list
         ]
         if not level:
-            return
-    raise too_deep(name, parsed.line, 1, parsed.document)
+            return False
+    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -156,10 +156,20 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
             continue
         source = DocumentSource(name, parsed.line, parsed.document)
         documents = list(_flattened(parsed, source))
-        if parsed.expanded or parsed.length > _SMALL_TEXT:
+        if parsed.expanded or _longest(parsed, documents) > _SMALL_TEXT:
             for document in documents:
                 _limit_size(document)
-        yield from documents
+        if not parsed.expanded and isinstance(parsed.value, dict) and _items(parsed.value) is not None:
+            parsed.value.pop("items")  # so that whoever keeps no document never has all of them and what they are read into in memory
+        documents.reverse()
+        while documents:
+            yield documents.pop()
+
+
+def _longest(parsed: Parsed, documents: Sequence[Document]) -> int:
+    """At least the length of the longest of a value's documents, in characters of text."""
+    whole = parsed.longest_item is None or any(document.source.item is None for document in documents[:1])
+    return parsed.length if whole or parsed.longest_item is None else parsed.longest_item
 
 
 def _rendered(text: str, name: str) -> Iterator[Parsed]:
@@ -243,7 +253,7 @@ def _flattened(parsed: Parsed, source: DocumentSource) -> Iterator[Document]:
         return
     for index, item in enumerate(items):
         line = parsed.item_lines[index] if len(parsed.item_lines) == len(items) else source.line
-        place = replace(source, line=line, item=index)
+        place = DocumentSource(source.name, line, source.document, index)
         if item is None:
             continue
         if _items(item) is None:

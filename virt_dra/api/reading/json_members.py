@@ -14,13 +14,20 @@ ConvertItem = Callable[[object, int], object]
 """Takes an item of a list and its index."""
 
 
-def decode_object(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem]) -> object:
-    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what that returned for it.
+OnRepeated = Callable[[str], object]
+"""Takes the name of a member that the object already has."""
 
-    Raises JSONDecodeError, whatever the decoder's hooks raise, and what ``convert`` raises.
+
+def decode_object(
+    text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None = None
+) -> object:
+    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what that returned for it. Of members
+    with one name the last counts.
+
+    Raises JSONDecodeError, whatever the decoder's hooks raise, and what the callbacks raise.
     """
     try:
-        return _members(text, decoder, convert)
+        return _members(text, decoder, convert, on_repeated)
     except (_Unexpected, StopIteration, json.JSONDecodeError):
         return decoder.decode(text)  # which finds the same fault, and describes it
 
@@ -29,7 +36,7 @@ class _Unexpected(Exception):
     """The text isn't an object, or no JSON."""
 
 
-def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem]) -> dict[str, object]:
+def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None) -> dict[str, object]:
     found: dict[str, object] = {}
     position = _after("{", text, 0)
     if text[position : position + 1] == "}":
@@ -40,6 +47,8 @@ def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, Convert
             key, position = decoder.raw_decode(text, end)
             if not isinstance(key, str):
                 raise _Unexpected
+            if key in found and on_repeated is not None:
+                on_repeated(key)
             position = _after(":", text, position)
             if key in convert and text[position : position + 1] == "[":
                 found[key], position = _items(text, position, decoder, convert[key])
