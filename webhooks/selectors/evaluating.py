@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from virt_dra.cel import BudgetExceeded, CompiledSelector, CompileError, EvaluationError, Interrupted, Work, compile_selector
+from virt_dra.cel import BudgetExceeded, CompiledSelector, CompileError, EvaluationError, Interrupted, Work, compile_selector, convertible
 from virt_dra.cel.reads import Reads, together
 from webhooks.selectors.answers import MAX_SELECTORS, AnswerCache, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault, digest
 from webhooks.selectors.published_slice import PublishedSlice
@@ -18,6 +18,8 @@ _PER_COMPARISON = 2
 """Microseconds (measured) of checking whether a device equals an evaluated one in everything that the selectors read."""
 _PER_DEVICE = 1.0
 """Microseconds (measured) per device, besides the work that its selectors are charged."""
+_KEPT = 4_096
+"""Different devices whose answers are remembered during one question."""
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 
@@ -67,8 +69,9 @@ def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, Slic
     if isinstance(selectors, SliceFault):
         yield 0, selectors
     elif question.kind == "each":
+        depths = _Depths(selectors, work)
         for position, slice_ in enumerate(question.slices):
-            yield position, _depths(slice_, selectors, work)
+            yield position, depths.of(slice_)
     else:
         yield from _any(question.slices, selectors, work)
 
@@ -88,17 +91,40 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
     return selectors
 
 
-def _depths(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work) -> SelectorDepths:
-    """The answer for a slice. Raises Interrupted if the budget doesn't suffice."""
-    depths = bytearray()
-    fault: SliceFault | None = None
-    for number, published in enumerate(slice_.devices):
-        answer = first_mismatch(published, selectors, work)
-        if isinstance(answer, SelectorFault):
-            fault = fault or SliceFault.of(answer.selector, answer.message, number)
-            answer = answer.selector
-        depths.append(answer)
-    return SelectorDepths(bytes(depths), fault)
+class _Depths:
+    """Finds the answers of slices; of devices of one driver that are equal in what the selectors read only the first is evaluated."""
+
+    def __init__(self, selectors: Sequence[CompiledSelector], work: Work) -> None:
+        self._selectors = selectors
+        self._work = work
+        self._reads = together([selector.reads for selector in selectors]) if selectors else None
+        self._known: dict[tuple[object, ...], int | SelectorFault] = {}
+
+    def of(self, slice_: PublishedSlice) -> SelectorDepths:
+        """The answer for a slice. Raises Interrupted if the budget doesn't suffice."""
+        depths = bytearray()
+        fault: SliceFault | None = None
+        for number, published in enumerate(slice_.devices):
+            answer = self._answer(published)
+            if isinstance(answer, SelectorFault):
+                fault = fault or SliceFault.of(answer.selector, answer.message, number)
+                answer = answer.selector
+            depths.append(answer)
+        return SelectorDepths(bytes(depths), fault)
+
+    def _answer(self, published: SliceDevice) -> int | SelectorFault:
+        # On a device that can't be converted every selector fails, whatever it reads.
+        if self._reads is None or not all(map(convertible, published.device.attributes.values())):
+            return first_mismatch(published, self._selectors, self._work)
+        if self._work.spent(_PER_COMPARISON):
+            raise Interrupted
+        seen = (published.driver, *seen_by(self._reads, published))
+        answer = self._known.get(seen)
+        if answer is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            answer = self._known[seen] = first_mismatch(published, self._selectors, self._work)
+        return answer
 
 
 def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:

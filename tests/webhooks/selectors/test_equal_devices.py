@@ -1,0 +1,69 @@
+"""Devices that are equal in what selectors read get one evaluation, and the answers that each would get by itself."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.wire import Json
+from virt_dra.cel import Work, compile_selector
+from webhooks.selectors.answers import SelectorDepths, SelectorQuestion, SliceFault
+from webhooks.selectors.evaluating import SelectorFault, evaluate, first_mismatch
+from webhooks.selectors.published_slice import PublishedSlice
+
+EXPRESSIONS = (
+    "device.attributes['d'].m == 'A100'",
+    "device.attributes['d'].missing == 1",
+    "device.capacity['d'].memory.isGreaterThan(quantity('1Gi'))",
+    "device.allowMultipleAllocations",
+    "device.driver == 'd'",
+    "device.attributes.all(domain, domain != 'e')",
+    "1 / 0 == 1",
+)
+ATTRIBUTES = st.dictionaries(
+    st.sampled_from(["m", "d/m", "e/m"]),
+    st.sampled_from([{"string": "A100"}, {"string": "T4"}, {"int": 1}, {"version": "1.0.0"}, {"version": "no version"}]),
+    max_size=2,
+)
+CAPACITY = st.dictionaries(st.just("memory"), st.sampled_from([{"value": "1Gi"}, {"value": "1024Mi"}, {"value": "2Gi"}]), max_size=1)
+DEVICE = st.fixed_dictionaries({"attributes": ATTRIBUTES, "capacity": CAPACITY}, optional={"allowMultipleAllocations": st.booleans()})
+
+
+def published(driver: str, devices: list[Json]) -> PublishedSlice:
+    named = [{"name": f"gpu-{number}", **device} for number, device in enumerate(devices)]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    return PublishedSlice.of(ResourceSlice.from_wire({"spec": {"driver": driver, "pool": pool, "devices": named}}), {})
+
+
+def alone(slice_: PublishedSlice, expressions: list[str]) -> SelectorDepths:
+    selectors = [compile_selector(each) for each in expressions]
+    answers = [first_mismatch(device, selectors, Work()) for device in slice_.devices]
+    faults = [(number, each) for number, each in enumerate(answers) if isinstance(each, SelectorFault)]
+    fault = SliceFault.of(faults[0][1].selector, faults[0][1].message, faults[0][0]) if faults else None
+    return SelectorDepths(bytes(each.selector if isinstance(each, SelectorFault) else each for each in answers), fault)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("de"), st.lists(DEVICE, max_size=4)), max_size=4),
+    st.lists(st.sampled_from(EXPRESSIONS), max_size=3),
+)
+def test_each_gets_the_answer_that_it_gets_by_itself(slices: list[tuple[str, list[Json]]], expressions: list[str]) -> None:
+    there = [published(driver, devices) for driver, devices in slices]
+    question = SelectorQuestion("each", tuple(expressions), there)
+    assert dict(evaluate(question, Work())) == {number: alone(each, expressions) for number, each in enumerate(there)}
+
+
+def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
+    costly = "lists.range(1000).all(x, x >= 0) && device.attributes['d'].m == 'A100'"
+
+    def left(devices: list[Json]) -> int:
+        work = Work(10_000_000)
+        assert len(list(evaluate(SelectorQuestion("each", (costly,), [published("d", devices)]), work))) == 1
+        assert work.left is not None
+        return 10_000_000 - int(work.left)
+
+    same, different = ([{"attributes": {"m": {"string": f"A{number * step}"}}} for number in range(100)] for step in (0, 1))
+    one = left(same[:1])
+    assert left(same) < 2 * one
+    assert left(different) > 50 * one
