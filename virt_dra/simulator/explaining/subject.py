@@ -96,10 +96,9 @@ class SubjectFinder:
         if isinstance(found, Pod):
             return self._of_pod(found, title)
         vmi = found if isinstance(found, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
-        if vmi is not None and vmi.status.phase not in _FINISHED:
-            pod = current_pod(vmi, self._pods.get(vmi.metadata.uid, ()) if vmi.metadata.uid else ())
-            if pod is not None:
-                return self._of_pod(pod, title)
+        pod = self._pod_of(vmi) if vmi is not None and vmi.status.phase not in _FINISHED else None
+        if pod is not None:
+            return self._of_pod(pod, title)
         subject = found if isinstance(found, VirtualMachine) else vmi
         if subject is None:
             raise AssertionError("only VMs are left")
@@ -108,6 +107,15 @@ class SubjectFinder:
             return AskedSubject(title, problem=self._named_gap(subject) or wanted)
         pod, claims = wanted
         return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)))
+
+    def is_bound(self, there: VirtualMachine | VirtualMachineInstance | Pod) -> bool:
+        """Whether its pod has a node; what ``find`` says of it, found without looking at claims."""
+        vmi = self.get(VirtualMachineInstance, there.name, there.namespace) if isinstance(there, VirtualMachine) else there
+        pod = self._pod_of(vmi) if isinstance(vmi, VirtualMachineInstance) and vmi.status.phase not in _FINISHED else vmi
+        return isinstance(pod, Pod) and bool(pod.spec.node_name)
+
+    def _pod_of(self, vmi: VirtualMachineInstance) -> Pod | None:
+        return current_pod(vmi, self._pods.get(vmi.metadata.uid, ()) if vmi.metadata.uid else ())
 
     def _named_gap(self, subject: VirtualMachine | VirtualMachineInstance) -> str:
         """The claim or template that a VM names and that isn't there."""

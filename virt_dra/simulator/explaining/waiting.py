@@ -29,7 +29,7 @@ def waiting_answers(
 ) -> WaitingAnswers:
     """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices that can't be
     read."""
-    waiting = [each for each in subjects_in(objects, namespace) if not each.node]
+    waiting = list(subjects_in(objects, namespace, bound=False))
     found: list[ExplainedAnswer] = []
     for number, subject in enumerate(waiting[:most]):
         progress(number, len(waiting))
@@ -40,23 +40,25 @@ def waiting_answers(
 
 def still_waiting(explained: WaitingAnswers, objects: Sequence[TypedObject], namespace: str) -> WaitingAnswers:
     """Of answers that were found before, those of subjects that wait still."""
-    waiting = {each.title for each in subjects_in(objects, namespace) if not each.node}
+    waiting = {each.title for each in subjects_in(objects, namespace, bound=False)}
     return WaitingAnswers(tuple(each for each in explained.answers if each.title in waiting), explained.left_out)
 
 
-def subjects_in(objects: Sequence[TypedObject], namespace: str) -> Iterator[AskedSubject]:
-    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished."""
+def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool = True) -> Iterator[AskedSubject]:
+    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished, and without those whose pods
+    have a node unless ``bound``."""
     instances = {(each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)}
     finder = SubjectFinder(objects, namespace)
     for each in finder.objects:
-        kind = ""
-        if isinstance(each, VirtualMachineInstance) and each.status.phase not in _FINISHED:
-            kind = "vmi"
-        elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
-            kind = "vm"
-        elif isinstance(each, Pod) and each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each):
-            kind = "pod"
-        if kind:
+        if isinstance(each, VirtualMachineInstance):
+            kind = "vmi" if each.status.phase not in _FINISHED else ""
+        elif isinstance(each, VirtualMachine):
+            kind = "vm" if (each.namespace or namespace, each.name) not in instances else ""
+        elif isinstance(each, Pod):
+            kind = "pod" if each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each) else ""
+        else:
+            continue
+        if kind and (bound or not finder.is_bound(each)):
             yield finder.find(kind, each.name, each.namespace)
 
 
