@@ -32,15 +32,16 @@ def _device(**attributes: Json) -> Device:
     ],
 )
 def test_equal_numbers_mean_equal_values_of_equal_types(one: Json, other: Json, equal: bool) -> None:
-    columns, (first, second) = PublishedValues().of("d", _device(a=one, b=other))
-    assert columns == {"a": 0, "b": 1}
+    facts = PublishedValues().facts("d", _device(a=one, b=other), "")
+    first, second = facts.numbers
+    assert facts.columns == {"a": 0, "b": 1}
     assert (first == second) is equal
 
 
 def test_what_is_compared_are_the_elements_of_lists_where_lists_count() -> None:
     numbers = PublishedValues()
     device = _device(one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={})
-    found = dict(zip(device.attributes, numbers.of("d", device)[1], strict=True))
+    found = dict(zip(device.attributes, numbers.facts("d", device, "").numbers, strict=True))
     kind, (a,) = numbers.elements(found["one"], lists=True) or pytest.fail("nothing is compared of a string")
     assert kind == "string"
     assert numbers.elements(found["lone"], lists=True) == ("string", (a,))

@@ -264,11 +264,10 @@ def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequ
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
     around = _around(slice_, counters)
-    devices: list[PoolDevice] = []
-    for device in published:
-        id_, (columns, values) = DeviceId(key.driver, key.pool, device.name), numbers.of(key.driver, device)
-        profile = numbers.profile(device, around)
-        devices.append(PoolDevice(id_, key, device, spec, profile, columns, values, numbers.convertible(values)))
+    devices = [
+        PoolDevice(DeviceId(key.driver, key.pool, device.name), key, device, spec, *numbers.facts(key.driver, device, around))
+        for device in published
+    ]
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from virt_dra.api import resource_v1
 from virt_dra.api.resource_v1 import DeviceAttribute
@@ -76,11 +77,25 @@ Elements = tuple[str, tuple[int, ...]]
 """A type and a number for each value: equal numbers mean equal values of equal types."""
 
 
+class DeviceFacts(NamedTuple):
+    """What a `PoolDevice` says of what is published; its fields of the same names."""
+
+    profile: int
+    columns: Mapping[str, int]
+    numbers: tuple[int, ...]
+    convertible: bool
+
+
+_KEPT_DEVICES = 4_096
+"""Devices that are remembered by their identity: those that many slices share come early."""
+
+
 class PublishedValues:
     """The numbers, for one set of slices, which must live as long: equal parts are recognized by their identity first, as most are
     shared (`api.reading.interning`), then by their values."""
 
     def __init__(self) -> None:
+        self._facts_of_shared: dict[tuple[str, int], DeviceFacts] = {}
         self._profiles: dict[Hashable, int] = {}
         self._profiles_of_shared: dict[Hashable, int] = {}
         """By the identity of every part."""
@@ -95,8 +110,18 @@ class PublishedValues:
         """Of lists, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
 
-    def profile(self, device: resource_v1.Device, around: str) -> int:
-        """See `PoolDevice.profile`. ``around``: the facts of the device's slice and pool."""
+    def facts(self, driver: str, device: resource_v1.Device, around: str) -> DeviceFacts:
+        """``around``: the facts of the device's slice, its driver among them, and pool."""
+        key = around, id(device)
+        found = self._facts_of_shared.get(key)
+        if found is None:
+            columns, numbers = self._columns_and_numbers(driver, device)
+            found = DeviceFacts(self._profile(device, around), columns, numbers, self._inconvertible.isdisjoint(numbers))
+            if len(self._facts_of_shared) < _KEPT_DEVICES:
+                self._facts_of_shared[key] = found
+        return found
+
+    def _profile(self, device: resource_v1.Device, around: str) -> int:
         parts = [id(part) for name, part in device.__dict__.items() if name not in ("name", "attributes")]
         shared = (around, id(device.model_fields_set), id(device.model_extra), *parts)
         found = self._profiles_of_shared.get(shared)
@@ -105,12 +130,7 @@ class PublishedValues:
             found = self._profiles_of_shared[shared] = self._profiles.setdefault((around, own), len(self._profiles))
         return found
 
-    def of(self, driver: str, device: resource_v1.Device) -> tuple[Mapping[str, int], tuple[int, ...]]:
-        """The columns of a device, and the number of its value in each, from 1: equal numbers mean equal values of equal types.
-
-        Columns: attribute, by the name that the slice uses, -> its place among the numbers; one object for devices of one driver with
-        the same attributes.
-        """
+    def _columns_and_numbers(self, driver: str, device: resource_v1.Device) -> tuple[Mapping[str, int], tuple[int, ...]]:
         attributes, known = device.attributes, self._numbers_of_shared
         names = (driver, *attributes)
         columns = self._columns.get(names)
@@ -132,10 +152,6 @@ class PublishedValues:
         if values is not None and len(values.published) > 1:
             self._lists[number] = values.type, self.numbered(values)  # now, while the values are at hand
         return number
-
-    def convertible(self, numbers: tuple[int, ...]) -> bool:
-        """True if expressions can read all these values (A-21.2)."""
-        return self._inconvertible.isdisjoint(numbers)
 
     def elements(self, number: int, *, lists: bool) -> Elements | None:
         """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see `values_of`."""

@@ -79,11 +79,23 @@ def test_null_is_absent_or_empty_as_elsewhere() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     """A driver can publish any number of different values."""
     parts = InternTable(DeviceAttribute)
+    devices = TemplateTable(Device, name="name", parts="attributes", part=DeviceAttribute)
     for number in range(40_000):
         parts.read({"string": f"{number:030}"})
-    assert sum(len(key) for key in parts._known) <= 1.01 * 2**20
+        devices.read(gpu("a", f"{number}"))
+    for table in (parts, devices):
+        assert 0 < sum(len(key) for key in table._known._known) <= 1.01 * 2**20
     long: dict[str, Any] = {"string": "x" * 5_000}
     assert parts.read(long) is not parts.read(long)
+    assert devices.read(gpu("a", "x" * 5_000)) is not devices.read(gpu("a", "x" * 5_000))
+
+
+def test_equal_devices_are_one_object_in_all_slices() -> None:
+    slices = [ResourceSlice.from_wire(slice_of(gpu("a", "1"), gpu("b", "1"), gpu("a", "2"))) for _ in range(2)]
+    (first, second), devices = (each.spec.devices for each in slices), slices[0].spec.devices
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert len({id(device) for device in devices}) == 3
+    assert [(device.name, device.attributes["uuid"].string) for device in devices] == [("a", "1"), ("b", "1"), ("a", "2")]
 
 
 def test_a_map_with_a_wrong_part_is_left_to_its_type() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from virt_dra.api.wire import Wire
 
 W = TypeVar("W", bound=Wire)
+V = TypeVar("V")
 
 _KEPT_BYTES: Final = 1 << 20
 """Of the JSON of what one table remembers; the objects take ten times as much."""
@@ -40,13 +41,29 @@ def share_members(*objects: Wire) -> None:
             _set(each, "__pydantic_extra__", _NOTHING)
 
 
+class _Memory(Generic[V]):
+    """What was read of which JSON."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, V] = {}
+        self._bytes = 0
+        self.get = self._known.get
+
+    def put(self, key: bytes, value: V) -> None:
+        if len(key) <= _LONGEST:
+            if self._bytes > _KEPT_BYTES:
+                self._known.clear()
+                self._bytes = 0
+            self._known[key] = value
+            self._bytes += len(key)
+
+
 class InternTable(Generic[W]):
     """Reads values of one type; equal JSON gives the same object."""
 
     def __init__(self, kind: type[W]) -> None:
         self._kind = kind
-        self._known: dict[bytes, W] = {}
-        self._bytes = 0
+        self._known: _Memory[W] = _Memory()
 
     def read(self, raw: Any) -> W:
         """The object. Raises ValueError (ValidationError is one) for what isn't of the type, or no JSON."""
@@ -56,22 +73,18 @@ class InternTable(Generic[W]):
     def _new(self, key: bytes, raw: Any) -> W:
         found = self._kind.model_validate(raw, by_alias=True, by_name=False)
         share_members(found)
-        if len(key) <= _LONGEST:
-            if self._bytes > _KEPT_BYTES:
-                self._known.clear()
-                self._bytes = 0
-            self._known[key] = found
-            self._bytes += len(key)
+        self._known.put(key, found)
         return found
 
 
 class TemplateTable(Generic[W]):
-    """Reads objects that differ in their name and one map of parts, and share the rest with many others."""
+    """Reads objects that differ in their name and one map of parts, if at all, and share the rest with many others."""
 
     def __init__(self, kind: type[W], name: str, parts: str, part: type[Wire]) -> None:
         """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the map's values."""
         self._name = name
         self._parts = parts
+        self._known: _Memory[W] = _Memory()
         self._rests: InternTable[W] = InternTable(kind)
         self._shared: InternTable[Wire] = InternTable(part)
         self._kind = kind
@@ -80,17 +93,26 @@ class TemplateTable(Generic[W]):
         """The object; the unchanged JSON where it must be read by its type (something is missing, unusual or wrong)."""
         if type(raw) is not dict:
             return raw
-        name, parts = raw.get(self._name), raw.get(self._parts)
-        if type(name) is not str or type(parts) is not dict:
-            return raw
-        read = self._shared.read
         try:
-            members = {key: read(value) for key, value in parts.items() if type(key) is str and type(value) is dict}
-            # With the two members, though empty, so that they count as given, in the order of the object.
-            template = self._rests.read({**raw, self._name: "", self._parts: {}})
+            key = marshal.dumps(raw, _MARSHAL_VERSION)
+            found = self._known.get(key)
+            if found is None and (found := self._read(raw)) is not None:
+                self._known.put(key, found)
         except ValueError:
             return raw
-        return raw if len(members) != len(parts) else self._made(template, {self._name: name, self._parts: members})
+        return raw if found is None else found
+
+    def _read(self, raw: Mapping[str, Any]) -> W | None:
+        name, parts = raw.get(self._name), raw.get(self._parts)
+        if type(name) is not str or type(parts) is not dict:
+            return None
+        read = self._shared.read
+        members = {key: read(value) for key, value in parts.items() if type(key) is str and type(value) is dict}
+        if len(members) != len(parts):
+            return None
+        # With the two members, though empty, so that they count as given, in the order of the object.
+        template = self._rests.read({**raw, self._name: "", self._parts: {}})
+        return self._made(template, {self._name: name, self._parts: members})
 
     def _made(self, template: W, different: Mapping[str, object]) -> W:
         made = self._kind.__new__(self._kind)
