@@ -124,8 +124,9 @@ def device_rows(known: KnownObjects, keys: tuple[DriverKeys, ...] = ()) -> list[
     """
     held = dict(holders_of(known))
     rows: list[DeviceRow] = []
+    published = _PublishedTexts(keys)
     for pool, newest in known.pools.items():
-        rows += _of_pool(pool, newest, held, known, keys)
+        rows += _of_pool(pool, newest, held, known, published)
     if not known.knows(ResourceSlice):
         return rows
     rows += (
@@ -135,8 +136,24 @@ def device_rows(known: KnownObjects, keys: tuple[DriverKeys, ...] = ()) -> list[
     return rows
 
 
+class _PublishedTexts:
+    """Model and address of devices that outlive it: many slices share those that are equal (`virt_dra.api.reading.interning`)."""
+
+    def __init__(self, keys: tuple[DriverKeys, ...]) -> None:
+        self._keys = keys
+        self._known: dict[tuple[str, int], tuple[str, str]] = {}
+
+    def of(self, driver: str, device: Device) -> tuple[str, str]:
+        known = self._known.get((driver, id(device)))
+        if known is None:
+            found = addresses(driver, device.attributes, self._keys)
+            address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
+            known = self._known[driver, id(device)] = model_of(device), address
+        return known
+
+
 def _of_pool(
-    pool: PoolId, newest: NewestSlices, held: dict[DeviceId, tuple[DeviceHolder, ...]], known: KnownObjects, keys: tuple[DriverKeys, ...]
+    pool: PoolId, newest: NewestSlices, held: dict[DeviceId, tuple[DeviceHolder, ...]], known: KnownObjects, published: _PublishedTexts
 ) -> Iterator[DeviceRow]:
     """Takes the holders of the pool's devices out of ``held``."""
     driver, unhealthy, every_claim = pool.driver, known.unhealthy, known.knows_all(ResourceClaim)
@@ -146,13 +163,10 @@ def _of_pool(
     left = _left_of_counters(newest.slices, holders)
     for device, slice_ in listed:
         id, holding = DeviceId(driver, pool.pool, device.name), holders.get(device.name, ())
-        found = addresses(driver, device.attributes, keys)
-        address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
+        model, address = published.of(driver, device)
         health = unhealthy.get(id) if unhealthy else None
         states = _states(device, holding, health, problem, left) or ((FREE,) if every_claim else (UNKNOWN,))
-        yield DeviceRow(
-            id, node_of(device, slice_), model_of(device), address, states, holding, device.taints, health, slice_, device, problem
-        )
+        yield DeviceRow(id, node_of(device, slice_), model, address, states, holding, device.taints, health, slice_, device, problem)
 
 
 def _states(

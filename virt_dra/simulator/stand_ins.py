@@ -18,7 +18,8 @@ SOLE_NODE = "node-1"
 def labelled(node: Node) -> Node:
     """The node with the labels of :data:`NODE_LABELS` and its host name's, where it doesn't say otherwise."""
     host = {"kubernetes.io/hostname": node.name} if not names.label_value(node.name) else {}
-    return node.with_(metadata=node.metadata.with_(labels={**NODE_LABELS, **host, **node.metadata.labels}))
+    labels = {**NODE_LABELS, **host, **node.metadata.labels}
+    return node if labels == node.metadata.labels else node.with_(metadata=node.metadata.with_(labels=labels))
 
 
 def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[TypedObject, ...]:

@@ -92,13 +92,16 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
 
 
 class _Depths:
-    """Finds the answers of slices; of devices of one driver that are equal in what the selectors read only the first is evaluated."""
+    """Finds the answers of slices; of devices of one driver that are equal in what the selectors read only the first is evaluated.
+
+    Many slices share devices that are equal in everything (`virt_dra.api.reading.interning`): those are recognized by their identity."""
 
     def __init__(self, selectors: Sequence[CompiledSelector], work: Work) -> None:
         self._selectors = selectors
         self._work = work
         self._reads = together([selector.reads for selector in selectors]) if selectors else None
         self._known: dict[tuple[object, ...], int | SelectorFault] = {}
+        self._of_shared: dict[tuple[str, int], int | SelectorFault] = {}
 
     def of(self, slice_: PublishedSlice) -> SelectorDepths:
         """The answer for a slice. Raises Interrupted if the budget doesn't suffice."""
@@ -113,6 +116,17 @@ class _Depths:
         return SelectorDepths(bytes(depths), fault)
 
     def _answer(self, published: SliceDevice) -> int | SelectorFault:
+        key = published.driver, id(published.device)
+        answer = self._of_shared.get(key)
+        if answer is None:
+            answer = self._of_equal(published)
+            if len(self._of_shared) < _KEPT:
+                self._of_shared[key] = answer
+        elif self._work.spent(_PER_DEVICE):
+            raise Interrupted
+        return answer
+
+    def _of_equal(self, published: SliceDevice) -> int | SelectorFault:
         # On a device that can't be converted every selector fails, whatever it reads.
         if self._reads is None or not all(map(convertible, published.device.attributes.values())):
             return first_mismatch(published, self._selectors, self._work)
@@ -141,6 +155,9 @@ def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector]
 
 def _any_of(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
     for published in slice_.devices:
+        if id(published.device) in tried:
+            continue
+        tried.add(id(published.device))
         if reads is not None:
             if work.spent(_PER_COMPARISON):
                 raise Interrupted
