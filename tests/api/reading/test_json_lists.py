@@ -1,17 +1,16 @@
-"""A large JSON object is read as the reader of any JSON text reads it, with the same faults, whatever its items are."""
+"""A large List is read as any JSON text is, with the same faults, whatever its items are."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_dra.api.reading import json_text
-from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed
-from virt_dra.api.reading.documents import MAX_OBJECT_BYTES, TOO_LARGE, read_documents
+from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError
+from virt_dra.api.reading.documents import MAX_OBJECT_BYTES, TOO_LARGE, Document, read_documents, read_objects
 
 Pairs = list[tuple[str, str]]
 
@@ -45,43 +44,67 @@ def lists(item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.builds(members, st.lists(outside | own, max_size=4), st.sampled_from(["", " "]))
 
 
-def parsed(text: str, large: int) -> tuple[Parsed, ...] | str:
-    """What a text of so many characters and more is read into as one large object, or why it can't be."""
+def read(text: bytes, large: int) -> tuple[Document, ...] | str:
+    """The documents of a text, read item by item if it is so long; or why it can't be read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_text, "_LARGE", large)
         try:
-            return json_text.parse(text, "file")
+            return read_documents(text, "file")
         except DocumentError as error:
             return str(error)
 
 
-def without_lengths(found: tuple[Parsed, ...] | str) -> tuple[Parsed, ...] | str:
-    return found if isinstance(found, str) else tuple(replace(each, longest_item=None) for each in found)
+def assert_same(text: str) -> tuple[Document, ...] | str:
+    """What both ways of reading a text give, which must be the same."""
+    encoded = text.encode(errors="surrogatepass")
+    found = read(encoded, 0)
+    assert found == read(encoded, len(text) + 1)
+    return found
 
 
 @given(lists(texts(SCALARS, "abc")), st.sampled_from(["", "\n \n", "{}"]), st.sampled_from(["", "\n", "x", "{}", ","]))
-def test_it_is_what_any_text_is(text: str, before: str, after: str) -> None:
-    whole = f"{before}{text}{after}"
-    assert without_lengths(parsed(whole, 0)) == parsed(whole, len(whole) + 1)
+def test_it_is_read_as_any_text_is(text: str, before: str, after: str) -> None:
+    assert_same(f"{before}{text}{after}")
 
 
-@given(lists(texts(st.just("1"), "abcdefgh")))
-def test_no_item_is_longer_than_it_says(text: str) -> None:
-    found = parsed(text, 0)
-    if isinstance(found, str) or found[0].longest_item is None:
-        return
-    value = json.loads(text)
-    longest = max(len(json.dumps(item, separators=(",", ":"))) for item in value["items"])
-    assert longest <= found[0].longest_item <= found[0].length
+@pytest.mark.parametrize(
+    ("text", "itemwise"),
+    [
+        ('{"apiVersion": "v1", "items": [{"a": 1}, null, 1, []], "kind": "List", "metadata": {"resourceVersion": ""}}', True),
+        ('\n\n {"kind": "List", "items": []} \n', True),
+        ('{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}', False),
+        ('{"apiVersion": "v1", "items": [{"metadata": {"name": "a"}}], "kind": "PodList"}', False),
+        ('{"kind": "List", "items": [{"a": 1}, {"kind": "List", "items": [{"b": 1}]}]}', False),
+        ('{"kind": "List", "items": [{"a": 1}]} {"b": 2}', False),
+        ('{"kind": "List", "items": {"a": 1}}', False),
+        ('{"kind": "List"}', False),
+        ('{"kind": "List", "items": null}', False),
+        ('{"kind": "List", "items": [{"a": "\\ud800"}]}', False),
+        ('{"kind": "List", "items": [{"a": 1}], "items": [{"b": 1}]}', False),
+        ('{"kind": "List", "items": [{"a": 1, "a": 2}]}', False),
+        ('{"kind": "List", "items": [{"a": 1e400}]}', False),
+        ('{"kind": "List", "items": [{"a": 1},]}', False),
+    ],
+)
+def test_other_texts_are_left_to_the_exact_reader(text: str, itemwise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+
+    def take(item: object, index: int, length: int) -> None:
+        if isinstance(item, dict) and "items" in item:
+            raise ValueError("a List in a List")
+        taken.append(item)
+
+    assert_same(text)
+    monkeypatch.setattr(json_text, "_LARGE", 0)
+    assert json_text.take_list(text, take) is itemwise
+    assert not itemwise or taken == json.loads(text)["items"]
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 @pytest.mark.parametrize("levels", [MAX_DEPTH - 3, MAX_DEPTH - 2, MAX_DEPTH - 1, 100_000])
 def test_items_nest_as_deeply_as_other_objects(opening: str, levels: int) -> None:
     closing = "]" if opening == "[" else "}"
-    text = f'{{"items": [{opening * levels}1{closing * levels}]}}'
-    found = parsed(text, 0)
-    assert without_lengths(found) == parsed(text, len(text) + 1)
+    found = assert_same(f'{{"kind": "List", "items": [{opening * levels}1{closing * levels}]}}')
     assert isinstance(found, str) == (levels > MAX_DEPTH - 2)
 
 
@@ -98,7 +121,12 @@ def test_a_list_may_be_larger_than_an_object_and_its_items_may_not() -> None:
     assert error.value.message.startswith(f"{TOO_LARGE}; the object has {MAX_OBJECT_BYTES + 61} bytes as JSON")
 
 
-def test_what_a_list_gives_all_its_items_counts_for_their_size() -> None:
-    text = json.dumps({"apiVersion": "x" * MAX_OBJECT_BYTES, "kind": "ConfigMapList", "items": [{}, {}]}).encode()
-    with pytest.raises(DocumentError, match=TOO_LARGE):
-        read_documents(text, "file")
+def test_what_is_taken_before_a_fault_is_forgotten() -> None:
+    good, bad = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}, {"apiVersion": "v1", "kind": "Pod", "spec": 1}
+    text = json.dumps({"kind": "List", "items": [good, bad] * 3_000})
+    loaded = read_objects(text.encode(), "file")
+    assert [str(each.source) for each in loaded.objects] == [f"file:1 (items[{number}])" for number in range(0, 6_000, 2)]
+    assert [str(each) for each in loaded.problems[:1]] == ["file:1 (items[1]): Pod: spec: must be an object, not an integer"]
+    assert len(loaded.problems) == 3_000
+    concatenated = read_objects(f"{text}{json.dumps(good)}".encode(), "file")
+    assert (len(concatenated.objects), len(concatenated.problems)) == (3_001, 3_000)

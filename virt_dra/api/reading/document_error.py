@@ -35,8 +35,6 @@ class Parsed:
     expanded: bool = False
     item_lines: tuple[int, ...] = ()
     """The line of each entry of a top-level ``items`` list, where known."""
-    longest_item: int | None = None
-    """Of the entries of a top-level ``items`` list the length of the longest, with all that is written outside the list; where known."""
 
 
 def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:

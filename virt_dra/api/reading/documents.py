@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -114,21 +114,38 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
     ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too large or too deep.
     """
     with collector_paused():
-        return tuple(_documents(text, name))
+        decoded = _decoded(text, name)
+        documents: list[Document] = []
+        if not _take_list(decoded, name, documents.append):
+            documents = list(_documents(decoded, name))
+        return tuple(documents)
 
 
 def read_objects(text: bytes, name: str) -> Loaded:
     """The typed objects of a text. Raises :class:`DocumentError` if the text as a whole can't be read."""
-    objects: list[Sourced[TypedObject]] = []
-    problems: list[ReadProblem] = []
     with collector_paused():
-        for document in _documents(text, name):
-            read = read_document(document)
-            if isinstance(read, Sourced):
-                objects.append(read)
-            else:
-                problems += read
-    return Loaded(tuple(objects), tuple(problems))
+        decoded = _decoded(text, name)
+        reader = _ObjectReader()
+        if not _take_list(decoded, name, reader.take):
+            reader = _ObjectReader()
+            for document in _documents(decoded, name):
+                reader.take(document)
+    return Loaded(tuple(reader.objects), tuple(reader.problems))
+
+
+class _ObjectReader:
+    """Reads documents, and keeps what they are read into."""
+
+    def __init__(self) -> None:
+        self.objects: list[Sourced[TypedObject]] = []
+        self.problems: list[ReadProblem] = []
+
+    def take(self, document: Document) -> None:
+        read = read_document(document)
+        if isinstance(read, Sourced):
+            self.objects.append(read)
+        else:
+            self.problems += read
 
 
 def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProblem, ...]:
@@ -149,14 +166,31 @@ def _title(raw: object) -> str:
     return f'{raw["kind"]} "{name}": ' if isinstance(name, str) else f"{raw['kind']}: "
 
 
-def _documents(text: bytes, name: str) -> Iterator[Document]:
-    decoded = _decoded(text, name)
-    for parsed in _rendered(decoded, name):
+def _take_list(text: str, name: str, take: Callable[[Document], object]) -> bool:
+    """Whether the text is a large List in JSON whose documents were all taken, each before the next one was read. If not, those that were
+    taken must be forgotten."""
+    line = text.count("\n", 0, len(text) - len(text.lstrip())) + 1
+
+    def take_item(item: object, index: int, length: int) -> None:
+        if item is None:
+            return
+        if _items(item) is not None:
+            raise ValueError("a List in a List")
+        document = Document(item, DocumentSource(name, line, 1, index))
+        if length > _SMALL_TEXT:
+            _limit_size(document)
+        take(document)
+
+    return json_text.take_list(text, take_item)
+
+
+def _documents(text: str, name: str) -> Iterator[Document]:
+    for parsed in _rendered(text, name):
         if parsed.value is None:
             continue
         source = DocumentSource(name, parsed.line, parsed.document)
         documents = list(_flattened(parsed, source))
-        if parsed.expanded or _longest(parsed, documents) > _SMALL_TEXT:
+        if parsed.expanded or parsed.length > _SMALL_TEXT:
             for document in documents:
                 _limit_size(document)
         if not parsed.expanded and isinstance(parsed.value, dict) and _items(parsed.value) is not None:
@@ -164,12 +198,6 @@ def _documents(text: bytes, name: str) -> Iterator[Document]:
         documents.reverse()
         while documents:
             yield documents.pop()
-
-
-def _longest(parsed: Parsed, documents: Sequence[Document]) -> int:
-    """At least the length of the longest of a value's documents, in characters of text."""
-    whole = parsed.longest_item is None or any(document.source.item is None for document in documents[:1])
-    return parsed.length if whole or parsed.longest_item is None else parsed.longest_item
 
 
 def _rendered(text: str, name: str) -> Iterator[Parsed]:

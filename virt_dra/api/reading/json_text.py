@@ -8,14 +8,14 @@ import re
 from typing import NoReturn
 
 from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed, limit_depth, too_deep
-from virt_dra.api.reading.json_lists import read_large_object
+from virt_dra.api.reading.json_lists import TakeItem, take_items
 from virt_dra.api.reading.yaml_scalars import whole
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
 _LONE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGE = 64 * 1024
-"""Characters of a text that is read as one large object if it is one; a smaller one is read within a millisecond either way."""
+"""Characters of a text that is worth while to be read item by item; a smaller one is read within a millisecond either way."""
 
 
 class _DuplicateKey(ValueError):
@@ -30,11 +30,6 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
     """All values, in order. Raises :class:`DocumentError`."""
     values: list[Parsed] = []
     position = _skip(text, 0)
-    if len(text) >= _LARGE and _LONE.search(text) is None:
-        large = read_large_object(text, _DECODER)
-        if large is not None:
-            line, length = text.count("\n", 0, position) + 1, len(text.rstrip()) - position
-            return (Parsed(large.value, line, 1, length, longest_item=large.longest_item),)
     counted, line = 0, 1
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -45,6 +40,11 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
         values.append(parsed)
         position = _skip(text, end)
     return tuple(values)
+
+
+def take_list(text: str, take: TakeItem) -> bool:
+    """As :func:`take_items`, for texts of which it is worth while."""
+    return len(text) >= _LARGE and _LONE.search(text) is None and take_items(text, _DECODER, take)
 
 
 def _skip(text: str, position: int) -> int:
