@@ -91,7 +91,7 @@ _KEPT_DEVICES = 4_096
 
 
 class PublishedValues:
-    """The numbers, for one set of slices, which must live as long: equal parts are recognized by their identity first, as most are
+    """The numbers, for one set of slices, which must outlive this: equal parts are recognized by their identity first, as most are
     shared (`api.reading.interning`), then by their values."""
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class PublishedValues:
         self._columns: dict[tuple[str, ...], Mapping[str, int]] = {}
         self._inconvertible: set[int] = set()
         self._lists: dict[int, Elements] = {}
-        """Of lists, by number."""
+        """Of lists of several values, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
 
     def facts(self, driver: str, device: resource_v1.Device, around: str) -> DeviceFacts:
-        """``around``: the facts of the device's slice, its driver among them, and pool."""
+        """What is said of a device. ``around``: a text that is the same for slices that say the same, but for their devices and pools."""
         key = around, id(device)
         found = self._facts_of_shared.get(key)
         if found is None:

@@ -19,7 +19,7 @@ _PER_COMPARISON = 2
 _PER_DEVICE = 1.0
 """Microseconds (measured) per device, besides the work that its selectors are charged."""
 _KEPT = 4_096
-"""Different devices whose answers are remembered during one question."""
+"""Different devices whose answers are remembered during one question of the kind ``each``."""
 
 TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 
@@ -51,8 +51,8 @@ class InProcess:
             for position, answer in evaluate(question, self.work):
                 if isinstance(answer, SliceFault):
                     answers.put_fault(question.kind, key, answer)
-                else:
-                    answers.put(question.kind, key, question.slices[position], answer)
+                    return ""
+                answers.put(question.kind, key, question.slices[position], answer)
             answers.put_valid(question.kind, key)
         except Interrupted:
             return TOO_MUCH_WORK
@@ -92,14 +92,16 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
 
 
 class _Depths:
-    """Finds the answers of slices; of devices of one driver that are equal in what the selectors read only the first is evaluated.
+    """Finds the answers of slices: how many selectors match each device before the first that doesn't.
 
-    Many slices share devices that are equal in everything (`virt_dra.api.reading.interning`): those are recognized by their identity."""
+    Of devices of one driver that are equal in what the selectors read only the first is evaluated. Many slices share devices that are
+    equal in everything (`virt_dra.api.reading.interning`): those are recognized by their identity.
+    """
 
     def __init__(self, selectors: Sequence[CompiledSelector], work: Work) -> None:
         self._selectors = selectors
         self._work = work
-        self._reads = together([selector.reads for selector in selectors]) if selectors else None
+        self._reads = together([selector.reads for selector in selectors])
         self._known: dict[tuple[object, ...], int | SelectorFault] = {}
         self._of_shared: dict[tuple[str, int], int | SelectorFault] = {}
 
@@ -127,7 +129,7 @@ class _Depths:
         return answer
 
     def _of_equal(self, published: SliceDevice) -> int | SelectorFault:
-        # On a device that can't be converted every selector fails, whatever it reads.
+        # On a device with an attribute that can't be converted every selector fails, whatever it reads.
         if self._reads is None or not all(map(convertible, published.device.attributes.values())):
             return first_mismatch(published, self._selectors, self._work)
         if self._work.spent(_PER_COMPARISON):

@@ -122,6 +122,7 @@ def test_encodings_that_yaml_allows(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (b"\xef\xbb\xbfa: 1\nb: \xff", "in.yaml: line 2, column 4, document 1: not UTF-8 text (byte 0xff); save it as UTF-8"),
         (b"a: \xff", "in.yaml: line 1, column 4, document 1: not UTF-8 text (byte 0xff); save it as UTF-8"),
         (b"\xff\xfea", "in.yaml: line 1, column 3, document 1: not UTF-16 text (byte 0x61); save it as UTF-8"),
         (
@@ -666,3 +667,10 @@ def test_one_odd_entry_of_a_large_list_is_read_exactly_and_the_others_fast() -> 
     assert apart is not None
     assert (apart.value, apart.line, apart.item_lines) == (exact.value, exact.line, exact.item_lines)
     assert [read.object.name for read in read_objects(text.encode(), "in").objects][5] == "odd"
+
+
+def test_a_problem_has_no_more_of_a_name_than_a_name_may_have() -> None:
+    raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x" * 100_000}, "spec": {"containers": [1] * 100}}
+    problems = read_objects(json.dumps(raw).encode(), "file").problems
+    assert len(problems) == 100
+    assert str(problems[0]) == f'file:1: Pod "{"x" * 253}…": spec.containers[0]: must be an object, not an integer'

@@ -45,7 +45,7 @@ def lists(item: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 def read(text: bytes, large: int) -> tuple[Document, ...] | str:
-    """The documents of a text, read item by item if it is so long; or why it can't be read."""
+    """The documents of a text, read item by item if it has at least ``large`` characters; or why it can't be read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_text, "_LARGE", large)
         try:
@@ -86,7 +86,7 @@ def test_it_is_read_as_any_text_is(text: str, before: str, after: str) -> None:
         ('{"kind": "List", "items": [{"a": 1},]}', False),
     ],
 )
-def test_other_texts_are_left_to_the_exact_reader(text: str, itemwise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_plain_lists_are_read_item_by_item(text: str, itemwise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
 
     def take(item: object, index: int, length: int) -> None:

@@ -54,16 +54,25 @@ def test_each_gets_the_answer_that_it_gets_by_itself(slices: list[tuple[str, lis
     assert dict(evaluate(question, Work())) == {number: alone(each, expressions) for number, each in enumerate(there)}
 
 
+@given(st.lists(st.lists(DEVICE, max_size=4), max_size=4), st.lists(st.sampled_from(EXPRESSIONS), max_size=3))
+def test_a_slice_has_a_match_if_one_of_its_devices_has(slices: list[list[Json]], expressions: list[str]) -> None:
+    there = [published("d", devices) for devices in slices]
+    matched = [len(expressions) in alone(each, expressions).depths for each in there]
+    until = matched.index(True) + 1 if True in matched else len(matched)
+    question = SelectorQuestion("any", tuple(expressions), there)
+    assert dict(evaluate(question, Work())) == dict(enumerate(matched[:until]))
+
+
 def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
     costly = "lists.range(1000).all(x, x >= 0) && device.attributes['d'].m == 'A100'"
 
-    def left(devices: list[Json]) -> int:
+    def spent(devices: list[Json]) -> int:
         work = Work(10_000_000)
         assert len(list(evaluate(SelectorQuestion("each", (costly,), [published("d", devices)]), work))) == 1
         assert work.left is not None
         return 10_000_000 - int(work.left)
 
     same, different = ([{"attributes": {"m": {"string": f"A{number * step}"}}} for number in range(100)] for step in (0, 1))
-    one = left(same[:1])
-    assert left(same) < 2 * one
-    assert left(different) > 50 * one
+    one = spent(same[:1])
+    assert spent(same) < 2 * one
+    assert spent(different) > 50 * one

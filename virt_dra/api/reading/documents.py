@@ -47,6 +47,7 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
 MAX_DOCUMENTS = 100_000
 """The most documents of one YAML text, empty ones included. Bulk output of a cluster is a List, whose objects don't count as documents."""
+_LONGEST_NAME = 253
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
 
@@ -117,7 +118,8 @@ def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
         decoded = _decoded(text, name)
         documents: list[Document] = []
         if not _take_list(decoded, name, documents.append):
-            documents = list(_documents(decoded, name))
+            documents.clear()
+            documents += _documents(decoded, name)
         return tuple(documents)
 
 
@@ -163,7 +165,13 @@ def _title(raw: object) -> str:
         return ""
     metadata = raw.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f'{raw["kind"]} "{name}": ' if isinstance(name, str) else f"{raw['kind']}: "
+    kind = _short(raw["kind"])
+    return f'{kind} "{_short(name)}": ' if isinstance(name, str) else f"{kind}: "
+
+
+def _short(text: str) -> str:
+    """At most as much of a text as a name may have: it is repeated in each problem of its object."""
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 
 
 def _take_list(text: str, name: str, take: Callable[[Document], object]) -> bool:
@@ -194,7 +202,7 @@ def _documents(text: str, name: str) -> Iterator[Document]:
             for document in documents:
                 _limit_size(document)
         if not parsed.expanded and isinstance(parsed.value, dict) and _items(parsed.value) is not None:
-            parsed.value.pop("items")  # so that whoever keeps no document never has all of them and what they are read into in memory
+            parsed.value.pop("items")  # frees each item once its document is used: a caller who keeps none doesn't hold the whole List
         documents.reverse()
         while documents:
             yield documents.pop()
@@ -225,9 +233,9 @@ def template_action(text: str) -> str | None:
     return None if found is None else found[0] if len(found[0]) <= _ACTION_LENGTH else f"{found[0][:_ACTION_LENGTH]}…"
 
 
-def _unrendered(text: str, last: int) -> tuple[int, str] | None:
+def _unrendered(text: str, at: int) -> tuple[int, str] | None:
     """The template's action at a line (from 1), else the first before it."""
-    lines = text.splitlines()[:last]
+    lines = text.split("\n")[:at]
     for number, line in [*enumerate(lines[-1:], len(lines)), *enumerate(lines, 1)]:
         if not line.lstrip().startswith("#") and (action := template_action(line)) is not None:
             return number, action
@@ -268,9 +276,10 @@ def _decoded(text: bytes, name: str) -> str:
     try:
         return text.decode(encoding)
     except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        column = error.start - text.rfind(b"\n", 0, error.start)
-        byte = f"byte 0x{text[error.start]:02x}" if error.start < len(text) else "the end of the text"
+        read = error.object  # without the byte order mark of UTF-8
+        line = read.count(b"\n", 0, error.start) + 1
+        column = error.start - read.rfind(b"\n", 0, error.start)
+        byte = f"byte 0x{read[error.start]:02x}" if error.start < len(read) else "the end of the text"
         raise DocumentError(name, line, column, f"not {title} text ({byte}); save it as UTF-8") from None
 
 

@@ -1,8 +1,8 @@
 """A large List, as ``kubectl get -o json`` writes it: each item is handed on as soon as it is decoded, so that the whole is never in
 memory as JSON, which takes ten times as much as the text.
 
-The length of an item's text says what needn't be looked for in it: with few brackets it can't be nested too deeply, and a short one can't
-be too large an object. What isn't certain is left to the reader of any text (``json_text``), which also describes every fault.
+Cheap tests save costly ones: an item with few opening brackets can't be nested too deeply, and one with a short text can't be too large an
+object. A text that isn't plainly such a List, or has a fault, is left to the reader of any text (``json_text``), which describes the fault.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ TakeItem = Callable[[object, int, int], object]
 """Takes an item, its index and the length of its text in characters. Raises ValueError for one that it won't have."""
 
 _KIND: Final = "List"
-"""Items of lists of other kinds (``PodList``) don't say what they are."""
-_OTHER: Final = re.compile(rf'\s*\{{\s*"kind"\s*:\s*"(?!{_KIND}")')
-"""How the API server's own lists begin."""
+"""Only this kind: the items of typed lists (``PodList``) don't give their own kinds."""
+_OTHER_KIND_FIRST: Final = re.compile(rf'\s*\{{\s*"kind"\s*:\s*"(?!{_KIND}")')
+"""So begin the API server's typed lists, which needn't be decoded to be ruled out."""
 _OUTER_LEVELS: Final = 2
 """Around an item."""
 
@@ -31,7 +31,7 @@ def take_items(text: str, decoder: json.JSONDecoder, take: TakeItem) -> bool:
 
     ``decoder`` refuses with a ValueError whatever it won't have.
     """
-    if _OTHER.match(text):
+    if _OTHER_KIND_FIRST.match(text):
         return False
     measuring = _MeasuringDecoder(decoder)
     try:
@@ -53,6 +53,10 @@ class _MeasuringDecoder(json.JSONDecoder):
         self._decode = decoder.raw_decode
         self.length = 0
         """Of the value that was decoded last."""
+
+    def decode(self, s: str, _w: object = None) -> NoReturn:
+        """Refuses what isn't one object: the reader of any text decodes it whole."""
+        raise ValueError("not one object")
 
     def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
         value, end = self._decode(s, idx)

@@ -21,19 +21,19 @@ OnRepeated = Callable[[str], object]
 def decode_object(
     text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None = None
 ) -> object:
-    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what that returned for it. Of members
+    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what its converter returned. Of members
     with one name the last counts.
 
-    Raises JSONDecodeError, whatever the decoder's hooks raise, and what the callbacks raise.
+    Raises JSONDecodeError, RecursionError, whatever the decoder's hooks raise, and what the callbacks raise.
     """
     try:
         return _members(text, decoder, convert, on_repeated)
     except (_Unexpected, StopIteration, json.JSONDecodeError):
-        return decoder.decode(text)  # which finds the same fault, and describes it
+        return decoder.decode(text)  # which gives a value that is no object, or describes the fault
 
 
 class _Unexpected(Exception):
-    """The text isn't an object, or no JSON."""
+    """The text is no object, or isn't JSON."""
 
 
 def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None) -> dict[str, object]:
