@@ -207,7 +207,7 @@ def test_what_others_write_is_put_right(world: World) -> None:
     after = world.eventually(annotations, lambda found: found["virt-dra.io/device-status"] == before)
     assert after["example.com/mine"] == "stays"
     assert json.loads(before)["gpuStatuses"][0]["name"] == "gpu1"
-    assert world.get("virtualmachineinstances", "native")["status"]["phase"] == "Running"
+    world.in_phase("native", "Running")
 
 
 def test_metrics_count_what_is_there(world: World) -> None:
