@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,16 @@ MEMORY = 1024
 def main(*, quick: bool = False) -> None:
     """Print a row for each command, on nodes that are alike and on nodes that all differ in what is free."""
     nodes = 500 if quick else 5000
-    table = Table(title=f"Looking at a dump of {nodes:,} nodes with {nodes * DEVICES:,} devices and {nodes * VMS_PER_NODE:,} VMs")
+    table = Table(
+        title=f"Looking at a dump of {nodes:,} nodes with {nodes * DEVICES:,} devices and {nodes * VMS_PER_NODE:,} VMs, best of 3"
+    )
     for column in ("command", "s", "× json.load", "MiB", "goal"):
         table.add_column(column, justify="left" if column in ("command", "goal") else "right")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dump = folder / "dump.json"
         dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster(nodes)}))
-        peer, memory = measured([sys.executable, "-c", "import json, sys; json.load(open(sys.argv[1]))", str(dump)])
+        peer, memory = _best([sys.executable, "-c", "import json, sys; json.load(open(sys.argv[1]))", str(dump)])
         table.add_row("json.load (peer)", f"{peer:.2f}", "1.0", f"{memory:.0f}", "")
         program = [sys.executable, "-c", "from virt_dra.cli.start import main; main()"]
         commands = {
@@ -46,12 +49,17 @@ def main(*, quick: bool = False) -> None:
             "report": ["report", "-f", str(dump), "--out", str(folder / "report.html")],
         }
         for title, arguments in commands.items():
-            seconds, memory = measured([*program, *arguments], endings=(0, 1))
+            seconds, memory = _best([*program, *arguments])
             goal = GOALS.get(title.split()[0])
             met = goal is not None and seconds < goal and memory < MEMORY
             said = "" if goal is None or quick else f"{'met' if met else 'missed'}: {goal:g} s and {MEMORY:,} MiB"
             table.add_row(title, f"{seconds:.2f}", f"{seconds / peer:.1f}", f"{memory:.0f}", said)
     Console().print(table)
+
+
+def _best(command: Sequence[str]) -> tuple[float, float]:
+    """Of three runs the shortest, and its memory."""
+    return min(measured(command, endings=(0, 1)) for _ in range(3))
 
 
 def cluster(nodes: int) -> list[Json]:
