@@ -111,7 +111,7 @@ class PublishedValues:
         self._elements: dict[tuple[str, Scalar], int] = {}
 
     def facts(self, driver: str, device: resource_v1.Device, around: str) -> DeviceFacts:
-        """What is said of a device. ``around``: a text that is the same for slices that say the same, but for their devices and pools."""
+        """The facts of a device. ``around``: a text that says the driver, and whatever else slice and pool say for all their devices."""
         key = around, id(device)
         found = self._facts_of_shared.get(key)
         if found is None:

@@ -43,7 +43,7 @@ List = Annotated[tuple[T, ...], BeforeValidator(_empty_list_for_null)]
 """An atomic list; ``null`` reads as empty."""
 Map = Annotated[dict[Str, T], BeforeValidator(_empty_map_for_null)]
 """A map with string keys; ``null`` reads as empty."""
-EMPTY_MAP: Any = Field(default_factory=dict)
+EMPTY_MAP: Json = Field(default_factory=dict)
 """The default of a map. Unlike ``{}``, which pydantic copies deeply for each object, it costs next to nothing."""
 
 

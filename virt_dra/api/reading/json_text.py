@@ -15,7 +15,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
 _LONE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGE = 64 * 1024
-"""Characters of a text that is worth while to be read item by item; a smaller one is read within a millisecond either way."""
+"""Characters from which on a List is read item by item; a smaller one takes a millisecond either way."""
 
 
 class _DuplicateKey(ValueError):
@@ -43,7 +43,7 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
 
 
 def take_list(text: str, take: TakeItem) -> bool:
-    """As :func:`take_items`, for texts of which it is worth while."""
+    """As :func:`take_items`; False for a text that isn't large."""
     return len(text) >= _LARGE and _LONE.search(text) is None and take_items(text, _DECODER, take)
 
 

@@ -108,11 +108,10 @@ class SubjectFinder:
         pod, claims = wanted
         return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)))
 
-    def is_bound(self, there: VirtualMachine | VirtualMachineInstance | Pod) -> bool:
-        """Whether its pod has a node; what ``find`` says of it, found without looking at claims."""
-        vmi = self.get(VirtualMachineInstance, there.name, there.namespace) if isinstance(there, VirtualMachine) else there
-        pod = self._pod_of(vmi) if isinstance(vmi, VirtualMachineInstance) and vmi.status.phase not in _FINISHED else vmi
-        return isinstance(pod, Pod) and bool(pod.spec.node_name)
+    def is_bound(self, there: VirtualMachineInstance | Pod) -> bool:
+        """Whether its pod has a node, as ``find`` says too, but without looking at claims."""
+        pod = self._pod_of(there) if isinstance(there, VirtualMachineInstance) else there
+        return pod is not None and bool(pod.spec.node_name)
 
     def _pod_of(self, vmi: VirtualMachineInstance) -> Pod | None:
         return current_pod(vmi, self._pods.get(vmi.metadata.uid, ()) if vmi.metadata.uid else ())

@@ -50,15 +50,14 @@ def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool =
     instances = {(each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)}
     finder = SubjectFinder(objects, namespace)
     for each in finder.objects:
-        if isinstance(each, VirtualMachineInstance):
-            kind = "vmi" if each.status.phase not in _FINISHED else ""
-        elif isinstance(each, VirtualMachine):
-            kind = "vm" if (each.namespace or namespace, each.name) not in instances else ""
-        elif isinstance(each, Pod):
-            kind = "pod" if each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each) else ""
-        else:
-            continue
-        if kind and (bound or not finder.is_bound(each)):
+        kind = ""
+        if isinstance(each, VirtualMachineInstance) and each.status.phase not in _FINISHED:
+            kind = "vmi" if bound or not finder.is_bound(each) else ""
+        elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
+            kind = "vm"
+        elif isinstance(each, Pod) and each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each):
+            kind = "pod" if bound or not finder.is_bound(each) else ""
+        if kind:
             yield finder.find(kind, each.name, each.namespace)
 
 

@@ -1,0 +1,37 @@
+"""What waits is found without looking at the claims of what has its place: the same subjects as those that have no node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.cluster.files import read_inputs
+from virt_dra.simulator.explaining.waiting import subjects_in
+
+CLUSTERS = ("explain", "inventory", "diff", "contention")
+ROOT = Path(__file__).parents[3]
+
+
+def cluster(example: str) -> list[TypedObject]:
+    return [each.object for each in read_inputs([ROOT / "examples" / example]).objects]
+
+
+@pytest.mark.parametrize("phase", ["", "Running", "Succeeded"])
+@pytest.mark.parametrize("bound", [True, False])
+@pytest.mark.parametrize("example", CLUSTERS)
+def test_it_is_what_has_no_node(example: str, bound: bool, phase: str) -> None:
+    """As the examples are, and with all their pods bound, or none."""
+    node, objects = "node-1" if bound else None, cluster(example)
+    objects = [each.with_(spec=each.spec.with_(node_name=node)) if isinstance(each, Pod) else each for each in objects]
+    objects = [each.with_(status=each.status.with_(phase=phase)) if isinstance(each, VirtualMachineInstance) else each for each in objects]
+    for there in (objects, cluster(example)):
+        assert list(subjects_in(there, "default", bound=False)) == [each for each in subjects_in(there, "default") if not each.node]
+
+
+def test_both_are_in_the_examples() -> None:
+    subjects = [each for example in CLUSTERS for each in subjects_in(cluster(example), "default")]
+    assert {bool(each.node) for each in subjects} == {True, False}
