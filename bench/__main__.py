@@ -12,8 +12,8 @@ from pathlib import Path
 
 WITH_QUICK = ("operator", "large", "loops", "simulate", "extender", "inspection", "report_server")
 BENCHES = (
-    "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender", "inspection",
-    "report_server", "faults",
+    "cel", "allocator", "load", "startup", "image", "webhook", "operator", "large", "loops", "simulate", "extender",
+    "inspection", "report_server", "faults",
 )  # fmt: skip
 
 
@@ -24,7 +24,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("benches", nargs="*", metavar="BENCH", help=f"{', '.join(BENCHES)}; without: all")
     parser.add_argument(
-        "--json", type=Path, default=Path("out/bench-allocator.json"), help="where allocator saves its figures [%(default)s]"
+        "--json",
+        type=Path,
+        default=Path("out/bench-allocator.json"),
+        help="where allocator saves its figures [%(default)s]",
     )
     quick = ", ".join(("allocator", *WITH_QUICK, "faults"))
     parser.add_argument("--quick", action="store_true", help=f"{quick}: a tenth, for a look")

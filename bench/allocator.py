@@ -1,7 +1,8 @@
 """The allocator against the Go reference: whole workloads, searches that explode there, and a cluster that is full.
 
-The reference gets the same input in the same run, and must have chosen the same (equal digests): a difference ends the bench with an
-error. Where a full run takes the reference too long, both are measured on the first pods of the workload; the table says on how many.
+The reference gets the same input in the same run, and must have chosen the same (equal digests): a difference ends the
+bench with an error. Where a full run takes the reference too long, both are measured on the first pods of the workload;
+the table says on how many.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def main(json_file: Path, *, quick: bool) -> None:
 
 @contextmanager
 def _doing(console: Console, what: str) -> Iterator[None]:
-    """Says what is being measured: while it lasts on a terminal, else in a line on standard error, since the tables come late."""
+    """Says what is being measured: while it lasts on a terminal, else in a line on standard error, since the tables
+    come late."""
     if console.is_terminal:
         with console.status(what):
             yield
@@ -180,14 +182,38 @@ def _workload_row(workload: Workload, mode: str, reference: Path | None, *, quic
 
 def _workload_table(rows: Sequence[Json]) -> Table:
     table = Table(
-        *("workload", "mode", "pods", "Go pods/s", "pods/s", "× Go", "goal", "p99 ms", "Go p99", "MiB", "Go MiB", "met"),
+        *(
+            "workload",
+            "mode",
+            "pods",
+            "Go pods/s",
+            "pods/s",
+            "× Go",
+            "goal",
+            "p99 ms",
+            "Go p99",
+            "MiB",
+            "Go MiB",
+            "met",
+        ),
         title=f"Workloads, pod after pod (the large ones also: p99 < {P99_GOAL_MS:.0f} ms, < {MEMORY_GOAL_MIB} MiB)",
     )
     for row in rows:
         pods = str(row["pods"]) if row["pods"] == row["of"] else f"{row['pods']} of {row['of']}"
         table.add_row(
-            *(row["workload"], row["mode"], pods, _figure(row, "reference_pods_per_s", "0f"), f"{row['pods_per_s']:.0f}"),
-            *(_figure(row, "ratio", "1f"), f"≥ {row['goal']:g}", f"{row['p99_ms']:.2f}", _figure(row, "reference_p99_ms", "2f")),
+            *(
+                row["workload"],
+                row["mode"],
+                pods,
+                _figure(row, "reference_pods_per_s", "0f"),
+                f"{row['pods_per_s']:.0f}",
+            ),
+            *(
+                _figure(row, "ratio", "1f"),
+                f"≥ {row['goal']:g}",
+                f"{row['p99_ms']:.2f}",
+                _figure(row, "reference_p99_ms", "2f"),
+            ),
             *(str(row["memory_mib"]), _figure(row, "reference_memory_mib", "0f"), _verdict(row)),
         )
     return table
@@ -209,7 +235,13 @@ def _verdict(row: Json) -> str:
 def _explosion_row(explosion: Explosion, n: int, reference: Path | None) -> Json:
     raw = explosion.make(n)
     milliseconds, answer, placed = _decided(raw)
-    row: Json = {"name": f"{explosion.name}, n = {n}", "search": explosion.name, "n": n, "ms": round(milliseconds, 1), "answer": answer}
+    row: Json = {
+        "name": f"{explosion.name}, n = {n}",
+        "search": explosion.name,
+        "n": n,
+        "ms": round(milliseconds, 1),
+        "answer": answer,
+    }
     met = [milliseconds < EXPLOSION_GOAL_MS, (placed is not None) is explosion.fits]
     if reference is not None:
         with _written(raw) as path:
@@ -233,7 +265,9 @@ def _decided(raw: Json) -> tuple[float, str, Placed | None]:
     except AllocationError as error:
         answer = f"error: {error}"
     else:
-        answer = "fits" if isinstance(found, Allocated) or found.explanation is None else f"no: {found.explanation.summary}"
+        answer = (
+            "fits" if isinstance(found, Allocated) or found.explanation is None else f"no: {found.explanation.summary}"
+        )
     milliseconds = (time.perf_counter() - begin) * 1000
     return milliseconds, answer, Placed(node, found.results) if isinstance(found, Allocated) else None
 
@@ -241,14 +275,23 @@ def _decided(raw: Json) -> tuple[float, str, Placed | None]:
 def _explosion_table(rows: Sequence[Json]) -> Table:
     table = Table(
         *("search", "n", "ms", "goal", "answer", "Go ms", "met"),
-        title=f"Searches that explode: answered and explained (the reference was stopped after {SHORTENED_LIMIT_S:g} s, "
+        title="Searches that explode: answered and explained (the reference "
+        f"was stopped after {SHORTENED_LIMIT_S:g} s, "
         f"kube-scheduler stops it after {REFERENCE_LIMIT_S:g} s)",
     )
     for row in rows:
         theirs = "-"
         if "reference_ms" in row:
             theirs = f"{row['reference_ms']:.0f}" if row["reference_finished"] else f"> {SHORTENED_LIMIT_S * 1000:.0f}"
-        table.add_row(row["search"], str(row["n"]), f"{row['ms']:.1f}", f"< {EXPLOSION_GOAL_MS:.0f}", row["answer"], theirs, _verdict(row))
+        table.add_row(
+            row["search"],
+            str(row["n"]),
+            f"{row['ms']:.1f}",
+            f"< {EXPLOSION_GOAL_MS:.0f}",
+            row["answer"],
+            theirs,
+            _verdict(row),
+        )
     return table
 
 
@@ -296,10 +339,27 @@ def _full_row(name: str, raw: Json, reference: Path | None) -> Json:
 
 
 def _full_table(rows: Sequence[Json]) -> Table:
-    table = Table("cluster", "nodes", "no s", "goal", "explained s", "goal", "Go no s", "message", "met", title="One pod, nothing fits")
+    table = Table(
+        "cluster",
+        "nodes",
+        "no s",
+        "goal",
+        "explained s",
+        "goal",
+        "Go no s",
+        "message",
+        "met",
+        title="One pod, nothing fits",
+    )
     for row in rows:
         table.add_row(
-            *(row["name"], str(row["nodes"]), f"{row['no_s']:.2f}", f"< {FULL_GOALS_S['no']:g}", f"{row['explained_s']:.2f}"),
+            *(
+                row["name"],
+                str(row["nodes"]),
+                f"{row['no_s']:.2f}",
+                f"< {FULL_GOALS_S['no']:g}",
+                f"{row['explained_s']:.2f}",
+            ),
             *(f"< {FULL_GOALS_S['explained']:g}", _figure(row, "reference_no_s", "2f"), row["message"], _verdict(row)),
         )
     return table

@@ -1,6 +1,6 @@
-"""How long selectors take to compile and to evaluate, against the same rule written in Python, and against cel-cpp and the reference's
-cel-go where they are installed. The reference is called as the allocator calls it, which makes it convert the device each time; ours
-converts a device once, so what that takes is a row of its own.
+"""How long selectors take to compile and to evaluate, against the same rule written in Python, and against cel-cpp and
+the reference's cel-go where they are installed. The reference is called as the allocator calls it, which makes it
+convert the device each time; ours converts a device once, so what that takes is a row of its own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,19 @@ def _reference() -> list[dict[str, float]]:
     return times
 
 
-COLUMNS = ("selector", "compile µs", "goal", "cel-go", "evaluate µs", "Python", "× Python", "cel-cpp", "× cel-cpp", "cel-go", "× cel-go")
+COLUMNS = (
+    "selector",
+    "compile µs",
+    "goal",
+    "cel-go",
+    "evaluate µs",
+    "Python",
+    "× Python",
+    "cel-cpp",
+    "× cel-cpp",
+    "cel-go",
+    "× cel-go",
+)
 
 
 def main() -> None:
@@ -168,13 +180,21 @@ HOSTILE: dict[str, str] = {
 def hostile() -> None:
     """Processor time of compiling expressions made to hurt, and of their first evaluation."""
     device = device_input(DRIVER, Device.from_wire(DEVICE))
-    table = Table("expression", "characters", "compile ms", "first evaluation ms", "outcome", title="Hostile expressions")
+    table = Table(
+        "expression", "characters", "compile ms", "first evaluation ms", "outcome", title="Hostile expressions"
+    )
     for name, expression in HOSTILE.items():
         begin = time.process_time()
         try:
             selector = new_selector(expression)
         except CompileError as error:
-            table.add_row(name, str(len(expression)), f"{(time.process_time() - begin) * 1e3:.0f}", "-", error.message.splitlines()[0])
+            table.add_row(
+                name,
+                str(len(expression)),
+                f"{(time.process_time() - begin) * 1e3:.0f}",
+                "-",
+                error.message.splitlines()[0],
+            )
             continue
         compiled = time.process_time()
         try:
@@ -182,11 +202,15 @@ def hostile() -> None:
         except EvaluationError as error:
             outcome = error.message
         ran = time.process_time()
-        table.add_row(name, str(len(expression)), f"{(compiled - begin) * 1e3:.0f}", f"{(ran - compiled) * 1e3:.0f}", outcome)
+        table.add_row(
+            name, str(len(expression)), f"{(compiled - begin) * 1e3:.0f}", f"{(ran - compiled) * 1e3:.0f}", outcome
+        )
     Console(width=150, emoji=False).print(table)
 
 
-def _peer_time(peer: Callable[[str], Callable[[DeviceInput], object]] | None, expression: str, device: DeviceInput) -> float | None:
+def _peer_time(
+    peer: Callable[[str], Callable[[DeviceInput], object]] | None, expression: str, device: DeviceInput
+) -> float | None:
     """None where the peer is absent or does not know what the expression uses."""
     if peer is None:
         return None

@@ -20,13 +20,17 @@ class _Everywhere:
 
     name = "gpu.example.com"
 
-    async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+    async def allocate(
+        self, claims: Sequence[PendingClaim], node: str
+    ) -> Sequence[ClassicAllocation | AllocationRefused]:
         return [on_node(self.name, data="gpu", node=node) for _ in claims]
 
     async def deallocate(self, claim: ClassicClaim) -> None:
         """Nothing to free."""
 
-    async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Sequence[str]]:
+    async def unsuitable_nodes(
+        self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
+    ) -> Sequence[Sequence[str]]:
         return [[] for _ in claims]
 
 
@@ -34,9 +38,21 @@ async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
     """Each VM's pod has a claim of a template, on a hundredth as many nodes."""
     v1alpha2, named = "resource.k8s.io/v1alpha2", {"name": "gpu", "namespace": NAMESPACE}
     await cluster.create(
-        read_classic({"apiVersion": v1alpha2, "kind": "ResourceClass", "metadata": {"name": "gpu"}, "driverName": _Everywhere.name})
+        read_classic(
+            {
+                "apiVersion": v1alpha2,
+                "kind": "ResourceClass",
+                "metadata": {"name": "gpu"},
+                "driverName": _Everywhere.name,
+            }
+        )
     )
-    template = {"apiVersion": v1alpha2, "kind": "ResourceClaimTemplate", "metadata": named, "spec": {"spec": {"resourceClassName": "gpu"}}}
+    template = {
+        "apiVersion": v1alpha2,
+        "kind": "ResourceClaimTemplate",
+        "metadata": named,
+        "spec": {"spec": {"resourceClassName": "gpu"}},
+    }
     await cluster.create(read_classic(template))
     for each in range(max(number // 100, 1)):
         await cluster.create(Node.from_wire({"metadata": {"name": f"node-{each:05d}"}}))
@@ -45,7 +61,12 @@ async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
             "containers": [{"name": "compute", "image": "launcher"}],
         }
-        raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"vm-{each}", "namespace": NAMESPACE}, "spec": spec}
+        raw = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"vm-{each}", "namespace": NAMESPACE},
+            "spec": spec,
+        }
         await cluster.create(read_classic(raw))
 
 

@@ -29,11 +29,15 @@ class Explosion:
 
 
 def _device(index: int, **attributes: int | str) -> Json:
-    values = {name: {"int": value} if isinstance(value, int) else {"string": value} for name, value in attributes.items()}
+    values = {
+        name: {"int": value} if isinstance(value, int) else {"string": value} for name, value in attributes.items()
+    }
     return {"name": f"gpu-{index}", "attributes": {"index": {"int": index}, "type": {"string": "gpu"}, **values}}
 
 
-def _pod(devices: Sequence[Json], claims: Sequence[Json], *, per_slice: int = PER_SLICE, slices: Iterable[Json] = ()) -> Json:
+def _pod(
+    devices: Sequence[Json], claims: Sequence[Json], *, per_slice: int = PER_SLICE, slices: Iterable[Json] = ()
+) -> Json:
     first = list(slices)
     parts = [devices[i : i + per_slice] for i in range(0, len(devices), per_slice)]
     count = len(parts) + len(first)
@@ -43,7 +47,10 @@ def _pod(devices: Sequence[Json], claims: Sequence[Json], *, per_slice: int = PE
     return {
         "features": DEFAULT_FEATURES,
         "nodes": nodes(1),
-        "classes": [device_class("gpu", GPU, f'device.attributes["{GPU}"].type == "gpu"'), device_class("none", "none.example.com")],
+        "classes": [
+            device_class("gpu", GPU, f'device.attributes["{GPU}"].type == "gpu"'),
+            device_class("none", "none.example.com"),
+        ],
         "slices": [*first, *made],
         "claims_per_pod": list(claims),
         "pods": 1,
@@ -103,7 +110,8 @@ def many_alternatives(n: int) -> Json:
         {
             "name": f"gpu-{i}",
             "firstAvailable": [
-                {"name": f"choice-{k}", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1} for k in range(3)
+                {"name": f"choice-{k}", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+                for k in range(3)
             ],
         }
         for i in range(n - 1)
@@ -133,16 +141,23 @@ def counters_too_small(n: int) -> Json:
 
 def capacity_too_small(n: int) -> Json:
     """n requests for 4 of devices that share 10: room for n - 1 of them (for n - 2 if n is even)."""
-    devices = [{**_device(i), "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10"}}} for i in range((n - 1) // 2)]
+    devices = [
+        {**_device(i), "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10"}}}
+        for i in range((n - 1) // 2)
+    ]
     return _pod(devices, _in_claims(_singles(n, capacity={"requests": {"bandwidth": "4"}})))
 
 
 def two_capacities_too_small(n: int) -> Json:
-    """n requests for two capacities of devices, of which each serves two, whichever they are. The sums would allow it."""
+    """n requests for two capacities of devices, of which each serves two, whichever they are. The sums would allow
+    it."""
     capacity = {name: {"value": "10"} for name in ("bandwidth", "memory")}
     devices = [{**_device(i), "allowMultipleAllocations": True, "capacity": capacity} for i in range(n * 8 // 19)]
     preferences = [{"bandwidth": str(3 + i % 3), "memory": str(5 - i % 3)} for i in range(n)]
-    return _pod(devices, _in_claims([exact(f"gpu-{i}", "gpu", capacity={"requests": wish}) for i, wish in enumerate(preferences)]))
+    return _pod(
+        devices,
+        _in_claims([exact(f"gpu-{i}", "gpu", capacity={"requests": wish}) for i, wish in enumerate(preferences)]),
+    )
 
 
 def groups_of_seven(n: int) -> Json:

@@ -1,4 +1,5 @@
-"""The scheduler extender: how long an answer takes with thousands of nodes, and how many pods kube-scheduler places with and without it."""
+"""The scheduler extender: how long an answer takes with thousands of nodes, and how many pods kube-scheduler places
+with and without it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def main(*, quick: bool = False) -> None:
 
 
 def _answers(nodes: int, pods: int) -> None:
-    table = Table(title=f"Answers: {nodes} nodes with {nodes * GPUS} devices, all asked for; {pods} pods of 12 kinds, ms")
+    table = Table(
+        title=f"Answers: {nodes} nodes with {nodes * GPUS} devices, all asked for; {pods} pods of 12 kinds, ms"
+    )
     for column in ("policy", "p50", "p99", "slowest", f"p99 < {GOAL_P99 * 1000:.0f}", "MiB"):
         table.add_column(column, justify="right")
     for policy in POLICIES:
@@ -63,7 +66,10 @@ async def _asked(policy: str, nodes: int, pods: int) -> tuple[list[float], float
         claim = f"c{number}"
         process.put(
             ResourceClaim.from_wire(
-                {"metadata": {"name": claim, "namespace": NAMESPACE, "uid": claim}, "spec": _claim(chance.choice((1, 1, 2, 4)))}
+                {
+                    "metadata": {"name": claim, "namespace": NAMESPACE, "uid": claim},
+                    "spec": _claim(chance.choice((1, 1, 2, 4))),
+                }
             )
         )
         pod = _pod(f"p{number}", {"resourceClaimName": claim}, chance.choice(("2", "4", "8")))
@@ -98,7 +104,9 @@ async def _placed(nodes: int, pods: int, policy: str | None) -> float:
         async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0, attempts=1)) as cluster:
             await _prepare(cluster, [f"n{number:03d}" for number in range(nodes)], pods)
             if policy is None:
-                plane.start_scheduler({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
+                plane.start_scheduler(
+                    {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+                )
                 return await _released(cluster, pods)
             followed = FollowedCluster(cluster, AdvisorSettings(policy, DEFAULT))
             server = ExtenderServer(followed, ExtenderMetrics())
@@ -117,7 +125,9 @@ async def _prepare(cluster: KubeCluster, names: Sequence[str], pods: int) -> Non
         await cluster.patch(Node, name, merge={"spec": {"taints": None}})
         await cluster.create(_slice(name))
     await cluster.create(
-        ResourceClaimTemplate.from_wire({"metadata": {"name": "gpu", "namespace": NAMESPACE}, "spec": {"spec": _claim(1)}})
+        ResourceClaimTemplate.from_wire(
+            {"metadata": {"name": "gpu", "namespace": NAMESPACE}, "spec": {"spec": _claim(1)}}
+        )
     )
     for number in range(pods):
         pod = _pod(f"p{number}", {"resourceClaimTemplateName": "gpu"}, "1")
@@ -137,28 +147,40 @@ async def _released(cluster: KubeCluster, pods: int) -> float:
 
 def _class() -> DeviceClass:
     return DeviceClass.from_wire(
-        {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}
+        {
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]},
+        }
     )
 
 
 def _node(name: str) -> Node:
     room = {"cpu": "128", "memory": "512Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name}
-    return Node.from_wire({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}})
+    return Node.from_wire(
+        {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+    )
 
 
 def _slice(node: str) -> ResourceSlice:
     devices = [
         {
             "name": f"gpu-{number}",
-            "attributes": {"uuid": {"string": f"{node}-{number}"}, "index": {"int": number}, "model": {"string": f"m{int(node[1:]) % 7}"}},
+            "attributes": {
+                "uuid": {"string": f"{node}-{number}"},
+                "index": {"int": number},
+                "model": {"string": f"m{int(node[1:]) % 7}"},
+            },
             "capacity": {"memory": {"value": "80Gi"}},
         }
         for number in range(GPUS)
     ]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     return ResourceSlice.from_wire(
-        {"metadata": {"name": node}, "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices}}
+        {
+            "metadata": {"name": node},
+            "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices},
+        }
     )
 
 
@@ -170,4 +192,6 @@ def _claim(count: int) -> Json:
 def _pod(name: str, claim: Json, cpu: str) -> Pod:
     containers = [{"name": "compute", "image": "launcher", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
     metadata = {"name": name, "namespace": NAMESPACE, "uid": name}
-    return Pod.from_wire({"metadata": metadata, "spec": {"resourceClaims": [{"name": "gpu", **claim}], "containers": containers}})
+    return Pod.from_wire(
+        {"metadata": metadata, "spec": {"resourceClaims": [{"name": "gpu", **claim}], "containers": containers}}
+    )

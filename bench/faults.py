@@ -1,7 +1,7 @@
 """Faults on a real control plane while VMs start: nothing lost, nothing doubled, all VMs ready in the end.
 
-Each line is a scenario of :mod:`devtools.faults`, which fails if a VM doesn't come up, an object was made twice, something published was
-taken back, or two VMs have the same device.
+Each line is a scenario of :mod:`devtools.faults`, which fails if a VM doesn't come up, an object was made twice,
+something published was taken back, or two VMs have the same device.
 """
 
 from __future__ import annotations
@@ -99,9 +99,30 @@ def _clocks(here: Site, vms: int, jumps: int) -> Report:
 SCENARIOS: Final = (
     Scenario("killed", BESIDE_KUBEVIRT, (100, 10), (50, 5), 2, _killed_while_certificates_change),
     Scenario("two", BESIDE_KUBEVIRT, (20, 4), (1, 1), 0.3, lambda here, vms, _: scenarios.two_at_once(here, vms)),
-    Scenario("webhook", BESIDE_KUBEVIRT, (20, 4), (10, 2), 0.5, lambda here, vms, n: scenarios.webhook_killed(here, vms, n, SEED)),
-    Scenario("cut", BESIDE_KUBEVIRT, (20, 4), (50, 10), 0.3, lambda here, vms, n: scenarios.connections_cut(here, vms, n, SEED)),
-    Scenario("paused", BESIDE_KUBEVIRT, (20, 4), (5, 1), 0.4, lambda here, vms, n: scenarios.api_server_paused(here, vms, n, SEED)),
+    Scenario(
+        "webhook",
+        BESIDE_KUBEVIRT,
+        (20, 4),
+        (10, 2),
+        0.5,
+        lambda here, vms, n: scenarios.webhook_killed(here, vms, n, SEED),
+    ),
+    Scenario(
+        "cut",
+        BESIDE_KUBEVIRT,
+        (20, 4),
+        (50, 10),
+        0.3,
+        lambda here, vms, n: scenarios.connections_cut(here, vms, n, SEED),
+    ),
+    Scenario(
+        "paused",
+        BESIDE_KUBEVIRT,
+        (20, 4),
+        (5, 1),
+        0.4,
+        lambda here, vms, n: scenarios.api_server_paused(here, vms, n, SEED),
+    ),
     Scenario("restarted", BESIDE_KUBEVIRT, (20, 4), (5, 1), 1, _restarted),
     Scenario("ended", BESIDE_KUBEVIRT, (20, 4), (1, 1), 2, _ended),
     Scenario("answers", BESIDE_KUBEVIRT, (20, 4), (1, 1), 3, _answers),
@@ -133,7 +154,9 @@ def command(arguments: Sequence[str]) -> None:
         prog="python -m bench faults", description=__doc__, epilog=f"scenarios:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="those to run; without: all but those that must be named")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help="those to run; without: all but those that must be named"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of VMs and faults, for a look")
     options = parser.parse_args(arguments)
     titles = [each.title for each in SCENARIOS]
@@ -147,7 +170,8 @@ def main(*, quick: bool = False, named: Sequence[str] = ()) -> None:
     """Exits with 1 if a scenario failed; the others are run all the same."""
     console = Console(width=180)
     wanted = [each for each in SCENARIOS if (each.title in named if named else each.by_default)]
-    table = Table("scenario", "VMs", "faults", "took", "then settled", "created", "patched", "updated", "Events", "refused", "besides",
+    table = Table("scenario", "VMs", "faults", "took", "then settled", "created", "patched", "updated", "Events",
+        "refused", "besides",
                   title=f"Faults on a real control plane, seed {SEED}")  # fmt: skip
     failed = []
     for overlay in (BESIDE_KUBEVIRT, STANDALONE):
@@ -178,7 +202,10 @@ def _site(overlay: Overlay, devices: int) -> Iterator[Site]:
         folder = Path(name)
         arguments, log = audit_arguments(folder)
         (folder / "containers").mkdir()
-        with ControlPlane(arguments=arguments) as plane, site(plane, log, overlay, folder / "containers", devices) as here:
+        with (
+            ControlPlane(arguments=arguments) as plane,
+            site(plane, log, overlay, folder / "containers", devices) as here,
+        ):
             yield here
 
 

@@ -1,4 +1,5 @@
-"""The images: what they weigh, and how long a container takes to start, against the same command as a process of this environment."""
+"""The images: what they weigh, and how long a container takes to start, against the same command as a process of this
+environment."""
 
 from __future__ import annotations
 
@@ -99,19 +100,26 @@ def _starts(containerd: Containerd, components: dict[str, tuple[tuple[str, ...],
 
     def contained_in(folder: Path | None) -> Command:
         def command(arguments: Sequence[str]) -> list[str]:
-            mounts = [BindMount(folder / "tmp", "/tmp"), BindMount(folder, str(folder), read_only=True)] if folder else []
-            return containerd.command(f"bench-{next(numbers)}", "virt-dra", (*_COMMAND, *arguments), restrictions, mounts)
+            mounts = (
+                [BindMount(folder / "tmp", "/tmp"), BindMount(folder, str(folder), read_only=True)] if folder else []
+            )
+            return containerd.command(
+                f"bench-{next(numbers)}", "virt-dra", (*_COMMAND, *arguments), restrictions, mounts
+            )
 
         return command
 
     def process(arguments: Sequence[str]) -> list[str]:
         return [*here, *arguments]
 
-    helped = [statistics.median(_ended(each(("--help",))) for _ in range(ROUNDS)) for each in (process, contained_in(None))]
+    helped = [
+        statistics.median(_ended(each(("--help",))) for _ in range(ROUNDS)) for each in (process, contained_in(None))
+    ]
     rows = {"virt-dra --help": helped}
     for name, (arguments, folder) in components.items():
         rows[f"virt-dra {name}, until /readyz"] = [
-            statistics.median(_ready(each, arguments) for _ in range(ROUNDS)) for each in (process, contained_in(folder))
+            statistics.median(_ready(each, arguments) for _ in range(ROUNDS))
+            for each in (process, contained_in(folder))
         ]
     for name, (alone, inside) in rows.items():
         ratio = inside / alone
@@ -140,7 +148,10 @@ def _ready(command: Command, arguments: Sequence[str]) -> float:
         pid = supervisor.start(command((*arguments, "--plain-port", str(port))), folder / "log")
         while not _answers(port):
             if supervisor.status(pid) is not None or time.perf_counter() - begun > _WAIT_SECONDS:
-                raise RuntimeError(f"virt-dra {arguments[0]} doesn't become ready:\n{(folder / 'log').read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"virt-dra {arguments[0]} doesn't become "
+                    f"ready:\n{(folder / 'log').read_text(errors='replace')[-2000:]}"
+                )
             time.sleep(0.01)
         seconds = time.perf_counter() - begun
         supervisor.signal(pid, signal.SIGTERM)

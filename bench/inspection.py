@@ -1,4 +1,5 @@
-"""``virt-dra explain``, ``get``, ``topology`` and ``report`` as a user runs them on a dump of a large cluster: time and memory.
+"""``virt-dra explain``, ``get``, ``topology`` and ``report`` as a user runs them on a dump of a large cluster: time and
+memory.
 
 The peer of the same run is ``json.load`` of the dump: what any program needs that looks at it.
 """
@@ -30,7 +31,8 @@ def main(*, quick: bool = False) -> None:
     """Print a row for each command; for explain one more on devices that all differ, of which less is shared."""
     nodes = 500 if quick else 5000
     table = Table(
-        title=f"Looking at a dump of {nodes:,} nodes with {nodes * DEVICES:,} devices and {nodes * VMS_PER_NODE:,} VMs, best of 3"
+        title=f"Looking at a dump of {nodes:,} nodes with {nodes * DEVICES:,} "
+        f"devices and {nodes * VMS_PER_NODE:,} VMs, best of 3"
     )
     for column in ("command", "s", "× json.load", "MiB", "goal"):
         table.add_column(column, justify="left" if column in ("command", "goal") else "right")
@@ -66,7 +68,8 @@ def _best(command: Sequence[str]) -> tuple[float, float]:
 
 
 def cluster(nodes: int, *, uuids: bool = False) -> list[Json]:
-    """A cluster whose nodes have GPUs of two NUMA nodes and a running VM that holds one; one VM waits for a model that nobody has.
+    """A cluster whose nodes have GPUs of two NUMA nodes and a running VM that holds one; one VM waits for a model that
+    nobody has.
 
     ``uuids``: each device has an attribute that no other has."""
     objects: list[Json] = [_device_class(), _template("some", "A100"), _template("none", "H200")]
@@ -93,7 +96,9 @@ def _node(name: str) -> Json:
     allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", "devices.kubevirt.io/kvm": "1k"}
     conditions = [{"type": "Ready", "status": "True"}]
     metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "kubevirt.io/schedulable": "true"}}
-    return _object("v1", "Node", metadata, status={"allocatable": allocatable, "capacity": allocatable, "conditions": conditions})
+    return _object(
+        "v1", "Node", metadata, status={"allocatable": allocatable, "capacity": allocatable, "conditions": conditions}
+    )
 
 
 def _slice(node: str, number: int, uuids: bool) -> Json:
@@ -125,7 +130,8 @@ def _running(name: str, node: str, index: int) -> list[Json]:
         vmi,
         _object(
             "v1", "Pod",
-            _namespaced(pod, f"pod-{name}", _owner(vmi), {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"vmi-{name}"}),
+            _namespaced(pod, f"pod-{name}", _owner(vmi),
+                {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"vmi-{name}"}),
             spec={"nodeName": node, "containers": [{"name": "compute", "image": "launcher"}],
                   "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "some"}]},
             status={"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": claim}]},
@@ -145,7 +151,11 @@ def _vmi(name: str, template: str, status: Json) -> Json:
     domain = {"devices": devices, "memory": {"guest": "4Gi"}, "cpu": {"cores": 2}}
     spec = {"domain": domain, "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]}
     return _object(
-        "kubevirt.io/v1", "VirtualMachineInstance", {"name": name, "namespace": "default", "uid": f"vmi-{name}"}, spec=spec, status=status
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        {"name": name, "namespace": "default", "uid": f"vmi-{name}"},
+        spec=spec,
+        status=status,
     )
 
 

@@ -1,8 +1,10 @@
-"""The operator over what one tenant or one driver can fill a cluster with: memory, time until it is ready, and how long its probe waits.
+"""The operator over what one tenant or one driver can fill a cluster with: memory, time until it is ready, and how long
+its probe waits.
 
-Run: ``python -m bench large`` (``--quick``: a tenth). 10,000 VMIs of one tenant, with their pods and claims, each with 256 KiB of
-annotations, would take 7.5 GiB of etcd, which has a quota; so they come from an API server of this module, in a process of its own, that
-makes each page as it is asked for. 100,000 devices of one driver: in one pool that all nodes see, and in a pool a node.
+Run: ``python -m bench large`` (``--quick``: a tenth). 10,000 VMIs of one tenant, with their pods and claims, each with
+256 KiB of annotations, would take 7.5 GiB of etcd, which has a quota; so they come from an API server of this module,
+in a process of its own, that makes each page as it is asked for. 100,000 devices of one driver: in one pool that all
+nodes see, and in a pool a node.
 """
 
 from __future__ import annotations
@@ -87,7 +89,11 @@ def _driver(slices: int, devices: int, *, one_pool: bool) -> Lists:
             for k in range(devices)
         ]
         where = {"allNodes": True} if one_pool else {"nodeName": f"n-{n}"}
-        pool = {"name": "all" if one_pool else f"n-{n}", "generation": 1, "resourceSliceCount": slices if one_pool else 1}
+        pool = {
+            "name": "all" if one_pool else f"n-{n}",
+            "generation": 1,
+            "resourceSliceCount": slices if one_pool else 1,
+        }
         spec = {"driver": "gpu.example.com", **where, "pool": pool, "devices": made}
         return json.dumps({"metadata": {"name": f"s-{n:05}", "uid": f"s{n}", "resourceVersion": "5"}, "spec": spec})
 
@@ -106,7 +112,9 @@ class _Api:
         if request.path in ("/api", "/apis"):
             return web.json_response({"versions": []} if request.path == "/api" else {"groups": []})
         if request.method != "GET":
-            return web.json_response({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}, status=409)
+            return web.json_response(
+                {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict"}, status=409
+            )
         if request.query.get("watch"):
             answer = web.StreamResponse()
             await answer.prepare(request)
@@ -114,7 +122,10 @@ class _Api:
             return answer
         number, make = self._lists.get(request.path.rsplit("/", 1)[-1], (0, str))
         begin, limit = int(request.query.get("continue", "0")), int(request.query.get("limit", "0")) or number
-        meta: dict[str, str] = {"resourceVersion": "9", **({"continue": str(begin + limit)} if begin + limit < number else {})}
+        meta: dict[str, str] = {
+            "resourceVersion": "9",
+            **({"continue": str(begin + limit)} if begin + limit < number else {}),
+        }
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         with suppress(ConnectionError):  # whoever asks gives up a page that is too large
@@ -164,12 +175,20 @@ def main(*, quick: bool = False) -> None:
 
 def _measured(what: str, number: int) -> tuple[str, ...]:
     port, plain, health = free_port(), free_port(), free_port()
-    server = subprocess.Popen([sys.executable, "-c", f"from bench.large import serve; serve({what!r}, {number}, {port})"])
+    server = subprocess.Popen(
+        [sys.executable, "-c", f"from bench.large import serve; serve({what!r}, {number}, {port})"]
+    )
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
         context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster], "contexts": [context]}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [cluster],
+            "contexts": [context],
+        }
         kubeconfig.write_text(json.dumps({**config, "users": [{"name": "u", "user": {}}]}), encoding="utf-8")
         options = ["--kubeconfig", str(kubeconfig), "--no-election", "--host", "127.0.0.1", "--log-level", "error"]
         ports = ["--plain-port", str(plain), "--health-port", str(health)]
@@ -189,7 +208,8 @@ def _measured(what: str, number: int) -> tuple[str, ...]:
             server.terminate()
             server.wait(60)
     return (
-        f"{ready_after:.1f} s", f"{cpu:.1f} s", f"{peak:.0f}; {settled:.0f} MiB", f"{before * 1000:.0f}; {after * 1000:.0f} ms",
+        f"{ready_after:.1f} s", f"{cpu:.1f} s", f"{peak:.0f}; {settled:.0f} MiB", f"{before * 1000:.0f}; "
+f"{after * 1000:.0f} ms",
         f"{ended:.1f} s",
     )  # fmt: skip
 
@@ -211,7 +231,9 @@ def _probed(process: subprocess.Popen[bytes], port: int, until: Callable[[bool],
         if until(ready):
             return slowest
         time.sleep(0.02)
-    raise RuntimeError("the operator isn't ready" if process.returncode is None else f"the operator ended with {process.returncode}")
+    raise RuntimeError(
+        "the operator isn't ready" if process.returncode is None else f"the operator ended with {process.returncode}"
+    )
 
 
 def _cpu(process: subprocess.Popen[bytes]) -> float:

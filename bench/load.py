@@ -1,6 +1,8 @@
-"""How long 100,000 devices take from text to typed objects, as YAML and as JSON, next to PyYAML's C loader alone on the same text.
+"""How long 100,000 devices take from text to typed objects, as YAML and as JSON, next to PyYAML's C loader alone on the
+same text.
 
-Run: ``python -m bench load``. Times are seconds of this process' CPU time: the better of two runs, and one run for PyYAML.
+Run: ``python -m bench load``. Times are seconds of this process' CPU time: the better of two runs, and one run for
+PyYAML.
 """
 
 from __future__ import annotations
@@ -33,14 +35,28 @@ def resource_slices(devices: int) -> list[dict[str, Any]]:
         node = f"node-{first // DEVICES_PER_SLICE}"
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         indices = range(first, min(first + DEVICES_PER_SLICE, devices))
-        spec = {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": [_device(index) for index in indices]}
-        slices.append({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpu"}, "spec": spec})
+        spec = {
+            "driver": "gpu.example.com",
+            "nodeName": node,
+            "pool": pool,
+            "devices": [_device(index) for index in indices],
+        }
+        slices.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"{node}-gpu"},
+                "spec": spec,
+            }
+        )
     return slices
 
 
 def _device(index: int) -> dict[str, Any]:
     attributes = {
-        "resource.kubernetes.io/pciBusID": {"string": f"{index >> 16:04x}:{index >> 8 & 255:02x}:{index >> 3 & 31:02x}.{index & 7}"},
+        "resource.kubernetes.io/pciBusID": {
+            "string": f"{index >> 16:04x}:{index >> 8 & 255:02x}:{index >> 3 & 31:02x}.{index & 7}"
+        },
         "driverVersion": {"version": "570.86.15"},
         "productName": {"string": "Example A100-SXM4-80GB"},
         "numa": {"int": index % 8},
@@ -70,7 +86,9 @@ def main() -> None:
         "YAML, a document per slice": write_documents(slices),
         "YAML, one List": write_yaml(whole),
         "YAML, one List with an odd entry": write_yaml(whole | {"items": [*slices, ODD]}),
-        "YAML with anchors (PyYAML's own dump)": yaml.dump(whole | {"items": [_shared(s) for s in slices]}, Dumper=yaml.CSafeDumper),
+        "YAML with anchors (PyYAML's own dump)": yaml.dump(
+            whole | {"items": [_shared(s) for s in slices]}, Dumper=yaml.CSafeDumper
+        ),
     }
     rows = [("input", "MB", "typed objects", "PyYAML CSafeLoader")]
     for name, text in texts.items():
@@ -91,7 +109,10 @@ def _pyyaml(text: str) -> list[object]:
 def _shared(raw: dict[str, Any]) -> dict[str, Any]:
     """The slice with values shared between its devices, which PyYAML writes as anchors and aliases."""
     version, memory = {"version": "570.86.15"}, {"memory": {"value": "80Gi"}}
-    devices = [{**d, "attributes": {**d["attributes"], "driverVersion": version}, "capacity": memory} for d in raw["spec"]["devices"]]
+    devices = [
+        {**d, "attributes": {**d["attributes"], "driverVersion": version}, "capacity": memory}
+        for d in raw["spec"]["devices"]
+    ]
     return {**raw, "spec": {**raw["spec"], "devices": devices}}
 
 

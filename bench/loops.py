@@ -1,6 +1,7 @@
 """How much the control loops do in a second: 5,000 VMs' pods on the embedded cluster in virtual time, with memory.
 
-Each loop has a row: objects are created first, then the time is measured until the loop has done its work on all of them.
+Each loop has a row: objects are created first, then the time is measured until the loop has done its work on all of
+them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ NewCluster = Callable[[Callable[[], datetime], Callable[[], str], Callable[[], s
 
 @dataclass(frozen=True)
 class LoopRow:
-    """What is measured. ``given`` creates the objects, ``done`` says whether the loop is finished; ``work``: what a unit of work is."""
+    """What is measured. ``given`` creates the objects, ``done`` says whether the loop is finished; ``work``: what a
+    unit of work is."""
 
     loop: str
     work: str
@@ -60,7 +62,10 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
         name = f"node-{each:05d}"
         await cluster.create(
             Node.from_wire(
-                {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": {"pods": "110"}}}
+                {
+                    "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                    "status": {"allocatable": {"pods": "110"}},
+                }
             )
         )
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
@@ -71,7 +76,9 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
         await cluster.create(ResourceClaim.from_wire({"metadata": named, "spec": {"devices": {"requests": [request]}}}))
         entry = {"name": "gpu", "resourceClaimName": f"vm-{each}"}
         containers = [{"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu"}]}}]
-        await cluster.create(Pod.from_wire({"metadata": named, "spec": {"resourceClaims": [entry], "containers": containers}}))
+        await cluster.create(
+            Pod.from_wire({"metadata": named, "spec": {"resourceClaims": [entry], "containers": containers}})
+        )
 
 
 async def all_bound(cluster: MemoryCluster) -> bool:
@@ -113,7 +120,9 @@ async def _all_evicted(cluster: MemoryCluster) -> bool:
 async def _completed(cluster: MemoryCluster) -> bool:
     """Every rule says that it is done, which takes 10 s of the cluster's time."""
     rules = (await cluster.list(DeviceTaintRule)).items
-    return all(condition.reason == "Completed" for rule in rules for condition in rule.status.conditions) and await _all_evicted(cluster)
+    return all(
+        condition.reason == "Completed" for rule in rules for condition in rule.status.conditions
+    ) and await _all_evicted(cluster)
 
 
 async def _request(cluster: MemoryCluster, name: str, pool: dict[str, str]) -> None:
@@ -140,7 +149,10 @@ async def _all_answered(cluster: MemoryCluster) -> bool:
 async def _pods_of_a_template(cluster: MemoryCluster, number: int) -> None:
     """Each VM's pod has a claim of a template, which nobody has made yet."""
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
-    template = {"metadata": {"name": "gpu", "namespace": NAMESPACE}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    template = {
+        "metadata": {"name": "gpu", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    }
     await cluster.create(ResourceClaimTemplate.from_wire(template))
     for each in range(number):
         spec = {
@@ -163,7 +175,10 @@ async def _finished_vms(cluster: MemoryCluster, number: int) -> None:
 
 
 async def _all_freed(cluster: MemoryCluster) -> bool:
-    return not any(claim.status.allocation or claim.metadata.finalizers for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items)
+    return not any(
+        claim.status.allocation or claim.metadata.finalizers
+        for claim in (await cluster.list(ResourceClaim, NAMESPACE)).items
+    )
 
 
 _POOL_STATUS = FeatureGates(resource_pool_status=True)
@@ -173,7 +188,12 @@ ROWS = (
     LoopRow("resource claims", "claims made of a template and recorded", _pods_of_a_template, _all_recorded),
     LoopRow("resource claims", "claims of finished VMs released", _finished_vms, _all_freed),
     LoopRow("device taint eviction", "VMs evicted by one rule", _one_rule_for_all, _all_evicted),
-    LoopRow("device taint eviction", "VMs evicted, each by a rule of its own, conditions included", _a_rule_for_each, _completed),
+    LoopRow(
+        "device taint eviction",
+        "VMs evicted, each by a rule of its own, conditions included",
+        _a_rule_for_each,
+        _completed,
+    ),
     LoopRow("pool status", "answers about one pool", _a_request_for_each_pool, _all_answered, _POOL_STATUS),
     LoopRow("pool status", "answers about all pools", _requests_for_all_pools, _all_answered, _POOL_STATUS, 100),
 )
@@ -187,7 +207,9 @@ async def _measure(row: LoopRow, number: int) -> float:
     await row.given(cluster, number)
     loops = row.loops or tuple(loop for loop in LOOPS if loop.name == row.loop)
     began = time.perf_counter()
-    async with control_plane(cluster, AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), gates=row.gates, loops=loops):
+    async with control_plane(
+        cluster, AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), gates=row.gates, loops=loops
+    ):
         while not await row.done(cluster):
             await asyncio.sleep(1)
     return time.perf_counter() - began
@@ -198,7 +220,9 @@ def main(*, quick: bool = False) -> None:
     from bench.classic import classic_rows  # which needs what is above
 
     number = 500 if quick else 5000
-    table = Table("loop", "number", "seconds", "a second", "MiB", "of what", title="control loops, embedded, in virtual time")
+    table = Table(
+        "loop", "number", "seconds", "a second", "MiB", "of what", title="control loops, embedded, in virtual time"
+    )
     for row in (*ROWS, *classic_rows()):
         seconds = run_virtually(_measure(row, number))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

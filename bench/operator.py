@@ -1,8 +1,10 @@
-"""The operator on a real API server: from start to settled with 5,000 VMIs and 40,000 devices, then allocations at 50 VMs a second.
+"""The operator on a real API server: from start to settled with 5,000 VMIs and 40,000 devices, then allocations at 50
+VMs a second.
 
-Run: ``python -m bench operator`` (``--quick``: a tenth). API server, etcd, operator and this process share the machine's cores. The
-peer is a watch of this process: when it hears that a claim was allocated, the operator could hear of it too. Goals: settled in less than
-20 s and 512 MiB; an allocation shows in deviceStatus with a p99 of at most twice the peer's.
+Run: ``python -m bench operator`` (``--quick``: a tenth). API server, etcd, operator and this process share the
+machine's cores. The peer is a watch of this process: when it hears that a claim was allocated, the operator could hear
+of it too. Goals: settled in less than 20 s and 512 MiB; an allocation shows in deviceStatus with a p99 of at most twice
+the peer's.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
     async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0)) as cluster:
         began = time.monotonic()
         await populate(cluster, vmis, fresh, nodes)
-        console.print(f"{vmis + fresh:,} VMIs and {nodes * DEVICES_PER_NODE:,} devices made in {time.monotonic() - began:.0f} s")
+        console.print(
+            f"{vmis + fresh:,} VMIs and {nodes * DEVICES_PER_NODE:,} devices made in {time.monotonic() - began:.0f} s"
+        )
         began = time.monotonic()
         with _operator(plane) as (port, process):
             settled = await _settled(port, vmis, began)
@@ -75,9 +79,13 @@ async def _run(plane: ControlPlane, vmis: int, nodes: int, seconds: int) -> None
     for share, goal in ((0.5, ""), (0.99, "twice the peer's"), (1.0, "")):
         ours, theirs = _share(latencies, share), _share(heard, share)
         name = "slowest" if share == 1 else f"p{share * 100:.0f}"
-        table.add_row(f"allocation to deviceStatus at {RATE}/s, {name}", f"{ours * 1000:.0f} ms", f"{theirs * 1000:.0f} ms", goal)
+        table.add_row(
+            f"allocation to deviceStatus at {RATE}/s, {name}", f"{ours * 1000:.0f} ms", f"{theirs * 1000:.0f} ms", goal
+        )
     table.add_row("memory after that", f"{later:.0f} MiB", "", "< 512 MiB")
-    table.add_row("reconciles that wrote nothing", f"{metrics.get('unchanged', 0):.0f} of {sum(metrics.values()):.0f}", "", "")
+    table.add_row(
+        "reconciles that wrote nothing", f"{metrics.get('unchanged', 0):.0f} of {sum(metrics.values()):.0f}", "", ""
+    )
     console.print(table)
 
 
@@ -95,7 +103,9 @@ async def populate(cluster: KubeCluster, vmis: int, fresh: int, nodes: int) -> N
 
 
 async def _served(cluster: KubeCluster) -> bool:
-    kinds = {kind.kind for version in ("kubevirt.io/v1", "virt-dra.io/v1alpha1") for kind in await cluster.kinds_of(version)}
+    kinds = {
+        kind.kind for version in ("kubevirt.io/v1", "virt-dra.io/v1alpha1") for kind in await cluster.kinds_of(version)
+    }
     return {"VirtualMachineInstance", "VirtualMachineInstanceDevices"} <= kinds
 
 
@@ -130,11 +140,20 @@ async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool)
         _typed(
             VirtualMachineInstance,
             {"name": name, "namespace": NAMESPACE},
-            spec={"resourceClaims": [entry], "domain": {"memory": {"guest": "2Gi"}, "devices": {**devices, "disks": disks}}},
+            spec={
+                "resourceClaims": [entry],
+                "domain": {"memory": {"guest": "2Gi"}, "devices": {**devices, "disks": disks}},
+            },
             status={"phase": "Scheduling"},
         )
     )
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": vmi.metadata.uid, "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": name,
+        "uid": vmi.metadata.uid,
+        "controller": True,
+    }
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": vmi.metadata.uid}
     container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
     pod = await cluster.create(
@@ -161,7 +180,12 @@ async def _vm(cluster: KubeCluster, number: int, nodes: int, *, allocated: bool)
 
 async def _allocated(cluster: KubeCluster, number: int, nodes: int, pod: Pod) -> None:
     node = number % nodes
-    result = {"request": "gpu", "driver": DRIVER, "pool": f"node-{node}", "device": f"gpu-{number // nodes % DEVICES_PER_NODE}"}
+    result = {
+        "request": "gpu",
+        "driver": DRIVER,
+        "pool": f"node-{node}",
+        "device": f"gpu-{number // nodes % DEVICES_PER_NODE}",
+    }
     reserved = [{"resource": "pods", "name": pod.name, "uid": pod.metadata.uid}]
     status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
     await cluster.patch(ResourceClaim, f"vm-{number}-gpu", NAMESPACE, merge={"status": status}, subresource="status")
@@ -218,7 +242,8 @@ def _metrics(port: int) -> dict[str, float]:
 
 
 async def _allocate(cluster: KubeCluster, first: int, number: int, nodes: int) -> tuple[list[float], list[float]]:
-    """Allocate the claims of so many VMs, RATE a second. Seconds until deviceStatus shows it, and until a bare watch heard of the claim."""
+    """Allocate the claims of so many VMs, RATE a second. Seconds until deviceStatus shows it, and until a bare watch
+    heard of the claim."""
     sent: dict[str, float] = {}
     shown: dict[str, float] = {}
     heard: dict[str, float] = {}

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 
 def measured(command: Sequence[str], endings: Sequence[int] = (0,)) -> tuple[float, float]:
-    """Seconds, and MiB of the process at its peak, without its children. Ends the bench if the command ends with another exit code."""
+    """Seconds, and MiB of the process at its peak, without its children. Ends the bench if the command ends with
+    another exit code."""
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

@@ -26,7 +26,9 @@ def built(program: str) -> Iterator[Path]:
         raise NotAvailable("Go is not installed (https://go.dev/dl)")
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder) / program
-        made = subprocess.run(["go", "build", "-o", binary, "."], cwd=SOURCES / program, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            ["go", "build", "-o", binary, "."], cwd=SOURCES / program, capture_output=True, text=True, check=False
+        )
         if made.returncode:
             raise NotAvailable(f"it can't be built: {(made.stderr.strip().splitlines() or ['go build failed'])[-1]}")
         yield binary

@@ -1,7 +1,7 @@
 """The live report on a real API server: memory and processor time of its two processes, and how soon a change is shown.
 
-Run: ``python -m bench report_server`` (``--quick``: a tenth). API server, etcd, both processes and this one share the machine's cores. The
-peer is a bare watch of this process: when it hears of a change, the report could hear of it, too.
+Run: ``python -m bench report_server`` (``--quick``: a tenth). API server, etcd, both processes and this one share the
+machine's cores. The peer is a bare watch of this process: when it hears of a change, the report could hear of it, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from virt_dra.installation.plan import packaged
 
 NODES, VMIS, WAITING, CHANGES = 5_000, 5_000, 20, 5
 _PAUSE = 15.0
-"""Seconds without a change before each of those that are measured, so that none waits for the pause after the one before."""
+"""Seconds without a change before each of those that are measured, so that none waits for the pause after the one
+before."""
 
 
 def main(*, quick: bool = False) -> None:
@@ -54,7 +55,10 @@ async def _run(plane: ControlPlane, nodes: int, vmis: int, waiting: int, pause: 
         for obj in build(packaged(), "report"):
             if obj["kind"] == "ClusterRole":
                 await cluster.apply(obj, field_manager="bench")
-        console.print(f"{nodes:,} nodes, {nodes * DEVICES_PER_NODE:,} devices, {vmis:,} VMIs made in {time.monotonic() - began:.0f} s")
+        console.print(
+            f"{nodes:,} nodes, {nodes * DEVICES_PER_NODE:,} devices, {vmis:,} "
+            f"VMIs made in {time.monotonic() - began:.0f} s"
+        )
         token = await asyncio.to_thread(token_of, plane, NAMESPACE, "default")
         await asyncio.to_thread(bind, plane, "virt-dra-report-viewer", NAMESPACE, "default")
         with tempfile.TemporaryDirectory() as folder, report_server(plane.kubeconfig, Path(folder)) as running:
@@ -98,14 +102,17 @@ async def _measured(console: Console, cluster: KubeCluster, running: RunningRepo
     table.add_row("from the start until the first page", f"{ready:.1f} s")
     table.add_row("memory of the serving process, most", f"{_peak_mib(parent):.0f} MiB")
     table.add_row(
-        "memory of the rendering process, most", f"{_peak_mib(child):.0f} MiB, address space {_peak_mib(child, 'VmPeak'):.0f} MiB"
+        "memory of the rendering process, most",
+        f"{_peak_mib(child):.0f} MiB, address space {_peak_mib(child, 'VmPeak'):.0f} MiB",
     )
     table.add_row("a rendering", f"{rendering:.1f} s")
     table.add_row("from a change to its event", f"{min(seconds):.1f} to {max(seconds):.1f} s")
     table.add_row("processor time of rendering where nothing changes", f"{100 * quiet:.1f}%")
     table.add_row("processor time of serving one page", f"{served * 1000:.1f} ms")
     sizes = [f"{len(body) / 2**20:.2f} MiB" for body in (page.body, document.body)]
-    table.add_row("page, compressed, document", f"{sizes[0]}, {int(packed.headers['Content-Length']) / 1024:.0f} KiB, {sizes[1]}")
+    table.add_row(
+        "page, compressed, document", f"{sizes[0]}, {int(packed.headers['Content-Length']) / 1024:.0f} KiB, {sizes[1]}"
+    )
     console.print(table)
 
 
@@ -135,7 +142,9 @@ def _selector() -> dict[str, Any]:
 def _node(number: int) -> Node:
     name, room = f"node-{number}", {"cpu": "128", "memory": "512Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name}
-    return Node.from_wire({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}})
+    return Node.from_wire(
+        {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+    )
 
 
 async def _waits(cluster: KubeCluster, number: int) -> None:
@@ -143,7 +152,9 @@ async def _waits(cluster: KubeCluster, number: int) -> None:
     name = f"waits-{number}"
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": DEVICES_PER_NODE + 1}}
     await cluster.create(
-        ResourceClaim.from_wire({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"devices": {"requests": [request]}}})
+        ResourceClaim.from_wire(
+            {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"devices": {"requests": [request]}}}
+        )
     )
     container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu"}]}}
     spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}], "containers": [container]}

@@ -1,4 +1,5 @@
-"""``virt-dra simulate`` as a user runs it: time and memory of a policy, for a cluster and for one of ten times its size."""
+"""``virt-dra simulate`` as a user runs it: time and memory of a policy, for a cluster and for one of ten times its
+size."""
 
 from __future__ import annotations
 
@@ -33,10 +34,14 @@ def main(*, quick: bool = False) -> None:
             for policy in POLICIES:
                 seconds, memory = measured([*_SIMULATE, str(path), "--policy", policy, "-o", "json"])
                 most, room = GOALS.get((nodes, vms), (None, None))
-                wanted = " and ".join(f"{limit:.0f} {unit}" for limit, unit in ((most, "s"), (room, "MiB")) if limit is not None)
+                wanted = " and ".join(
+                    f"{limit:.0f} {unit}" for limit, unit in ((most, "s"), (room, "MiB")) if limit is not None
+                )
                 met = (most is None or seconds < most) and (room is None or memory < room)
                 said = f"{'met' if met else 'missed'}: {wanted}" if wanted else ""
-                table.add_row(f"{nodes:,}", f"{vms:,}", policy, f"{seconds:.1f}", f"{vms / seconds:,.0f}", f"{memory:.0f}", said)
+                table.add_row(
+                    f"{nodes:,}", f"{vms:,}", policy, f"{seconds:.1f}", f"{vms / seconds:,.0f}", f"{memory:.0f}", said
+                )
     Console().print(table)
 
 

@@ -1,12 +1,13 @@
-"""The admission webhook on one core: answers' times at 500 reviews a second, how many a second are possible, and 10,000 hostile reviews.
+"""The admission webhook on one core: answers' times at 500 reviews a second, how many a second are possible, and 10,000
+hostile reviews.
 
 10,000 templates, 10,000 claims and 2,000 devices are cached.
 
-Run: ``python -m bench webhook``. The server is a process of its own, held to one core where there are several; it is asked over TLS on
-loopback, by clients of one other process. The peer is a bare asyncio server that answers every request with the same bytes over the same
-TLS: what it needs is the machine's and the client's. At a given rate an answer's time counts from when the review was due, not from when
-it was sent, so that a server that falls behind shows it. Goal: p99 < 10 ms at 500 a second; no hostile review over 1 s, none answered
-wrongly.
+Run: ``python -m bench webhook``. The server is a process of its own, held to one core where there are several; it is
+asked over TLS on loopback, by clients of one other process. The peer is a bare asyncio server that answers every
+request with the same bytes over the same TLS: what it needs is the machine's and the client's. At a given rate an
+answer's time counts from when the review was due, not from when it was sent, so that a server that falls behind shows
+it. Goal: p99 < 10 ms at 500 a second; no hostile review over 1 s, none answered wrongly.
 """
 
 from __future__ import annotations
@@ -76,11 +77,17 @@ def main() -> None:
             peer_answers, _ = asyncio.run(_open(peer_port, trust))
             peer_possible = asyncio.run(_closed(peer_port, trust, 5000))
     table = Table(
-        "measured", "webhook", "peer", "goal", title=f"Webhook on one core, {2 * OBJECTS:,} templates and claims, {DEVICES:,} devices"
+        "measured",
+        "webhook",
+        "peer",
+        "goal",
+        title=f"Webhook on one core, {2 * OBJECTS:,} templates and claims, {DEVICES:,} devices",
     )
     for percent, goal in ((50, ""), (90, ""), (99, "< 10"), (100, "")):
         ours, theirs = (f"{_percentile(times, percent):.2f}" for times in (answers, peer_answers))
-        table.add_row(f"p{percent} at {RATE} a second, ms" if percent < 100 else "slowest of them, ms", ours, theirs, goal)
+        table.add_row(
+            f"p{percent} at {RATE} a second, ms" if percent < 100 else "slowest of them, ms", ours, theirs, goal
+        )
     table.add_row("answered a second, meanwhile", f"{at_rate:.0f}", "", str(RATE))
     table.add_row(f"possible a second, {CLIENTS} clients", f"{possible:.0f}", f"{peer_possible:.0f}", "")
     table.add_row(f"hostile reviews, of {HOSTILE:,}: slowest, s", f"{hostile[0]:.3f}", "", "< 1")
@@ -106,8 +113,29 @@ def _server(folder: Path) -> Iterator[tuple[int, ssl.SSLContext, subprocess.Pope
         for obj in cluster():
             file.write(json.dumps(obj) + "\n")
     tls = folder / "tls"
-    options = ["--self-signed", str(tls), "--dns-name", "localhost", "--host", "127.0.0.1", "--port", "0", "--plain-port", "0"]
-    command = [sys.executable, "-c", PROGRAM, "webhook", *options, "-f", str(folder / "cluster.json"), "--announce", "0"]
+    options = [
+        "--self-signed",
+        str(tls),
+        "--dns-name",
+        "localhost",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--plain-port",
+        "0",
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "webhook",
+        *options,
+        "-f",
+        str(folder / "cluster.json"),
+        "--announce",
+        "0",
+    ]
     with (folder / "log").open("w+") as log, subprocess.Popen(command, stderr=log, text=True) as process:
         _pin(process.pid)
         try:
@@ -150,7 +178,12 @@ def cluster() -> Iterator[dict[str, Any]]:
         namespace = f"team-{number % NAMESPACES}"
         metadata = {"name": f"t-{number}", "namespace": namespace}
         yield {"apiVersion": api, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": {"spec": spec}}
-        yield {"apiVersion": api, "kind": "ResourceClaim", "metadata": {"name": f"c-{number}", "namespace": namespace}, "spec": spec}
+        yield {
+            "apiVersion": api,
+            "kind": "ResourceClaim",
+            "metadata": {"name": f"c-{number}", "namespace": namespace},
+            "spec": spec,
+        }
 
 
 def _attributes(node: int, number: int) -> dict[str, Any]:
@@ -161,7 +194,8 @@ def _attributes(node: int, number: int) -> dict[str, Any]:
 
 
 def questions() -> Iterator[Question]:
-    """Reviews of VMs and VMIs as they are written, every tenth of which is denied, and of a launcher pod after each ten; without end."""
+    """Reviews of VMs and VMIs as they are written, every tenth of which is denied, and of a launcher pod after each
+    ten; without end."""
     made: list[Question] = []
     for number in range(1000):
         template = number * 7 % OBJECTS
@@ -172,11 +206,17 @@ def questions() -> Iterator[Question]:
             "domain": {"cpu": {"cores": 8}, "memory": {"guest": "32Gi"}, "devices": devices},
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": f"t-{template}"}],
             "networks": [{"name": "default", "pod": {}}],
-            "volumes": [{"name": f"disk{n}", "containerDisk": {"image": "registry.example.com/fedora:42"}} for n in range(3)],
+            "volumes": [
+                {"name": f"disk{n}", "containerDisk": {"image": "registry.example.com/fedora:42"}} for n in range(3)
+            ],
         }
         kind, short = (("VirtualMachine", "vm"), ("VirtualMachineInstance", "vmi"))[number % 2]
         metadata = {"name": f"vm-{number}", "namespace": f"team-{template % NAMESPACES}", "labels": {"app": "bench"}}
-        wrapped = {"runStrategy": "Always", "template": {"metadata": {"labels": {"app": "bench"}}, "spec": spec}} if short == "vm" else spec
+        wrapped = (
+            {"runStrategy": "Always", "template": {"metadata": {"labels": {"app": "bench"}}, "spec": spec}}
+            if short == "vm"
+            else spec
+        )
         request = {
             "uid": f"{number:08x}-0000-4000-8000-000000000000",
             "kind": {"group": "kubevirt.io", "version": "v1", "kind": kind},
@@ -197,7 +237,9 @@ def _launcher(number: int, template: int) -> dict[str, Any]:
     """The review of a launcher pod whose claim is of a driver without metadata files."""
     pod = launcher_pod([("gpu", "gpu")])
     pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": f"t-{template}"}]
-    return review(pod, namespace=f"team-{template % NAMESPACES}", name="", uid=f"{number:08x}-0000-4000-8000-000000000001")
+    return review(
+        pod, namespace=f"team-{template % NAMESPACES}", name="", uid=f"{number:08x}-0000-4000-8000-000000000001"
+    )
 
 
 class _Client:
@@ -214,7 +256,8 @@ class _Client:
     async def ask(self, question: Question) -> tuple[int, Any]:
         path, body = question
         head = (
-            f"POST {path}?timeout=10s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"POST {path}?timeout=10s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+            f"application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)
         answered = (await self._reader.readuntil(b"\r\n\r\n")).lower()

@@ -33,8 +33,8 @@ DEFAULT_FEATURES = {
 
 @dataclass(frozen=True)
 class Workload:
-    """One row of the bench. ``make``: takes the number of pods, and of nodes if they are to be fewer. ``pods``: of the whole workload;
-    ``peer_pods``: how many the reference is measured on, by mode.
+    """One row of the bench. ``make``: takes the number of pods, and of nodes if they are to be fewer. ``pods``: of the
+    whole workload; ``peer_pods``: how many the reference is measured on, by mode.
 
     ``goals``: how many times the reference's speed is wanted, by mode ("1" or "auto").
     """
@@ -79,11 +79,15 @@ def device_class(name: str, driver: str, *expressions: str) -> Json:
     return wire("DeviceClass", name, {"selectors": [{"cel": {"expression": each}} for each in selectors]})
 
 
-def resource_slice(driver: str, node: str, devices: Sequence[Json], *, part: str = "", slices: int = 1, **spec: Any) -> Json:
+def resource_slice(
+    driver: str, node: str, devices: Sequence[Json], *, part: str = "", slices: int = 1, **spec: Any
+) -> Json:
     """A slice of the node's pool, which is named as the node."""
     pool = {"name": node, "generation": 1, "resourceSliceCount": slices}
     more: Json = {"devices": list(devices)} if devices else {}
-    return wire("ResourceSlice", f"{node}-{driver}{part}", {"driver": driver, "nodeName": node, "pool": pool, **more, **spec})
+    return wire(
+        "ResourceSlice", f"{node}-{driver}{part}", {"driver": driver, "nodeName": node, "pool": pool, **more, **spec}
+    )
 
 
 def exact(name: str, class_name: str, *expressions: str, count: int = 1, **more: Any) -> Json:
@@ -107,7 +111,9 @@ def claim(name: str, requests: Sequence[Json], constraints: Sequence[Json] = ())
     return wire("ResourceClaim", name, {"devices": devices}, "default")
 
 
-def gpu(rng: random.Random, index: int, per_root: int, product: str = "Example H100 80GB HBM3", memory: str = "80Gi") -> Json:
+def gpu(
+    rng: random.Random, index: int, per_root: int, product: str = "Example H100 80GB HBM3", memory: str = "80Gi"
+) -> Json:
     """One GPU of a node; ``per_root`` neighbours share a PCIe root and a NUMA node."""
     root = index // per_root
     return {
@@ -146,7 +152,14 @@ def _gpu_slices(count: int, per_node: int, per_root: int, **attributes: Callable
 
 
 def _workload(count: int, slices: list[Json], classes: list[Json], pods: int, **more: Any) -> Json:
-    return {"features": DEFAULT_FEATURES, "nodes": nodes(count), "classes": classes, "slices": slices, "pods": pods, **more}
+    return {
+        "features": DEFAULT_FEATURES,
+        "nodes": nodes(count),
+        "classes": classes,
+        "slices": slices,
+        "pods": pods,
+        **more,
+    }
 
 
 def one_device(pods: int, count: int = 500) -> Json:
@@ -158,12 +171,22 @@ def one_device(pods: int, count: int = 500) -> Json:
 def first_available(pods: int, count: int = 500) -> Json:
     """500 nodes of 1 H200, 3 H100 and 6 A100; a pod wants the best that is left."""
     rng = random.Random(2)
-    products = [("Example H200 141GB HBM3e", "141Gi"), *[("Example H100 80GB HBM3", "80Gi")] * 3, *[("Example A100-SXM4-40GB", "40Gi")] * 6]
-    slices = [
-        resource_slice(GPU, f"node-{node:05d}", [gpu(rng, i, 5, *product) for i, product in enumerate(products)]) for node in range(count)
+    products = [
+        ("Example H200 141GB HBM3e", "141Gi"),
+        *[("Example H100 80GB HBM3", "80Gi")] * 3,
+        *[("Example A100-SXM4-40GB", "40Gi")] * 6,
     ]
-    names = [f'device.attributes["{GPU}"].productName.startsWith("Example {name}")' for name in ("H200", "H100", "A100")]
-    wanted = claim("gpu", [{"name": "gpu", "firstAvailable": [alternative(f"choice-{i}", "gpu", name) for i, name in enumerate(names)]}])
+    slices = [
+        resource_slice(GPU, f"node-{node:05d}", [gpu(rng, i, 5, *product) for i, product in enumerate(products)])
+        for node in range(count)
+    ]
+    names = [
+        f'device.attributes["{GPU}"].productName.startsWith("Example {name}")' for name in ("H200", "H100", "A100")
+    ]
+    wanted = claim(
+        "gpu",
+        [{"name": "gpu", "firstAvailable": [alternative(f"choice-{i}", "gpu", name) for i, name in enumerate(names)]}],
+    )
     return _workload(count, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
@@ -182,7 +205,13 @@ def distinct_attribute(pods: int, count: int = 500) -> Json:
     return _workload(count, slices, [GPU_CLASS], pods, claims_per_pod=[wanted])
 
 
-PROFILES = {"7g.80gb": (7, 8, 1), "4g.40gb": (4, 4, 1), "3g.40gb": (3, 4, 2), "2g.20gb": (2, 2, 3), "1g.10gb": (1, 1, 7)}
+PROFILES = {
+    "7g.80gb": (7, 8, 1),
+    "4g.40gb": (4, 4, 1),
+    "3g.40gb": (3, 4, 2),
+    "2g.20gb": (2, 2, 3),
+    "1g.10gb": (1, 1, 7),
+}
 """Partition profile -> compute slices, memory slices, how often a GPU offers it."""
 
 
@@ -221,7 +250,8 @@ def _partitionable_slices(count: int) -> list[Json]:
     for node in range(count):
         name = f"node-{node:05d}"
         counters = [
-            {"name": f"gpu-{index}-counters", "counters": {"compute": {"value": "7"}, "memory": {"value": "80Gi"}}} for index in range(4)
+            {"name": f"gpu-{index}-counters", "counters": {"compute": {"value": "7"}, "memory": {"value": "80Gi"}}}
+            for index in range(4)
         ]
         devices = [device for index in range(4) for device in _partitions(rng, index)]
         slices.append(resource_slice(GPU, name, [], part="-0", slices=2, sharedCounters=counters))
@@ -240,15 +270,20 @@ def partitionable(pods: int, count: int = 500) -> Json:
     """500 nodes of 4 GPUs in 14 possible partitions each; pods want one of five profiles."""
     variants = [[claim("partition", [exact("partition", "mig", _profile(name))])] for name in PROFILES]
     sequence = random.Random(4).choices(range(len(variants)), weights=(1, 2, 2, 3, 6), k=97)
-    return _workload(count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=variants, pod_sequence=sequence)
+    return _workload(
+        count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=variants, pod_sequence=sequence
+    )
 
 
 def partitionable_backtracking(pods: int, count: int = 500) -> Json:
-    """The same GPUs; half the pods want three partitions of one GPU, so a GPU in use is found out only at the second or third of them."""
+    """The same GPUs; half the pods want three partitions of one GPU, so a GPU in use is found out only at the second or
+    third of them."""
     small = [claim("partition", [exact("partition", "mig", _profile("1g.10gb"))])]
     requests = [exact(f"part-{i}", "mig", _profile(name)) for i, name in enumerate(("1g.10gb", "2g.20gb", "4g.40gb"))]
     three = [claim("partitions", requests, [{"matchAttribute": f"{GPU}/parentUUID"}])]
-    return _workload(count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=[small, three], pod_sequence=[0, 1])
+    return _workload(
+        count, _partitionable_slices(count), [MIG_CLASS], pods, pod_variants=[small, three], pod_sequence=[0, 1]
+    )
 
 
 def shared_cards(pods: int, count: int = 250) -> Json:
@@ -275,7 +310,9 @@ def shared_cards(pods: int, count: int = 250) -> Json:
             for index in range(4)
         ]
         slices.append(resource_slice(NIC, f"node-{node:05d}", devices))
-    suitable = f'device.attributes["{NIC}"].linkSpeedGbps >= 100 && device.attributes["{NIC}"].model.startsWith("Example")'
+    suitable = (
+        f'device.attributes["{NIC}"].linkSpeedGbps >= 100 && device.attributes["{NIC}"].model.startsWith("Example")'
+    )
     variants = [
         [claim("nic", [exact("nic", "nic", suitable, capacity={"requests": {"bandwidth": width}})])]
         for width in ("5G", "10G", "12500M", "25G", "40G")
@@ -319,7 +356,9 @@ def _size_sequence() -> list[int]:
 def large_cluster(pods: int, count: int = 5000) -> Json:
     """5,000 nodes of 8 GPUs; pods want 1 to 8."""
     variants = [[claim("gpus", [exact("gpus", "gpu", SUITABLE, LARGE, count=size)])] for size in SIZES]
-    return _workload(count, _gpu_slices(count, 8, 4), [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence())
+    return _workload(
+        count, _gpu_slices(count, 8, 4), [GPU_CLASS], pods, pod_variants=variants, pod_sequence=_size_sequence()
+    )
 
 
 def large_cluster_match(pods: int, count: int = 5000) -> Json:
@@ -343,7 +382,9 @@ def full_cluster(count: int) -> Json:
     slices = _gpu_slices(count, 8, 4)
     allocated = []
     for node in range(count):
-        results = [{"request": "gpus", "driver": GPU, "pool": f"node-{node:05d}", "device": f"gpu-{i}"} for i in range(8)]
+        results = [
+            {"request": "gpus", "driver": GPU, "pool": f"node-{node:05d}", "device": f"gpu-{i}"} for i in range(8)
+        ]
         held = claim(f"held-{node}", [exact("gpus", "gpu", count=8)])
         allocated.append({**held, "status": {"allocation": {"devices": {"results": results}}}})
     wanted = claim("gpu", [exact("gpu", "gpu", SUITABLE, LARGE)])
@@ -363,14 +404,28 @@ WORKLOADS = {
     each.name: each
     for each in (
         Workload("one-device", "500 nodes × 10, one device", one_device, 5000, _BOTH, {"auto": 2000}),
-        Workload("first-available", "500 nodes × 10, firstAvailable of 3", first_available, 5000, _BOTH, {"auto": 2000}),
+        Workload(
+            "first-available", "500 nodes × 10, firstAvailable of 3", first_available, 5000, _BOTH, {"auto": 2000}
+        ),
         Workload("match", "500 nodes × 10, 5 requests, matchAttribute", match_attribute, 1000, _BOTH, {"auto": 500}),
-        Workload("distinct", "500 nodes × 10, 5 requests, distinctAttribute", distinct_attribute, 1000, _BOTH, {"auto": 400}),
+        Workload(
+            "distinct", "500 nodes × 10, 5 requests, distinctAttribute", distinct_attribute, 1000, _BOTH, {"auto": 400}
+        ),
         Workload("partitionable", "500 nodes × 4 GPUs of 14 partitions", partitionable, 5000, _ALL, {"auto": 1000}),
-        Workload("backtracking", "the same, 3 partitions of one GPU", partitionable_backtracking, 2000, _ALL, {"auto": 300}),
+        Workload(
+            "backtracking", "the same, 3 partitions of one GPU", partitionable_backtracking, 2000, _ALL, {"auto": 300}
+        ),
         Workload("shared-cards", "250 nodes × 4 cards by bandwidth", shared_cards, 5000, {"1": 3.0, "auto": 10.0}, {}),
         Workload("lists", "100 nodes × 64 × 47 values, 32 requests", list_attributes, 200, {"1": 10.0}, {}),
         Workload("large", "5,000 nodes × 8 GPUs, 1 to 8 each", large_cluster, 10_000, {"1": 20.0}, {}, large=True),
-        Workload("large-match", "5,000 nodes × 8 GPUs, matchAttribute", large_cluster_match, 10_000, {"1": 20.0}, {}, large=True),
+        Workload(
+            "large-match",
+            "5,000 nodes × 8 GPUs, matchAttribute",
+            large_cluster_match,
+            10_000,
+            {"1": 20.0},
+            {},
+            large=True,
+        ),
     )
 }

@@ -1,6 +1,8 @@
-"""Programs and parts for those who work on virt-dra: clusters to test and measure on, witnesses, releases. Not in the wheel.
+"""Programs and parts for those who work on virt-dra: clusters to test and measure on, witnesses, releases. Not in the
+wheel.
 
-Tests, ``bench`` and the Makefile use these packages. They import nothing of tests or bench; the product imports nothing of them.
+Tests, ``bench`` and the Makefile use these packages. They import nothing of tests or bench; the product imports nothing
+of them.
 
 * :mod:`.cluster`: a real control plane on loopback, and our components as processes beside it
 * :mod:`.agents`: what else a cluster has: DRA drivers, kubelets, a small KubeVirt
@@ -8,7 +10,8 @@ Tests, ``bench`` and the Makefile use these packages. They import nothing of tes
 * :mod:`.faults`: failures while VMs start; :mod:`.webhooks`: hostile and slow admission reviews
 * :mod:`.play`: ``make cluster``
 * :mod:`.libvirt`: libvirt as a witness; :mod:`.upstream`: Kubernetes' own code and API server as witnesses
-* :mod:`.allocator`, :mod:`.cel`: problems in a short notation, a plain allocator, answers as the Go witnesses write them
+* :mod:`.allocator`, :mod:`.cel`: problems in a short notation, a plain allocator, answers as the Go witnesses write
+  them
 * :mod:`.site`: the documentation as a site, and its reference
 * :mod:`.audit`, :mod:`.locks`, :mod:`.release`: vulnerabilities, lock files, releases
 """

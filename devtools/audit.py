@@ -1,11 +1,12 @@
-"""Reports known vulnerabilities of the locked packages: runs pip-audit and compares its findings with the list of ignored ones.
+"""Reports known vulnerabilities of the locked packages: runs pip-audit and compares its findings with the list of
+ignored ones.
 
-``python -m devtools.audit`` (make audit). Exit codes: 0 none, or not audited: pip-audit isn't installed, or no service could be
-asked (one line says so; with ``--strict`` that is 1); 1 a vulnerability that is not on the list, an entry of the list that has expired or
-that nothing needs any more; 2 the list is malformed.
+``python -m devtools.audit`` (make audit). Exit codes: 0 none, or not audited: pip-audit isn't installed, or no service
+could be asked (one line says so; with ``--strict`` that is 1); 1 a vulnerability that is not on the list, an entry of
+the list that has expired or that nothing needs any more; 2 the list is malformed.
 
-For pip-audit a package that its service doesn't know has no findings: behind a mirror that has no advisories it reports "no known
-vulnerabilities" of packages that were never checked. Here such a package counts as not audited.
+For pip-audit a package that its service doesn't know has no findings: behind a mirror that has no advisories it reports
+"no known vulnerabilities" of packages that were never checked. Here such a package counts as not audited.
 """
 
 from __future__ import annotations
@@ -47,8 +48,12 @@ class Ignored:
         """Parse an entry. Raises ValueError."""
         until = entry.get("until")
         texts = [entry.get(name) for name in ("id", "package", "reason")]
-        if entry.keys() != {"id", "package", "reason", "until"} or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError(f"each [[ignore]] has the texts id, package and reason, and a date until; this one is {dict(entry)}")
+        if entry.keys() != {"id", "package", "reason", "until"} or not all(
+            isinstance(text, str) and text.strip() for text in texts
+        ):
+            raise ValueError(
+                f"each [[ignore]] has the texts id, package and reason, and a date until; this one is {dict(entry)}"
+            )
         if not isinstance(until, date) or isinstance(until, datetime):
             raise ValueError(f"{entry['id']}: until is a date, such as 2027-01-31 without quotes")
         return cls(entry["id"], entry["package"], until, entry["reason"])
@@ -66,7 +71,11 @@ class Vulnerability:
 
     def __str__(self) -> str:
         names = f"{self.id} ({', '.join(self.aliases)})" if self.aliases else self.id
-        advice = f"UPGRADE={self.package} make lock, to {' or '.join(self.fixed)}" if self.fixed else "no version is without it"
+        advice = (
+            f"UPGRADE={self.package} make lock, to {' or '.join(self.fixed)}"
+            if self.fixed
+            else "no version is without it"
+        )
         return f"{self.package} {self.version} has {names}: {advice}; or an entry in requirements/audit-ignore.toml"
 
 
@@ -85,7 +94,9 @@ class Report:
             sum("vulns" in each for each in packages),
             tuple(sorted(each["name"] for each in packages if "skip_reason" in each)),
             tuple(
-                Vulnerability(one["id"], tuple(one["aliases"]), each["name"], each["version"], tuple(one["fix_versions"]))
+                Vulnerability(
+                    one["id"], tuple(one["aliases"]), each["name"], each["version"], tuple(one["fix_versions"])
+                )
                 for each in packages
                 for one in each.get("vulns", ())
             ),
@@ -105,20 +116,29 @@ def ignored(text: str) -> list[Ignored]:
 
 
 def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> list[str]:
-    """What must be done, a line each. ``report`` None: no service could be asked; ignored entries are still checked for expiry."""
+    """What must be done, a line each. ``report`` None: no service could be asked; ignored entries are still checked for
+    expiry."""
     ignores = list(ignores)
-    lines = [f"{each.id} of {each.package} was ignored until {each.until}: review it" for each in ignores if each.until < today]
+    lines = [
+        f"{each.id} of {each.package} was ignored until {each.until}: review it"
+        for each in ignores
+        if each.until < today
+    ]
     if report is None:
         return lines
     lines += [f"{name} was not audited: the service doesn't know it" for name in report.skipped]
     used: set[Ignored] = set()
     for each in report.found:
-        matching = [entry for entry in ignores if entry.package == each.package and entry.id in (each.id, *each.aliases)]
+        matching = [
+            entry for entry in ignores if entry.package == each.package and entry.id in (each.id, *each.aliases)
+        ]
         used.update(matching)
         if not matching:
             lines.append(str(each))
     return lines + [
-        f"{each.id} of {each.package} is on the list, and nothing has it any more: remove it" for each in ignores if each not in used
+        f"{each.id} of {each.package} is on the list, and nothing has it any more: remove it"
+        for each in ignores
+        if each not in used
     ]
 
 
@@ -127,7 +147,17 @@ def ask(program: Path, service: str, files: Sequence[str] = FILES) -> tuple[Repo
 
     Raises NotInstalled.
     """
-    words = [str(program), "--vulnerability-service", service, "--disable-pip", "--require-hashes", "--format", "json", "--aliases", "on"]
+    words = [
+        str(program),
+        "--vulnerability-service",
+        service,
+        "--disable-pip",
+        "--require-hashes",
+        "--format",
+        "json",
+        "--aliases",
+        "on",
+    ]
     words += ["--progress-spinner", "off", *(f"--requirement={ROOT / 'requirements' / name}.txt" for name in files)]
     try:
         answer = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -144,7 +174,9 @@ def ask(program: Path, service: str, files: Sequence[str] = FILES) -> tuple[Repo
 
 
 def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m devtools.audit", description="Look for known vulnerabilities in the locked packages.")
+    parser = argparse.ArgumentParser(
+        prog="python -m devtools.audit", description="Look for known vulnerabilities in the locked packages."
+    )
     parser.add_argument("--strict", action="store_true", help="fail where no service can be asked (for releases)")
     parser.add_argument("--pip-audit", type=Path, default=ROOT / ".tools" / "bin" / "pip-audit")
     parser.add_argument("--ignored", type=Path, default=IGNORED)
@@ -176,7 +208,9 @@ def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -
         why = not_done or f"no advisories can be read from here ({'; '.join(reasons)})"
         sys.stdout.write(f"audit: not done, {why}\n")
         return 1 if lines or options.strict else 0
-    sys.stdout.write(f"audit: {best.audited} packages, {len(best.found)} known vulnerabilities, {len(ignores)} ignored\n")
+    sys.stdout.write(
+        f"audit: {best.audited} packages, {len(best.found)} known vulnerabilities, {len(ignores)} ignored\n"
+    )
     return 1 if lines else 0
 
 

@@ -1,7 +1,8 @@
-"""``python -m devtools.compiled [FOLDER]``: a copy of the packages whose hot modules are compiled by mypyc, and what that gains.
+"""``python -m devtools.compiled [FOLDER]``: a copy of the packages whose hot modules are compiled by mypyc, and what
+that gains.
 
-The pure Python is the default, and the witness: both must choose the same devices. Needs a C compiler. Use the copy with
-``PYTHONPATH=FOLDER``. Decision 0009 has the figures.
+The pure Python is the default, and the witness: both must choose the same devices. Needs a C compiler. Use the copy
+with ``PYTHONPATH=FOLDER``. Decision 0009 has the figures.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("virt_dra", "webhooks", "launcher")
-# Not the search and the table of features: tests, and who has features of his own, inherit from them; compiling them gains nothing.
+# Not the search and the table of features: tests, and who has features of his own, inherit from them; compiling them
+# gains nothing.
 MODULES = (
     "virt_dra/allocator/attempt.py",
     "virt_dra/allocator/result.py",
@@ -52,7 +54,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m devtools.compiled", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "out" / "compiled", help="[out/compiled]")
     parser.add_argument(
-        "--workload", metavar="FILE", type=Path, action="append", default=[], help="measure virt-dra allocate --workload FILE"
+        "--workload",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="measure virt-dra allocate --workload FILE",
     )
     options = parser.parse_args()
     build(options.folder)

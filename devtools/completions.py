@@ -1,4 +1,5 @@
-"""``python -m devtools.completions``: writes the table of commands and options that shells' completion reads, from the commands themselves.
+"""``python -m devtools.completions``: writes the table of commands and options that shells' completion reads, from the
+commands themselves.
 
 A test compares the two: run this after any change of a command's options.
 """
@@ -26,7 +27,9 @@ def table_text() -> str:
     for name, entry in SUBCOMMANDS.items():
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
-        commands.append(f'{json.dumps(name)}: {{"help": {json.dumps(entry.summary)}, "options": [{_lines(command, "   ")}]}}')
+        commands.append(
+            f'{json.dumps(name)}: {{"help": {json.dumps(entry.summary)}, "options": [{_lines(command, "   ")}]}}'
+        )
     return f'{{"options": [{_lines(cli, " ")}],\n "commands": {{\n  {f",{chr(10)}  ".join(commands)}\n }}\n}}\n'
 
 

@@ -1,4 +1,5 @@
-"""Runs the tests several times and lists those that failed in some runs: ``make flaky RUNS=3 BUSY=1``. A flaky test is a defect.
+"""Runs the tests several times and lists those that failed in some runs: ``make flaky RUNS=3 BUSY=1``. A flaky test is
+a defect.
 
 With ``--busy`` a loop keeps each processor occupied during the last run, as a loaded machine does.
 """
@@ -33,7 +34,11 @@ def busy_processors() -> Iterator[None]:
 def failures(report: Path) -> set[str]:
     """The tests that failed, of a report in JUnit's format."""
     cases = etree.parse(str(report)).getroot().iter("testcase")
-    return {f"{case.get('classname')}::{case.get('name')}" for case in cases if {"failure", "error"} & {child.tag for child in case}}
+    return {
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if {"failure", "error"} & {child.tag for child in case}
+    }
 
 
 def run(number: int, runs: int, busy: bool, arguments: Sequence[str]) -> set[str]:
@@ -44,7 +49,8 @@ def run(number: int, runs: int, busy: bool, arguments: Sequence[str]) -> set[str
             stack.enter_context(busy_processors())
         begun = time.monotonic()
         ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:rerunfailures", f"--junitxml={report}", *arguments], check=False
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:rerunfailures", f"--junitxml={report}", *arguments],
+            check=False,
         )
         failed = failures(report) if report.exists() else {f"pytest ended with {ended.returncode} and without a report"}
         load = " beside busy processors" if busy else ""

@@ -1,4 +1,5 @@
-"""Checks of the lock files (requirements/NAME.txt) against pyproject.toml and each other. Pure; ``make lock`` writes the files."""
+"""Checks of the lock files (requirements/NAME.txt) against pyproject.toml and each other. Pure; ``make lock`` writes
+the files."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Locked:
     @property
     def version(self) -> str:
         """The pinned version; empty where it isn't pinned to exactly one."""
-        pins = [each.version for each in self.requirement.specifier if each.operator == "==" and "*" not in each.version]
+        pins = [
+            each.version for each in self.requirement.specifier if each.operator == "==" and "*" not in each.version
+        ]
         return pins[0] if len(pins) == len(self.requirement.specifier) == 1 else ""
 
     def holds_in(self, environment: Environment) -> bool:
@@ -89,7 +92,8 @@ def problems(project: Mapping[str, Any], locks: Mapping[str, str]) -> list[str]:
 
 
 def unmet_of_installed(entries: Sequence[Locked], requires: Mapping[str, Sequence[str]]) -> list[str]:
-    """What locked packages need (``requires``: by canonical name, from their metadata) and the file lacks or has in another version.
+    """What locked packages need (``requires``: by canonical name, from their metadata) and the file lacks or has in
+    another version.
 
     For the Python that runs this.
     """
@@ -110,11 +114,20 @@ def _unmet(
 ) -> Iterator[str]:
     for requirement in wanted:
         for environment in environments or [_environment(python) for python in PYTHONS]:
-            if requirement.marker and not any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras)):
+            if requirement.marker and not any(
+                requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras)
+            ):
                 continue
-            candidates = [each for each in entries if each.name == canonicalize_name(requirement.name) and each.holds_in(environment)]
+            candidates = [
+                each
+                for each in entries
+                if each.name == canonicalize_name(requirement.name) and each.holds_in(environment)
+            ]
             if len(candidates) != 1:
-                yield f"{requirement} is {'not there' if not candidates else 'there twice'} for Python {environment['python_version']}"
+                yield (
+                    f"{requirement} is {'not there' if not candidates else 'there twice'} "
+                    f"for Python {environment['python_version']}"
+                )
                 break
             if not requirement.specifier.contains(candidates[0].version, prereleases=True):
                 yield f"{requirement} is locked to {candidates[0].version}"

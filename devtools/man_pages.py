@@ -1,5 +1,5 @@
-"""``python -m devtools.man_pages [FOLDER]``: a manual page (section 1) for virt-dra, each of its commands and virt-dra-launcher, made of
-their help texts. ``make man`` and ``make release`` call it.
+"""``python -m devtools.man_pages [FOLDER]``: a manual page (section 1) for virt-dra, each of its commands and
+virt-dra-launcher, made of their help texts. ``make man`` and ``make release`` call it.
 
 The date is that of SOURCE_DATE_EPOCH, else today's.
 """
@@ -60,19 +60,25 @@ def manual_pages(edition: ManualEdition) -> dict[str, str]:
         commands[name] = command
     also = [f"{PROGRAM}-{name}" for name in SUBCOMMANDS]
     pages = {
-        f"{PROGRAM}-{name}": (f"{PROGRAM} {name}", command, SUBCOMMANDS[name].summary, [PROGRAM]) for name, command in commands.items()
+        f"{PROGRAM}-{name}": (f"{PROGRAM} {name}", command, SUBCOMMANDS[name].summary, [PROGRAM])
+        for name, command in commands.items()
     }
     of_launcher = f"{PROGRAM}-launcher"
     pages[PROGRAM] = (PROGRAM, cli, _first_line(cli), [*also, of_launcher])
     pages[of_launcher] = (of_launcher, launcher, _first_line(launcher), [PROGRAM])
-    return {f"{page}.1": "".join(f"{line}\n" for line in _page(page, *told, edition)) for page, told in sorted(pages.items())}
+    return {
+        f"{page}.1": "".join(f"{line}\n" for line in _page(page, *told, edition))
+        for page, told in sorted(pages.items())
+    }
 
 
 def _first_line(command: click.Command) -> str:
     return (command.help or "").strip().partition("\n\n")[0].replace("\n", " ")
 
 
-def _page(page: str, program: str, command: click.Command, summary: str, also: Sequence[str], edition: ManualEdition) -> Iterator[str]:
+def _page(
+    page: str, program: str, command: click.Command, summary: str, also: Sequence[str], edition: ManualEdition
+) -> Iterator[str]:
     context = click.Context(command, info_name=program, help_option_names=["-h", "--help"])
     yield f'.TH {escaped(page.upper())} 1 {edition.day.isoformat()} "{PROGRAM} {edition.version}" "{PROGRAM} manual"'
     yield from (".SH NAME", rf"{escaped(page)} \- {escaped(summary.rstrip('.'))}")
@@ -97,7 +103,11 @@ def _page(page: str, program: str, command: click.Command, summary: str, also: S
             yield f".SH {title}"
             for paragraph in sections[title]:
                 text = _without_title(paragraph)
-                yield from _filled(" ".join(text.replace(_VERBATIM, "").split())) if title == "EXIT STATUS" else _paragraph(text)
+                yield from (
+                    _filled(" ".join(text.replace(_VERBATIM, "").split()))
+                    if title == "EXIT STATUS"
+                    else _paragraph(text)
+                )
     yield ".SH SEE ALSO"
     yield ",\n".join(rf"\fB{escaped(each)}\fR(1)" for each in also)
 
@@ -112,7 +122,9 @@ def _commands() -> Iterator[str]:
 
 def _names(heading: str) -> str:
     """``-o, --output [text|json]`` with the names bold and the value in italics."""
-    return " ".join(rf"\fB{escaped(word)}\fR" if word.startswith("-") else rf"\fI{escaped(word)}\fR" for word in heading.split())
+    return " ".join(
+        rf"\fB{escaped(word)}\fR" if word.startswith("-") else rf"\fI{escaped(word)}\fR" for word in heading.split()
+    )
 
 
 def _split(text: str) -> list[str]:

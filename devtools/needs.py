@@ -1,4 +1,5 @@
-"""Which programs from outside the running test may use, by its markers. It knows nothing of pytest: tests/conftest.py sets it."""
+"""Which programs from outside the running test may use, by its markers. It knows nothing of pytest: tests/conftest.py
+sets it."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ def use(name: str) -> None:
     """To be called before such a program is started or looked for. Raises :class:`NotPermitted`."""
     if _permitted is not None and name not in _permitted:
         raise NotPermitted(
-            f"this test uses what pytest.mark.{name} stands for, and isn't marked so: make check would run it. Mark the test, or its module"
+            f"this test uses what pytest.mark.{name} stands for, and isn't marked so: "
+            "make check would run it. Mark the test, or its module"
             f" with pytestmark; pyproject.toml says what each marker means"
         )

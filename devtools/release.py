@@ -1,8 +1,9 @@
-"""Makes the files of a release (``make release``): wheel, sdist, bills of materials, a provenance statement, and their checksums.
+"""Makes the files of a release (``make release``): wheel, sdist, bills of materials, a provenance statement, and their
+checksums.
 
-Everything is made of one commit with the locked tools, so that whoever builds the same commit with the same Python and zlib gets the same
-bytes: the commit's files are unpacked into a new folder, times are those of the commit, modes and order are fixed. Signing is left to who
-has the keys (RELEASE.md).
+Everything is made of one commit with the locked tools, so that whoever builds the same commit with the same Python and
+zlib gets the same bytes: the commit's files are unpacked into a new folder, times are those of the commit, modes and
+order are fixed. Signing is left to who has the keys (RELEASE.md).
 """
 
 from __future__ import annotations
@@ -50,18 +51,28 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
     if not wanted:
         raise ReleaseError(f"{_SETUP} of {commit} locks no setuptools")
     if version("setuptools") != wanted:
-        raise ReleaseError(f"setuptools is {version('setuptools')}, {commit} locks {wanted}: check it out and run tools/venv.sh dev")
+        raise ReleaseError(
+            f"setuptools is {version('setuptools')}, {commit} locks {wanted}: check it out and run tools/venv.sh dev"
+        )
     epoch = _git(source, "show", "--no-patch", "--format=%ct", commit)
     with tempfile.TemporaryDirectory(prefix="virt-dra-release-") as temporary:
         tree = Path(temporary) / "tree"
-        archive = subprocess.run(["git", "-c", "tar.umask=0022", "archive", commit], cwd=source, capture_output=True, check=True).stdout
+        archive = subprocess.run(
+            ["git", "-c", "tar.umask=0022", "archive", commit], cwd=source, capture_output=True, check=True
+        ).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(tree, filter="tar")
         made = Path(temporary) / "made"
         made.mkdir()
         # No setting of the builder's machine reaches the result: time, time zone, locale, hash seed, umask.
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment |= {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {
+            "SOURCE_DATE_EPOCH": epoch,
+            "PYTHONHASHSEED": "0",
+            "TZ": "UTC",
+            "LC_ALL": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         if (tree / "devtools" / "man_pages.py").exists():
             _run([sys.executable, "-m", "devtools.man_pages"], tree, environment, "the manual pages")
         code = f"from setuptools import build_meta as b; b.build_sdist({str(made)!r}); b.build_wheel({str(made)!r})"
@@ -77,17 +88,30 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
 
 def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str], what: str) -> None:
     """Raises ReleaseError with the last line of the errors."""
-    answer = subprocess.run(words, cwd=folder, env=environment, umask=0o022, capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        words, cwd=folder, env=environment, umask=0o022, capture_output=True, text=True, check=False
+    )
     if answer.returncode:
         raise ReleaseError(f"{what} failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def same_sdist(content: bytes, epoch: int) -> bytes:
-    """An sdist (.tar.gz) repacked without what differs between builds: order, times, owners, modes, the header of gzip."""
+    """An sdist (.tar.gz) repacked without what differs between builds: order, times, owners, modes, the header of
+    gzip."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(content)) as given, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
+    with (
+        tarfile.open(fileobj=io.BytesIO(content)) as given,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made,
+    ):
         for member in sorted(given.getmembers(), key=lambda each: each.name):
-            member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = epoch, 0, 0, "", "", {}
+            member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = (
+                epoch,
+                0,
+                0,
+                "",
+                "",
+                {},
+            )
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             made.addfile(member, given.extractfile(member) if member.isreg() else None)
     return gzip.compress(packed.getvalue(), mtime=epoch)
@@ -114,8 +138,12 @@ def statement(
 
 def materials(source: Path, commit: str, uri: str) -> list[dict[str, Any]]:
     """What a build of the commit is made of: the commit, the lock files, the image that the Containerfile stands on."""
-    found: list[dict[str, Any]] = [{"uri": uri, "digest": {"gitCommit": _git(source, "rev-parse", f"{commit}^{{commit}}")}}]
-    for name in _git(source, "ls-tree", "-r", "--name-only", commit, "requirements/", "tools/control-plane/").splitlines():
+    found: list[dict[str, Any]] = [
+        {"uri": uri, "digest": {"gitCommit": _git(source, "rev-parse", f"{commit}^{{commit}}")}}
+    ]
+    for name in _git(
+        source, "ls-tree", "-r", "--name-only", commit, "requirements/", "tools/control-plane/"
+    ).splitlines():
         if name.endswith((".txt", "go.sum")):
             found.append({"name": name, "digest": {"sha256": _sha256(_read(source, commit, name))}})
     base = _BASE.search(_read(source, commit, "Containerfile").decode())
@@ -125,7 +153,8 @@ def materials(source: Path, commit: str, uri: str) -> list[dict[str, Any]]:
 
 
 def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
-    """The bill of materials of an image's Python packages: CycloneDX, as JSON; the same for the same commit. Raises ReleaseError."""
+    """The bill of materials of an image's Python packages: CycloneDX, as JSON; the same for the same commit. Raises
+    ReleaseError."""
     with tempfile.TemporaryDirectory(prefix="virt-dra-bill-") as temporary:
         project = Path(temporary) / "pyproject.toml"
         project.write_bytes(_read(source, commit, "pyproject.toml"))
@@ -143,12 +172,17 @@ def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
         answer = subprocess.run(
             words,
             input=_read(source, commit, f"requirements/{BILLS[image]}.txt"),
-            env={"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": _git(source, "show", "--no-patch", "--format=%ct", commit)},
+            env={
+                "PATH": os.environ["PATH"],
+                "SOURCE_DATE_EPOCH": _git(source, "show", "--no-patch", "--format=%ct", commit),
+            },
             capture_output=True,
             check=False,
         )
     if answer.returncode:
-        raise ReleaseError(f"no bill of materials: {(answer.stderr.decode().strip().splitlines() or ['no message'])[-1]}")
+        raise ReleaseError(
+            f"no bill of materials: {(answer.stderr.decode().strip().splitlines() or ['no message'])[-1]}"
+        )
     content = json.loads(answer.stdout)
     for component in content["components"]:
         # It repeats the whole line of the lock file, with the hashes that externalReferences have already.
@@ -167,10 +201,17 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
     there = {package.name: package.version for package in found.python if package.name != "virt-dra"}
     if there != locked:
         wrong = sorted(name for name in there.keys() | locked.keys() if there.get(name) != locked.get(name))
-        raise ReleaseError(f"{archive.path}: its Python packages aren't those of requirements/{BILLS[image]}.txt: {', '.join(wrong)}")
+        raise ReleaseError(
+            f"{archive.path}: its Python packages aren't those of requirements/{BILLS[image]}.txt: {', '.join(wrong)}"
+        )
     debian = [_debian_component(package, found.release) for package in found.debian]
     metadata = dict(python["metadata"])
-    component: dict[str, Any] = {"type": "container", "name": image, "version": version("virt-dra"), "bom-ref": "root-component"}
+    component: dict[str, Any] = {
+        "type": "container",
+        "name": image,
+        "version": version("virt-dra"),
+        "bom-ref": "root-component",
+    }
     component["hashes"] = [{"alg": "SHA-256", "content": archive.digest.removeprefix("sha256:")}]
     metadata["component"] = component
     content = {**python, "metadata": metadata, "components": [*python["components"], *debian]}
@@ -180,7 +221,13 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
 def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]:
     distribution = f"&distro=debian-{release}" if release else ""
     purl = f"pkg:deb/debian/{quote(package.name)}@{quote(package.version, safe='')}?arch={package.architecture}{distribution}"
-    found: dict[str, Any] = {"type": "library", "name": package.name, "version": package.version, "purl": purl, "bom-ref": purl}
+    found: dict[str, Any] = {
+        "type": "library",
+        "name": package.name,
+        "version": package.version,
+        "purl": purl,
+        "bom-ref": purl,
+    }
     if package.source:
         found["properties"] = [{"name": "debian:source", "value": package.source}]
     return found
@@ -213,7 +260,9 @@ def release(source: Path, out: Path, program: Path, *, commit: str = "HEAD", uri
     """All files of a release. Raises ReleaseError, also where files differ from the commit."""
     changed = _git(source, "status", "--porcelain")
     if changed:
-        raise ReleaseError(f"files differ from the commit, so nobody could build the same: {changed.splitlines()[0].strip()}")
+        raise ReleaseError(
+            f"files differ from the commit, so nobody could build the same: {changed.splitlines()[0].strip()}"
+        )
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"{out} is not empty: a release is not mixed with what is there")
     paths = [*built(source, out, commit), *write_bills(source, out, commit, program)]
@@ -244,16 +293,25 @@ def _read(source: Path, commit: str, name: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m devtools.release", description="Make the files of a release of the present commit.")
+    parser = argparse.ArgumentParser(
+        prog="python -m devtools.release", description="Make the files of a release of the present commit."
+    )
     parser.add_argument("what", choices=["all", "wheel", "sbom", "image-sbom"])
     parser.add_argument("--source", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--cyclonedx", type=Path, default=ROOT / ".tools" / "bin" / "cyclonedx-py")
     parser.add_argument(
-        "--images", type=Path, default=ROOT / "out" / "image", help="folder of IMAGE.tar, OCI archives (default: %(default)s)"
+        "--images",
+        type=Path,
+        default=ROOT / "out" / "image",
+        help="folder of IMAGE.tar, OCI archives (default: %(default)s)",
     )
     parser.add_argument("--uri", default="git+virt-dra", help="where the commit can be had (default: %(default)s)")
-    parser.add_argument("--builder", default="urn:virt-dra:builder:local", help="who builds, as verifiers know it (default: %(default)s)")
+    parser.add_argument(
+        "--builder",
+        default="urn:virt-dra:builder:local",
+        help="who builds, as verifiers know it (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
         if options.what == "wheel":

@@ -1,4 +1,5 @@
-"""``python -m devtools.scenario_table``: each scenario of ``tests/scenarios``, with the embedded cluster's answer beside the real one.
+"""``python -m devtools.scenario_table``: each scenario of ``tests/scenarios``, with the embedded cluster's answer
+beside the real one.
 
 ``--write`` puts the table into ``docs/scenarios.md``. The real answers are the recorded ones.
 """
@@ -36,7 +37,9 @@ def outcome(answer: Json) -> str:
     if pods:
         parts.append(f"{bound} of {counted(len(pods), 'pod')} bound")
     if claims:
-        parts.append(f"{sum(1 for claim in claims if 'allocation' in claim)} of {counted(len(claims), 'claim')} allocated")
+        parts.append(
+            f"{sum(1 for claim in claims if 'allocation' in claim)} of {counted(len(claims), 'claim')} allocated"
+        )
     if answer["refusals"]:
         parts.append(counted(len(answer["refusals"]), "refusal"))
     if end.get("events"):
@@ -59,7 +62,11 @@ def scenarios() -> Iterator[tuple[str, Json]]:
 
 def recorded() -> dict[str, Json]:
     """The real answers by name."""
-    lines = (line for path in sorted((SCENARIOS / "answers").glob("*.jsonl")) for line in path.read_text(encoding="utf-8").split("\n"))
+    lines = (
+        line
+        for path in sorted((SCENARIOS / "answers").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").split("\n")
+    )
     return {answer["name"]: answer for answer in map(json.loads, filter(None, lines))}
 
 
@@ -88,7 +95,10 @@ def page() -> str:
             groups.setdefault(group, []).append(row(raw, answers[raw["name"]]))
     rows = [line for lines in groups.values() for line in lines]
     same = sum(line.endswith("| yes |\n") for line in rows)
-    listed = "".join(f"\n## {group.replace('_', ' ').replace('-', ' ')}\n\n{HEADING}{''.join(lines)}" for group, lines in groups.items())
+    listed = "".join(
+        f"\n## {group.replace('_', ' ').replace('-', ' ')}\n\n{HEADING}{''.join(lines)}"
+        for group, lines in groups.items()
+    )
     return f"""# Scenarios: embedded and real
 
 Each scenario of `tests/scenarios/cases` was played on a real control plane (etcd, kube-apiserver, kube-scheduler and

@@ -1,7 +1,8 @@
-"""``python -m devtools.scenarios FILE…``: the answers of real control planes of Kubernetes 1.37.1 to scenarios, beside the embedded ones.
+"""``python -m devtools.scenarios FILE…``: the answers of real control planes of Kubernetes 1.37.1 to scenarios, beside
+the embedded ones.
 
-One control plane for each set of gates and timers. ``--record FILE`` writes the answers, a line each; ``--embedded`` plays on the embedded
-cluster only; ``--show`` prints whole answers.
+One control plane for each set of gates and timers. ``--record FILE`` writes the answers, a line each; ``--embedded``
+plays on the embedded cluster only; ``--show`` prints whole answers.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ GATED: Final[Mapping[str, str]] = {
 
 
 def scheduler_configuration(timers: Mapping[str, float]) -> Json:
-    """A KubeSchedulerConfiguration with a back-off of one second, always, and the timers of the plugin DynamicResources."""
+    """A KubeSchedulerConfiguration with a back-off of one second, always, and the timers of the plugin
+    DynamicResources."""
     arguments = {name: f"{seconds:g}s" for name, seconds in timers.items()}
     configuration: Json = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -53,7 +55,9 @@ def scheduler_configuration(timers: Mapping[str, float]) -> Json:
     }
     if arguments:
         given = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "DynamicResourcesArgs", **arguments}
-        configuration["profiles"] = [{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "DynamicResources", "args": given}]}]
+        configuration["profiles"] = [
+            {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "DynamicResources", "args": given}]}
+        ]
     return configuration
 
 

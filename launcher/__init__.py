@@ -10,8 +10,8 @@ To test the domain XML of your own VMI::
         assert (gpu.device, gpu.source) == ("gpus/gpu1", "environment")
         assert 'bus="0x41"' in gpu.xml
 
-Must not know: clusters, controllers, allocation. It sees a VMI, environment variables, metadata files and (if given) the pod; it takes only
-``virt_dra.api``. libvirt itself is reached through :mod:`launcher.libvirt_conn` alone.
+Must not know: clusters, controllers, allocation. It sees a VMI, environment variables, metadata files and (if given)
+the pod; it takes only ``virt_dra.api``. libvirt itself is reached through :mod:`launcher.libvirt_conn` alone.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ def hostdevs(
     kubevirt: KubeVirtVersion | str = NEWEST,
     files: Mapping[str, str] | None = None,
 ) -> tuple[ConvertedDevice, ...]:
-    """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``, ``.address`` and ``.xml``.
+    """The host devices of a VMI in the order of ``<devices>`` (K-7.22), each with ``.device``, ``.source``,
+    ``.address`` and ``.xml``.
 
-    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it (K-7.5); ``files``
-    are its metadata files, absolute path -> content (K-7.7).
-    Raises :class:`LauncherError`, or :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
+    ``env`` are the compute container's variables (never the caller's own); ``pod`` names the claims generated for it
+    (K-7.5); ``files`` are its metadata files, absolute path -> content (K-7.7). Raises :class:`LauncherError`, or
+    :class:`virt_dra.api.wire.WireError` for a dict that is no VMI.
     """
     return host_devices(_request(vmi, env, pod, kubevirt, files))
 
@@ -101,7 +102,8 @@ def convert(
 ) -> Conversion:
     """Devices, domain and warnings in one go. Arguments and errors are those of :func:`hostdevs`.
 
-    The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to libvirt.
+    The domain is written in libvirt's dialect; ``dialect=KUBEVIRT`` writes the elements as KubeVirt hands them to
+    libvirt.
     """
     request = _request(vmi, env, pod, kubevirt, files)
     devices = host_devices(request)
@@ -134,7 +136,12 @@ def as_vmi(given: AnyVmi) -> VirtualMachineInstance:
         if kind == VirtualMachineInstance.KIND:
             return VirtualMachineInstance.from_wire(dict(given))
         if kind != VirtualMachine.KIND:
-            raise WireError(VirtualMachineInstance.KIND, (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+            raise WireError(
+                VirtualMachineInstance.KIND,
+                (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),),
+            )
         given = VirtualMachine.from_wire(dict(given))
     template = given.spec.template
-    return VirtualMachineInstance(metadata=template.metadata.with_(name=given.name, namespace=given.namespace), spec=template.spec)
+    return VirtualMachineInstance(
+        metadata=template.metadata.with_(name=given.name, namespace=given.namespace), spec=template.spec
+    )

@@ -1,4 +1,5 @@
-"""All host devices of a VMI in the order of ``<devices>``, and the constraints between them (K-7.17, K-7.22, K-5.13)."""
+"""All host devices of a VMI in the order of ``<devices>``, and the constraints between them (K-7.17, K-7.22,
+K-5.13)."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from virt_dra.api.kubevirt_versions import V1_8_0
 
 
 def host_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
-    """The host devices: hostDevices before gpus, in each those of device plugins before those of claims, SR-IOV last (K-7.22).
+    """The host devices: hostDevices before gpus, in each those of device plugins before those of claims, SR-IOV last
+    (K-7.22).
 
-    Raises :class:`LauncherError` for the first fault in KubeVirt's order of resolution, in which SR-IOV comes first (K-7.22a).
+    Raises :class:`LauncherError` for the first fault in KubeVirt's order of resolution, in which SR-IOV comes first
+    (K-7.22a).
     """
     _check_names(request)
     networks = sriov_devices(request)
@@ -32,17 +35,24 @@ def _of_kind(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevic
 
 
 def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
-    """Faults that didn't prevent the conversion: sources that disagree, addresses that libvirt will refuse, interfaces left out."""
+    """Faults that didn't prevent the conversion: sources that disagree, addresses that libvirt will refuse, interfaces
+    left out."""
     found = [note for device in devices for note in device.notes]
-    found += [f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}" for d in devices if d.address.libvirt_refuses]
+    found += [
+        f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}"
+        for d in devices
+        if d.address.libvirt_refuses
+    ]
     found += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
     return (*found, *_second_framebuffer(devices), *left_out(request))
 
 
 def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
-    """A warning if several devices have a ramfb. KubeVirt refuses two explicit ones at admission (K-2.23), but adds one by default to the
-    GPUs of device plugins and one to those of claims."""
-    first, *others = [device.device for device in devices if device.element.is_mdev and device.element.ramfb == "on"] or [""]
+    """A warning if several devices have a ramfb. KubeVirt refuses two explicit ones at admission (K-2.23), but adds one
+    by default to the GPUs of device plugins and one to those of claims."""
+    first, *others = [
+        device.device for device in devices if device.element.is_mdev and device.element.ramfb == "on"
+    ] or [""]
     if not others:
         return ()
     advice = "set virtualGPUOptions.display.ramFB.enabled to false on all but one"
@@ -76,14 +86,17 @@ def _check_aliases(devices: tuple[ConvertedDevice, ...]) -> None:
 
 def _same_alias(first: ConvertedDevice, second: ConvertedDevice) -> str:
     if first.field == second.field:
-        return f"{first.field} ({first.device}) gets two devices, {first.address} and {second.address}: two variables serve its resource"
+        return (
+            f"{first.field} ({first.device}) gets two devices, {first.address} and "
+            f"{second.address}: two variables serve its resource"
+        )
     alias = f"both would get alias {second.element.alias!r}, which libvirt refuses; rename one of them"
     return f"{first.field} and {second.field} have the same name {second.device.partition('/')[2]!r}: {alias}"
 
 
 def _check_addresses(devices: tuple[ConvertedDevice, ...]) -> None:
-    """Raises :class:`LauncherError` for two devices with one address if one is of a claim (K-5.13). KubeVirt accepts it from two plugins
-    (K-7.3)."""
+    """Raises :class:`LauncherError` for two devices with one address if one is of a claim (K-5.13). KubeVirt accepts it
+    from two plugins (K-7.3)."""
     for first, second in _pairs_with_one_address(devices):
         if first.is_dra or second.is_dra:
             raise LauncherError(DUPLICATE_ADDRESS, second.device, _both(first, second))
@@ -96,4 +109,6 @@ def _pairs_with_one_address(devices: tuple[ConvertedDevice, ...]) -> list[tuple[
 
 
 def _both(first: ConvertedDevice, second: ConvertedDevice) -> str:
-    return f"{first.device} and {second.device} are both device {second.address}; libvirt accepts a host device only once"
+    return (
+        f"{first.device} and {second.device} are both device {second.address}; libvirt accepts a host device only once"
+    )

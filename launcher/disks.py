@@ -1,4 +1,5 @@
-"""The ``<disk>`` element of each ``spec.domain.devices.disks`` entry, with the path at which KubeVirt's launcher has its volume."""
+"""The ``<disk>`` element of each ``spec.domain.devices.disks`` entry, with the path at which KubeVirt's launcher has
+its volume."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 IMAGE = "/var/run/kubevirt-private/vmi-disks/{}/disk.img"
 BLOCK_DEVICE = "/dev/{}"
 _TARGETS: Mapping[str, str] = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
-_BUSES: Mapping[str, tuple[str, ...]] = {"disk": tuple(_TARGETS), "cdrom": ("sata", "scsi", "usb"), "lun": ("virtio", "scsi")}
+_BUSES: Mapping[str, tuple[str, ...]] = {
+    "disk": tuple(_TARGETS),
+    "cdrom": ("sata", "scsi", "usb"),
+    "lun": ("virtio", "scsi"),
+}
 """The buses that libvirt accepts for each kind of disk."""
 
 
@@ -64,7 +69,8 @@ class DiskElement(Page):
 
 
 def disks(vmi: VirtualMachineInstance) -> tuple[DiskElement, ...]:
-    """The disks in spec order, with target names counted per prefix (``vda``, ``vdb``, ``sda``). Raises :class:`LauncherError`."""
+    """The disks in spec order, with target names counted per prefix (``vda``, ``vdb``, ``sda``). Raises
+    :class:`LauncherError`."""
     counters: dict[str, Iterator[str]] = {prefix: _letters() for prefix in _TARGETS.values()}
     built = []
     for index, entry in enumerate(vmi.spec.domain.devices.disks):

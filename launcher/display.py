@@ -22,7 +22,8 @@ def mdev_with_display(gpu: GPU | None, element: Hostdev) -> Hostdev:
 
 
 def plugin_pci_with_display(gpu: GPU | None, element: Hostdev, version: KubeVirtVersion) -> Hostdev:
-    """A PCI GPU of a device plugin with the display that its entry enables explicitly; none before KubeVirt 1.9 (K-7.19)."""
+    """A PCI GPU of a device plugin with the display that its entry enables explicitly; none before KubeVirt 1.9
+    (K-7.19)."""
     options = display_options(gpu)
     if version < V1_9_0 or options is None or options.enabled is not True:
         return element

@@ -68,7 +68,10 @@ class Graphics(Page):
     """A VNC display without a listener, which the launcher configures; ``display="on"`` needs one (K-14.1)."""
 
     TAG: ClassVar[str] = "graphics"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("type", attribute="type"), Property("listen", "listen", "type"))
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("type", attribute="type"),
+        Property("listen", "listen", "type"),
+    )
 
     type: str = "vnc"
     listen: str = "none"
@@ -79,7 +82,10 @@ class Video(Page):
     """The emulated graphics adapter beside the passed-through GPU."""
 
     TAG: ClassVar[str] = "video"
-    PROPERTIES: ClassVar[tuple[Property, ...]] = (Property("model", "model", "type"), Property("heads", "model", "heads"))
+    PROPERTIES: ClassVar[tuple[Property, ...]] = (
+        Property("model", "model", "type"),
+        Property("heads", "model", "heads"),
+    )
 
     model: str
     heads: int = 1
@@ -146,8 +152,11 @@ class Domain(Page):
         return self.sockets * self.cores * self.threads
 
 
-def domain(vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...], dialect: Dialect = LIBVIRT) -> tuple[Domain, tuple[str, ...]]:
-    """The domain, and a sentence for everything that the dialect can't express. Raises :class:`LauncherError` naming the field."""
+def domain(
+    vmi: VirtualMachineInstance, devices: tuple[ConvertedDevice, ...], dialect: Dialect = LIBVIRT
+) -> tuple[Domain, tuple[str, ...]]:
+    """The domain, and a sentence for everything that the dialect can't express. Raises :class:`LauncherError` naming
+    the field."""
     machine = _machine(vmi)
     converted = [(device, *dialect.converted(device.element)) for device in devices]
     hostdevs = tuple(element for _, element, _ in converted)
@@ -197,7 +206,8 @@ def _machine_type(type_: str) -> str:
 
 
 def _name(vmi: VirtualMachineInstance) -> str:
-    """``<namespace>_<name>``, as in KubeVirt. A VMI without a name (a fragment in a test) gets one from its generateName."""
+    """``<namespace>_<name>``, as in KubeVirt. A VMI without a name (a fragment in a test) gets one from its
+    generateName."""
     name = vmi.name or vmi.metadata.generate_name.rstrip("-") or "vmi"
     return _plain(vmi.namespace or "default", "metadata.namespace") + "_" + _plain(name, "metadata.name")
 
@@ -240,7 +250,8 @@ def _memory(vmi: VirtualMachineInstance) -> int:
 
 
 def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
-    """Sockets, cores, threads: 0 and absent mean 1; without any, the CPU limit or request counts as sockets, as in KubeVirt."""
+    """Sockets, cores, threads: 0 and absent mean 1; without any, the CPU limit or request counts as sockets, as in
+    KubeVirt."""
     cpu, resources = vmi.spec.domain.cpu or CPU(), vmi.spec.domain.resources
     given = {"sockets": cpu.sockets or 0, "cores": cpu.cores or 0, "threads": cpu.threads or 0}
     if not any(given.values()):
@@ -250,7 +261,8 @@ def _topology(vmi: VirtualMachineInstance) -> tuple[int, int, int]:
     if min(sockets, cores, threads) < 1 or sockets * cores * threads > _MOST_CPUS:
         raise _invalid(
             "spec.domain.cpu",
-            f"{sockets} sockets of {cores} cores of {threads} threads are no topology; all must be positive, together at most {_MOST_CPUS}",
+            f"{sockets} sockets of {cores} cores of {threads} threads are no topology; "
+            f"all must be positive, together at most {_MOST_CPUS}",
         )
     return sockets, cores, threads
 

@@ -1,7 +1,7 @@
 """``virt-dra-launcher``: the process of a launcher pod on a cluster without KubeVirt.
 
-It waits until every device has an address, defines and starts the domain, creates a file that marks it as ready, and exits with it. It
-connects only to libvirt: see :mod:`virt_dra.api.integration.standalone`.
+It waits until every device has an address, defines and starts the domain, creates a file that marks it as ready, and
+exits with it. It connects only to libvirt: see :mod:`virt_dra.api.integration.standalone`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class LaunchFailed(Exception):
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of the launcher's files. ``root`` stands for the container's ``/``, below which metadata files are."""
+    """The folders of the launcher's files. ``root`` stands for the container's ``/``, below which metadata files
+    are."""
 
     info: Path
     run: Path
@@ -57,26 +58,43 @@ Example, outside of a pod (libvirt's test driver starts nothing real):
   virt-dra-launcher --info-dir info --run-dir run --termination-message message --uri test:///default
 """,
 )
-@click.option("--info-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.INFO_DIRECTORY, show_default=True,
-              help="Folder of the files vmi.json and device-status.json, and of the metadata files of networks.")  # fmt: skip
-@click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY, show_default=True,
+@click.option("--info-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.INFO_DIRECTORY,
+    show_default=True,
+              help="Folder of the files vmi.json and device-status.json, "
+"and of the metadata files of networks.")  # fmt: skip
+@click.option("--run-dir", type=click.Path(path_type=Path, file_okay=False), default=standalone.RUN_DIRECTORY,
+    show_default=True,
               help="Folder in which the file 'ready' exists while the domain runs.")  # fmt: skip
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default="/", show_default=True,
               help="Folder below which the drivers' metadata files are.")  # fmt: skip
-@click.option("--termination-message", type=click.Path(path_type=Path, dir_okay=False), default=standalone.TERMINATION_MESSAGE_PATH,
+@click.option("--termination-message", type=click.Path(path_type=Path, dir_okay=False),
+    default=standalone.TERMINATION_MESSAGE_PATH,
               show_default=True, help="File that gets the reason of a failure.")  # fmt: skip
 @click.option("--uri", default=libvirt_conn.DEFAULT_URI, show_default=True, help="libvirt connection.")
 @click.option("--daemon", metavar="PROGRAM", help="Start this libvirt daemon if none is running, e.g. virtqemud.")
 @click.option(
-    "--poll", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="Seconds between checks of the files and the domain."
+    "--poll",
+    type=click.FloatRange(0.01, 60),
+    default=0.5,
+    show_default=True,
+    help="Seconds between checks of the files and the domain.",
 )
-@click.option("--timeout", type=click.FloatRange(0), default=0.0, show_default=True, help="Seconds to wait for devices; 0: no limit.")
 @click.option(
-    "--grace", type=click.FloatRange(0), default=None, help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]"
+    "--timeout",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to wait for devices; 0: no limit.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=None,
+    help="Seconds that a guest has to shut down.  [default: the VMI's, else 30]",
 )
 def main(
-    info_dir: Path, run_dir: Path, root: Path, termination_message: Path, uri: str, daemon: str | None, poll: float, timeout: float,
-    grace: float | None,
+    info_dir: Path, run_dir: Path, root: Path, termination_message: Path, uri: str, daemon: str | None, poll: float,
+    timeout: float, grace: float | None,
 ) -> None:  # fmt: skip
     """Run one VM: wait for its devices, define and start its libvirt domain, and exit when it ends."""
     stop = threading.Event()
@@ -105,8 +123,11 @@ def main(
         _fail(termination_message, f"{error.filename}: {error.strerror}{advice}" if error.filename else str(error))
 
 
-def _wait(folders: Folders, stop: threading.Event, poll: float, timeout: float) -> tuple[VirtualMachineInstance, Conversion] | None:
-    """VMI and conversion once all devices have addresses; None if stopped. Raises LaunchFailed, LauncherError, BadFile, OSError."""
+def _wait(
+    folders: Folders, stop: threading.Event, poll: float, timeout: float
+) -> tuple[VirtualMachineInstance, Conversion] | None:
+    """VMI and conversion once all devices have addresses; None if stopped. Raises LaunchFailed, LauncherError, BadFile,
+    OSError."""
     began, reported = monotonic(), ""
     while True:
         found = _read(folders)
@@ -204,9 +225,13 @@ def _daemon(program: str | None, uri: str) -> Iterator[None]:
             end = monotonic() + _DAEMON_SECONDS
             while not libvirt_conn.answers(uri):
                 if process.poll() is not None:
-                    raise LauncherError(LIBVIRT_UNAVAILABLE, program, f"{program} ended with exit code {process.returncode}")
+                    raise LauncherError(
+                        LIBVIRT_UNAVAILABLE, program, f"{program} ended with exit code {process.returncode}"
+                    )
                 if monotonic() > end:
-                    raise LauncherError(LIBVIRT_UNAVAILABLE, program, f"{program} does not answer on {uri} after {_DAEMON_SECONDS:g} s")
+                    raise LauncherError(
+                        LIBVIRT_UNAVAILABLE, program, f"{program} does not answer on {uri} after {_DAEMON_SECONDS:g} s"
+                    )
                 threading.Event().wait(0.1)
             yield
         finally:
@@ -224,7 +249,8 @@ def _fail(path: Path, message: str) -> None:
 
 
 def _say(message: str) -> None:
-    """Write a line to the log. If that fails (a full disk), the guest goes on, and the termination message is still written."""
+    """Write a line to the log. If that fails (a full disk), the guest goes on, and the termination message is still
+    written."""
     with suppress(OSError):
         click.echo(message, err=True)
 

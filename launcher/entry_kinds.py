@@ -1,4 +1,5 @@
-"""The two device lists of a VMI, ``gpus`` and ``hostDevices``, and how KubeVirt's conversion of them differs (K-7.2, K-7.17)."""
+"""The two device lists of a VMI, ``gpus`` and ``hostDevices``, and how KubeVirt's conversion of them differs (K-7.2,
+K-7.17)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ LIBVIRT_REFUSED = "LibvirtRefused"
 
 
 class LauncherError(ValueError):
-    """A VMI that can't be converted. ``subject`` is ``gpus/NAME``, ``hostDevices/NAME``, ``interfaces/NAME`` or a field path."""
+    """A VMI that can't be converted. ``subject`` is ``gpus/NAME``, ``hostDevices/NAME``, ``interfaces/NAME`` or a field
+    path."""
 
     def __init__(self, reason: str, subject: str, message: str) -> None:
         self.reason = reason

@@ -1,7 +1,8 @@
 """The ``<hostdev>`` element: a declaration of its attributes and children, in order (K-7.14 to K-7.17, K-7.21).
 
-It is written in one of two dialects. :data:`KUBEVIRT` is what KubeVirt passes to libvirt, byte for byte. :data:`LIBVIRT` is what
-libvirt's schema allows, which is stricter than libvirt's parser: that ignores unknown attributes.
+It is written in one of two dialects. :data:`KUBEVIRT` is what KubeVirt passes to libvirt, byte for byte.
+:data:`LIBVIRT` is what libvirt's schema allows, which is stricter than libvirt's parser: that ignores unknown
+attributes.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Hostdev(Page):
 
 
 def pci(address: PciAddress, alias: str) -> Hostdev:
-    """The element of a PCI function, which libvirt leaves bound to its driver (K-7.14). ``alias``: without libvirt's prefix."""
+    """The element of a PCI function, which libvirt leaves bound to its driver (K-7.14). ``alias``: without libvirt's
+    prefix."""
     return Hostdev(
         type="pci",
         managed="no",
@@ -107,7 +109,9 @@ def mdev(uuid: MdevUuid, alias: str, model: str = "vfio-pci") -> Hostdev:
 
 def usb(address: UsbAddress, alias: str) -> Hostdev:
     """The element of a USB device (K-7.16)."""
-    return Hostdev(type="usb", mode="subsystem", source_bus=address.bus, source_device=address.device, alias=ALIAS_PREFIX + alias)
+    return Hostdev(
+        type="usb", mode="subsystem", source_bus=address.bus, source_device=address.device, alias=ALIAS_PREFIX + alias
+    )
 
 
 def at_guest_address(device: Hostdev, address: PciAddress) -> Hostdev:
@@ -130,7 +134,8 @@ class Dialect:
     source_address_type: bool
     """``type="pci"`` on the source address: KubeVirt writes it; libvirt's schema (9.0) doesn't allow it there."""
     pci_display: bool
-    """``display`` and ``ramfb`` of PCI devices: KubeVirt 1.9 writes them (K-7.19); libvirt 9.0 drops them, its schema refuses them."""
+    """``display`` and ``ramfb`` of PCI devices: KubeVirt 1.9 writes them (K-7.19); libvirt 9.0 drops them, its schema
+    refuses them."""
     any_alias: bool
     """Aliases with any character: libvirt silently drops those with characters outside of its set."""
 
@@ -140,10 +145,14 @@ class Dialect:
         if not self.source_address_type:
             device = replace(device, source_type=None)
         if not self.pci_display and not device.is_mdev and device.display is not None:
-            lost.append("display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only")
+            lost.append(
+                "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only"
+            )
             device = replace(device, display=None, ramfb=None)
         if not self.any_alias and device.alias is not None and _ALIAS.fullmatch(device.alias) is None:
-            lost.append(f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_' and '-' only")
+            lost.append(
+                f"alias {device.alias!r} is left out of the domain: libvirt takes letters, digits, '_' and '-' only"
+            )
             device = replace(device, alias=None)
         return device, tuple(lost)
 

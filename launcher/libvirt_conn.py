@@ -22,8 +22,8 @@ class Guest:
         self._binding = binding
 
     def end(self) -> str | None:
-        """``None`` while it runs (or is paused); else how it ended: ``shutdown`` (by the guest, or asked to), ``destroyed``,
-        ``crashed``, ``failed``. Raises :class:`LauncherError`."""
+        """``None`` while it runs (or is paused); else how it ended: ``shutdown`` (by the guest, or asked to),
+        ``destroyed``, ``crashed``, ``failed``. Raises :class:`LauncherError`."""
         state, reason = self._domain.state()
         if state == self._binding.VIR_DOMAIN_CRASHED:
             return "crashed"
@@ -79,7 +79,9 @@ def _binding() -> Any:  # Any: the binding publishes no types
     try:
         import libvirt
     except ImportError as error:
-        message = f"libvirt's Python binding is not installed ({error}); install it with: pip install 'virt-dra[libvirt]'"
+        message = (
+            f"libvirt's Python binding is not installed ({error}); install it with: pip install 'virt-dra[libvirt]'"
+        )
         raise LauncherError(LIBVIRT_UNAVAILABLE, "libvirt", message) from None
     return libvirt
 

@@ -18,7 +18,8 @@ class MdevUuid:
 
     @classmethod
     def parse(cls, text: str) -> MdevUuid:
-        """Parse the hyphenated form, the only one in sysfs. KubeVirt doesn't check it, libvirt does. Raises AddressSyntaxError."""
+        """Parse the hyphenated form, the only one in sysfs. KubeVirt doesn't check it, libvirt does. Raises
+        AddressSyntaxError."""
         if _SYNTAX.fullmatch(text) is None:
             raise AddressSyntaxError(f"failed to parse mdev UUID {text}")
         return cls(text)

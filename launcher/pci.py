@@ -23,7 +23,8 @@ class PciAddress:
 
     @classmethod
     def parse(cls, text: str) -> PciAddress:
-        """Parse ``address = 4hex ":" 2hex ":" 2hex "." octal-digit``, without blanks (K-7.4). Raises AddressSyntaxError."""
+        """Parse ``address = 4hex ":" 2hex ":" 2hex "." octal-digit``, without blanks (K-7.4). Raises
+        AddressSyntaxError."""
         match = _SYNTAX.fullmatch(text)
         if match is None:
             raise AddressSyntaxError(f"failed to parse pci address {text}")

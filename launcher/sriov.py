@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launcher.addresses.pools import PCI_PREFIX
-from launcher.addresses.sources import ClaimObjects, from_environment, from_files, nothing_found, recognised_claim_object
+from launcher.addresses.sources import (
+    ClaimObjects,
+    from_environment,
+    from_files,
+    nothing_found,
+    recognised_claim_object,
+)
 from launcher.conversion import ConversionInputs, ConvertedDevice
 from launcher.entry_kinds import SRIOV_ALIAS
 from launcher.errors import MALFORMED_ADDRESS, NO_ADDRESS, AddressSyntaxError, LauncherError
@@ -16,9 +22,13 @@ from virt_dra.api.kubevirt_versions import V1_9_0
 
 
 def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
-    """The devices in the order of interfaces. Their address is in no status, so it comes from a metadata file or an environment variable.
-    Raises :class:`LauncherError`."""
-    sources = {network.name: network.resource_claim for network in request.vmi.spec.networks if network.resource_claim is not None}
+    """The devices in the order of interfaces. Their address is in no status, so it comes from a metadata file or an
+    environment variable. Raises :class:`LauncherError`."""
+    sources = {
+        network.name: network.resource_claim
+        for network in request.vmi.spec.networks
+        if network.resource_claim is not None
+    }
     claims = ClaimObjects.of(request.vmi, request.pod)
     return tuple(
         _device(request, claims, index, interface, sources[interface.name])
@@ -28,10 +38,16 @@ def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
 
 
 def left_out(request: ConversionInputs) -> tuple[str, ...]:
-    """A sentence for each SR-IOV interface without an element: its address is in the pod's network status, which isn't an input."""
-    served = {network.name for network in request.vmi.spec.networks if network.resource_claim is not None and request.version >= V1_9_0}
+    """A sentence for each SR-IOV interface without an element: its address is in the pod's network status, which isn't
+    an input."""
+    served = {
+        network.name
+        for network in request.vmi.spec.networks
+        if network.resource_claim is not None and request.version >= V1_9_0
+    }
     return tuple(
-        f"interfaces/{interface.name} is left out: only SR-IOV networks with a resourceClaim are converted (KubeVirt 1.9 and newer)"
+        f"interfaces/{interface.name} is left out: only SR-IOV networks with a "
+        "resourceClaim are converted (KubeVirt 1.9 and newer)"
         for interface in request.vmi.spec.domain.devices.interfaces
         if interface.sriov is not None and interface.name not in served
     )

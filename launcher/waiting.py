@@ -49,9 +49,11 @@ def read_device_status(text: str, path: str) -> DeviceStatus | None:
 def decide(
     vmi: VirtualMachineInstance, status: DeviceStatus | None, files: Mapping[str, str], env: Mapping[str, str]
 ) -> Conversion | Waiting:
-    """The conversion, or what it waits for (K-7.6). Raises :class:`LauncherError` for errors that waiting doesn't remedy.
+    """The conversion, or what it waits for (K-7.6). Raises :class:`LauncherError` for errors that waiting doesn't
+    remedy.
 
-    A device without an address is waited for: its claim isn't allocated yet, or its driver hasn't published the address.
+    A device without an address is waited for: its claim isn't allocated yet, or its driver hasn't published the
+    address.
     """
     complete = vmi.with_(status=vmi.status.with_(device_status=status)) if status is not None else vmi
     try:

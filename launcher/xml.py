@@ -1,7 +1,9 @@
-"""Declarative XML: each element is a :class:`Page`, whose properties are written in the order in which they are declared.
+"""Declarative XML: each element is a :class:`Page`, whose properties are written in the order in which they are
+declared.
 
-A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds elements, so the
-declarations are the whole format, and a test checks that every declared property is written by some case.
+A page is an immutable value; its ``PROPERTIES`` map each of its fields to a place in the element. Nothing else builds
+elements, so the declarations are the whole format, and a test checks that every declared property is written by some
+case.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def checked_text(text: str) -> str:
     """The text itself. Raises :class:`XmlTextError` for the first character that XML doesn't allow."""
     match = _UNWRITABLE.search(text)
     if match is not None:
-        raise XmlTextError(f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't contain; remove it")
+        raise XmlTextError(
+            f"{text!r} contains {match.group()!r} (U+{ord(match.group()):04X}), which XML can't contain; remove it"
+        )
     return text
 
 

@@ -1,1 +1,2 @@
-"""Tests, in rooms that mirror the product's. What they share with ``bench`` and ``make cluster`` is in :mod:`devtools`."""
+"""Tests, in rooms that mirror the product's. What they share with ``bench`` and ``make cluster`` is in
+:mod:`devtools`."""

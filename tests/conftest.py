@@ -15,8 +15,8 @@ from devtools.libvirt import witness as libvirt_witness
 
 Golden = Callable[[str, str], None]
 
-# Property tests try the same inputs every time and take their time, so that a failure is about the change and not about luck or load.
-# To explore: --hypothesis-profile=default
+# Property tests try the same inputs every time and take their time, so that a failure is about the change and not about
+# luck or load. To explore: --hypothesis-profile=default
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=20)  # make check
@@ -24,17 +24,26 @@ settings.register_profile("quick", settings.get_profile("steady"), max_examples=
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
-    parser.addoption("--all-scenarios", action="store_true", help="ask a real API server everything, not only a sample (about a minute)")
+    parser.addoption(
+        "--all-scenarios",
+        action="store_true",
+        help="ask a real API server everything, not only a sample (about a minute)",
+    )
 
 
-NEEDED_BY_FIXTURE = {"control_plane": "control_plane", "audited": "control_plane", "known_worlds": "control_plane", "libvirt": "libvirt"}
+NEEDED_BY_FIXTURE = {
+    "control_plane": "control_plane",
+    "audited": "control_plane",
+    "known_worlds": "control_plane",
+    "libvirt": "libvirt",
+}
 NEEDS = ("control_plane", "libvirt", "go", "root", "images")
 """Markers of what a test needs beside Python. :mod:`devtools.needs` holds tests to them."""
 
 
 AT_LOADS_MERCY = ("control_plane", "slow")
-"""Markers of tests that start real processes with real leases, or measure time: other work on the machine may fail them. Each is repeated
-once, which the summary shows as ``rerun``; ``make flaky`` repeats none, and lists them."""
+"""Markers of tests that start real processes with real leases, or measure time: other work on the machine may fail
+them. Each is repeated once, which the summary shows as ``rerun``; ``make flaky`` repeats none, and lists them."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -76,7 +85,9 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             return
         if not path.exists():
             pytest.fail(f"golden file {path} is missing; look at the output and write it with: pytest --update-golden")
-        assert text == path.read_text(encoding="utf-8"), f"{path} differs; if the new output is right: pytest --update-golden"
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{path} differs; if the new output is right: pytest --update-golden"
+        )
 
     return compare
 
@@ -109,9 +120,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """A real etcd and kube-apiserver with the feature gates nobody touched, shared by all tests; started by the first that asks.
+    """A real etcd and kube-apiserver with the feature gates nobody touched, shared by all tests; started by the first
+    that asks.
 
-    Scheduler and controllers on demand: ``control_plane.start_scheduler()``. Cluster-scoped objects are the test's own to name and delete.
+    Scheduler and controllers on demand: ``control_plane.start_scheduler()``. Cluster-scoped objects are the test's own
+    to name and delete.
     """
     require()
     with ControlPlane() as running:

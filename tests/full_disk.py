@@ -39,7 +39,9 @@ def _unshare() -> tuple[str, ...]:
     pytest.skip("no mount namespace: run as root, or allow user namespaces")
 
 
-def on_a_disk(mount: Path, kept: Path, options: str, command: Sequence[str | Path], **given: Any) -> subprocess.CompletedProcess[str]:
+def on_a_disk(
+    mount: Path, kept: Path, options: str, command: Sequence[str | Path], **given: Any
+) -> subprocess.CompletedProcess[str]:
     """The command while ``mount`` is a disk with such options (``size=16k``, ``nr_inodes=8``).
 
     It begins with what the folder ``kept`` has, and its content is there afterwards.

@@ -1,4 +1,5 @@
-"""The process that explains: the same answers as in a thread, limits that hold whatever is evaluated, and an event loop that goes on."""
+"""The process that explains: the same answers as in a thread, limits that hold whatever is evaluated, and an event loop
+that goes on."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ from tests.controllers.operator.test_pending import CLAIM, CLASS, POD, in_use, n
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import Condition
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
-from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ThreadExplanationWorker
+from virt_dra.controllers.operator.explanation_worker import (
+    ExplanationFailed,
+    ExplanationRequest,
+    ThreadExplanationWorker,
+)
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
 from virt_dra.operator.explanation_process import ProcessExplanationWorker, Served, _lines_of_request, serve
 
@@ -32,7 +37,10 @@ SHORT = replace(LIMITS, seconds=0.3)
 
 
 def _sample() -> Sample:
-    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "b"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    rule = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"pool": "b"}, "taint": {"key": "k", "effect": "NoSchedule"}},
+    }
     nodes = [node("a"), node("b"), node("c"), node("d", unschedulable=True)]
     slices, others = [slice_of("a", 2), slice_of("b", 1)], (in_use("x", "a", "d0"), in_use("y", "a", "d1"))
     return sample_of(nodes, others, slices, [DeviceClass.from_wire(CLASS)], [DeviceTaintRule.from_wire(rule)], NOW)
@@ -99,7 +107,10 @@ async def test_there_is_an_answer_within_the_limit_and_the_event_loop_goes_on(se
         if answer.too_slow:
             assert answer.condition.reason == "NotDecided"
             # The time is over during an evaluation, or between two of them, which the engine ended by itself.
-            named = ("claim lab/fedora-gpus-abcde, request gpu, selector #1", "its claims take too long to search devices for")
+            named = (
+                "claim lab/fedora-gpus-abcde, request gpu, selector #1",
+                "its claims take too long to search devices for",
+            )
             assert any(text in answer.condition.message for text in named) or not worker.has_view
         if not worker.has_view:
             await worker.load_view(_sample())
@@ -118,7 +129,9 @@ async def test_one_that_does_not_limit_itself_is_killed_and_begun_anew() -> None
         os.kill(first, signal.SIGSTOP)
         answer = await worker.explain(_question("true"))
         assert answer.too_slow
-        assert answer.condition.message.startswith("lab/virt-launcher-fedora-x7k2p: searching devices for its claims took too long")
+        assert answer.condition.message.startswith(
+            "lab/virt-launcher-fedora-x7k2p: searching devices for its claims took too long"
+        )
         assert (worker.has_view, worker.pid) == (False, None)
         assert not Path(f"/proc/{first}").exists()
         with pytest.raises(ExplanationFailed):
@@ -155,7 +168,9 @@ async def test_cancelling_ends_it_at_once() -> None:
     await _run(scenario, replace(LIMITS, seconds=60))
 
 
-async def test_it_has_nothing_of_the_operators_environment_files_and_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_it_has_nothing_of_the_operators_environment_files_and_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("KUBECONFIG", "/somewhere/secret")
     monkeypatch.setenv("TOKEN", "s3cret")
 

@@ -1,4 +1,5 @@
-"""The house is in order: citations can be looked up, links lead somewhere, and nothing names the machine it was made on."""
+"""The house is in order: citations can be looked up, links lead somewhere, and nothing names the machine it was made
+on."""
 
 from __future__ import annotations
 
@@ -11,21 +12,27 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CITATION = re.compile(r"\b([ACKL]-\d+\.\d+|AC-\d+)\b")
 DEFINITION = re.compile(
-    r"^(?:- |\* |\|)?\s*(?:\*\*)?(?:#+ )?([ACKL]-\d+\.\d+|AC-\d+)\b|^#+ ([ACKL]-\d+\.\d+)|^\| ([ACKL]-\d+\.\d+) \||^\*\*(AC-\d+)",
+    r"^(?:- |\* |\|)?\s*(?:\*\*)?(?:#+ )?([ACKL]-\d+\.\d+|AC-\d+)\b|^#+ "
+    r"([ACKL]-\d+\.\d+)|^\| ([ACKL]-\d+\.\d+) \||^\*\*(AC-\d+)",
     re.MULTILINE,
 )
 
 
 def _tracked() -> list[Path]:
     names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     ).stdout
     return [path for name in names.decode().split("\0") if name and (path := ROOT / name).is_file()]
 
 
 def _text_files() -> list[Path]:
     return [
-        path for path in _tracked() if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".go", ""} and path.stat().st_size < 1_000_000
+        path
+        for path in _tracked()
+        if path.suffix in {".py", ".md", ".toml", ".yaml", ".sh", ".go", ""} and path.stat().st_size < 1_000_000
     ]
 
 
@@ -76,7 +83,9 @@ def _linked(page: Path) -> set[Path]:
 
 
 def test_every_document_is_linked_from_an_index() -> None:
-    indexes = [ROOT / "docs" / name for name in ("README.md", "decisions/README.md", "lint/README.md", "reasons/README.md")]
+    indexes = [
+        ROOT / "docs" / name for name in ("README.md", "decisions/README.md", "lint/README.md", "reasons/README.md")
+    ]
     linked = set().union(*map(_linked, indexes))
     assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - linked == {indexes[0].resolve()}
 
@@ -91,6 +100,8 @@ def test_the_index_of_decisions_has_their_titles() -> None:
 @pytest.mark.parametrize("pattern", [r"/" + "work/", "/ro" + "ot/", r"\.py" + "env", "brief" + r"\.md"])
 def test_nothing_names_the_machine_it_was_made_on(pattern: str) -> None:
     found = [
-        str(path.relative_to(ROOT)) for path in _text_files() if re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
+        str(path.relative_to(ROOT))
+        for path in _text_files()
+        if re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
     ]
     assert found == []

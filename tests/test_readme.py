@@ -27,7 +27,11 @@ CLUSTER = [
         "kind": "ResourceClaim",
         "metadata": {"name": "c", "namespace": "default"},
         "spec": {
-            "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}
+            "devices": {
+                "requests": [
+                    {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+                ]
+            }
         },
     },
     {

@@ -1,4 +1,5 @@
-"""Every rule of the control loops' specification has a test that cites it, or a line in docs/spec/without-test.md that says why not."""
+"""Every rule of the control loops' specification has a test that cites it, or a line in docs/spec/without-test.md that
+says why not."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_what_is_installed_behind_a_link_names_the_environment_itself(tmp_path: Path) -> None:
-    """A clone of links, as the guide's test makes one, left scripts that began with the path of the clone, which goes with the test."""
+    """A clone of links, as the guide's test makes one, left scripts that began with the path of the clone, which goes
+    with the test."""
     real, clone = tmp_path.resolve() / "environment", tmp_path / "clone"
     (real / "bin").mkdir(parents=True)
     python = real / "bin" / "python"

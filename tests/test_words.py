@@ -1,4 +1,5 @@
-"""The house speaks one language: one name means one thing, names are short, docstrings are sentences, folders can be taken in."""
+"""The house speaks one language: one name means one thing, names are short, docstrings are sentences, folders can be
+taken in."""
 
 from __future__ import annotations
 
@@ -66,10 +67,17 @@ def _identifiers(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("room", "longest"),
-    [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "tests" else each for each in LONGEST_NAME.items()],  # 4 s of reading
+    [
+        pytest.param(*each, marks=pytest.mark.slow) if each[0] == "tests" else each for each in LONGEST_NAME.items()
+    ],  # 4 s of reading
 )
 def test_identifiers_are_short(room: str, longest: int) -> None:
-    found = {name for _, tree in _trees(room) for name in _identifiers(tree) if len(name) > longest and name not in FIELD_NAMES}
+    found = {
+        name
+        for _, tree in _trees(room)
+        for name in _identifiers(tree)
+        if len(name) > longest and name not in FIELD_NAMES
+    }
     assert found == set()
 
 
@@ -84,7 +92,11 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 def test_a_docstring_is_a_sentence_and_not_only_the_number_of_a_rule() -> None:
     only_rules = re.compile(r"(?:(?:AC?|C|E|K|L|KEP)-?\d[\w.-]*|and|see|to|[\s().,;:])+")
     found = [
-        f"{file}: {text}" for room in PRODUCT for file, tree in _trees(room) for text in _docstrings(tree) if only_rules.fullmatch(text)
+        f"{file}: {text}"
+        for room in PRODUCT
+        for file, tree in _trees(room)
+        for text in _docstrings(tree)
+        if only_rules.fullmatch(text)
     ]
     assert found == []
 

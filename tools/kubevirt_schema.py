@@ -1,11 +1,13 @@
-"""Writes virt_dra/api/schemas/kubevirt_schema.json: the fields of KubeVirt's VirtualMachine and VirtualMachineInstance, and their types.
+"""Writes virt_dra/api/schemas/kubevirt_schema.json: the fields of KubeVirt's VirtualMachine and VirtualMachineInstance,
+and their types.
 
     npm pack @kubevirt-ui-ext/kubevirt-api@1.7.0 && tar xzf kubevirt-ui-ext-kubevirt-api-1.7.0.tgz
     python tools/kubevirt_schema.py package/dist/kubevirt/index.d.ts
 
-The package is KubeVirt's OpenAPI document as TypeScript interfaces. What it lacks is added here: fields of newer releases, what TypeScript
-can't say (keys of lists, limits, values), and types that it knows as ``object`` only. Names, types and what is required are taken,
-nothing else. :mod:`virt_dra.api.schemas.kubevirt_schema` reads the file, and knows which release has which field.
+The package is KubeVirt's OpenAPI document as TypeScript interfaces. What it lacks is added here: fields of newer
+releases, what TypeScript can't say (keys of lists, limits, values), and types that it knows as ``object`` only. Names,
+types and what is required are taken, nothing else. :mod:`virt_dra.api.schemas.kubevirt_schema` reads the file, and
+knows which release has which field.
 """
 
 from __future__ import annotations
@@ -28,18 +30,23 @@ _GROUPS = {
 }
 _PREFIX = re.compile(rf"^({'|'.join(_GROUPS)})(?=[A-Z])")
 _INTERFACE = re.compile(r"^interface (\w+)(?: extends [^{]+)? \{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"    /\*\*(?P<comment>.*?)\*/\s*'?(?P<name>[\w.\-]+)'?(?P<optional>\??): (?P<type>[^;{]+|\{[^}]*\});\n", re.DOTALL)
+_FIELD = re.compile(
+    r"    /\*\*(?P<comment>.*?)\*/\s*'?(?P<name>[\w.\-]+)'?(?P<optional>\??): (?P<type>[^;{]+|\{[^}]*\});\n", re.DOTALL
+)
 _SCALARS = {"string": "string", "number": "integer", "boolean": "boolean", "object": "{}"}
 _WIRE_NAMES = {"vSOCKCID": "VSOCKCID"}
 
-# Types and fields that replace or extend those of the package. "!" behind a name: required. Types: virt_dra/api/schemas/kubevirt_schema.py.
+# Types and fields that replace or extend those of the package. "!" behind a name: required. Types:
+# virt_dra/api/schemas/kubevirt_schema.py.
 _MORE: dict[str, Fields] = {
     "Network": {"resourceClaim": "ClaimRequest"},
     "ClaimRequest": {"claimName": "string", "requestName": "string"},
     "Interface": {"portRanges": "[PortRange]"},
     "PortRange": {"protocol!": "string", "start!": "integer", "end!": "integer"},
     "LaunchSecurity": {"snp": "SEVSNP"},
-    "SEVSNP": dict.fromkeys(("policy", "vcek", "authorKey", "kernelHashes", "cbitpos", "idBlock", "idAuth", "reducedPhysBits"), "string"),
+    "SEVSNP": dict.fromkeys(
+        ("policy", "vcek", "authorKey", "kernelHashes", "cbitpos", "idBlock", "idAuth", "reducedPhysBits"), "string"
+    ),
     "VirtualMachineInstanceSpec": {
         "serviceAccountName": "string",
         "resourceClaims": "[VirtualMachineInstanceResourceClaim] key=name",
@@ -49,7 +56,11 @@ _MORE: dict[str, Fields] = {
         "networks": "[Network] max=256",
         "volumes": "[Volume] max=256",
     },
-    "VirtualMachineInstanceResourceClaim": {"name!": "string", "resourceClaimName": "string", "resourceClaimTemplateName": "string"},
+    "VirtualMachineInstanceResourceClaim": {
+        "name!": "string",
+        "resourceClaimName": "string",
+        "resourceClaimTemplateName": "string",
+    },
     "Devices": {"disks": "[Disk] max=256", "interfaces": "[Interface] max=256"},
     "QemuGuestAgentSSHPublicKeyAccessCredentialPropagation": {"users!": "[string] set"},
     "ReservedOverhead": {"memLock": "string enum=NotRequired|Required"},

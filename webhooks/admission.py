@@ -4,8 +4,8 @@
     api_server.refused_names    names, labels, annotations
     vmi.review                  KubeVirt's mutating webhook, then its validating webhooks (K-2.3 to K-2.43)
 
-Each stage gets the object as the previous one left it; the first refusal ends the admission, as on a cluster. ``AdmissionCause.by`` says
-which component refuses.
+Each stage gets the object as the previous one left it; the first refusal ends the admission, as on a cluster.
+``AdmissionCause.by`` says which component refuses.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def admit(
 ) -> Verdict:
     """The verdict on creating an object; with ``old``, on updating that to it.
 
-    * ``kubevirt``: True if a KubeVirt of ``gates.version`` serves the kinds; False if virt-dra's own CRDs do, which also have the design's
-      form of claim references (K-1.7).
+    * ``kubevirt``: True if a KubeVirt of ``gates.version`` serves the kinds; False if virt-dra's own CRDs do, which
+      also have the design's form of claim references (K-1.7).
     * ``field_validation``: the request's ``fieldValidation``; the default is that of every client but kubectl.
     * ``outsider``: False if the request comes from one of KubeVirt's own accounts (K-9.4).
 
@@ -51,7 +51,10 @@ def admit(
     try:
         subject = kind.from_wire(got.object)
     except WireError as error:
-        return _refused(tuple(AdmissionCause(INVALID, message, path, "api-server") for path, message in error.problems), got.warnings)
+        return _refused(
+            tuple(AdmissionCause(INVALID, message, path, "api-server") for path, message in error.problems),
+            got.warnings,
+        )
     before = None if old is None else kind.from_wire(received(old, kind.KIND, version, "Ignore").object)
     verdict = review(subject, gates, before, outsider=outsider)
     if not got.warnings or UNKNOWN_FIELD in silenced(subject):

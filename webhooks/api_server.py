@@ -1,6 +1,8 @@
-"""The API server's part of admission, before KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2, K-2.34). Pure.
+"""The API server's part of admission, before KubeVirt's webhooks: unknown fields, pruning, types, names (K-2.2,
+K-2.34). Pure.
 
-The design's spelling of a claim reference (K-1.7) is a field of virt-dra's own CRDs only; an API server with KubeVirt's drops it (K-1.9).
+The design's spelling of a claim reference (K-1.7) is a field of virt-dra's own CRDs only; an API server with KubeVirt's
+drops it (K-1.9).
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from virt_dra.api.wire import Json, WireError
 from webhooks.verdict import INVALID, AdmissionCause
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
-"""How unknown fields are treated: ``Strict`` refuses them (kubectl's default), ``Warn`` drops them with a warning (the default of all other
-clients), ``Ignore`` drops them silently."""
+"""How unknown fields are treated: ``Strict`` refuses them (kubectl's default), ``Warn`` drops them with a warning (the
+default of all other clients), ``Ignore`` drops them silently."""
 
 UNKNOWN_FIELD: Final = "unknown-field"
 """The id of the warning (docs/lint)."""
@@ -34,7 +36,8 @@ _OURS_ONLY: Final = "a KubeVirt's API server drops this field; for a KubeVirt wr
 
 @dataclass(frozen=True)
 class Received:
-    """An object after decoding: its remaining fields, the causes to refuse it (if any), and warnings about dropped fields."""
+    """An object after decoding: its remaining fields, the causes to refuse it (if any), and warnings about dropped
+    fields."""
 
     object: Json
     causes: tuple[AdmissionCause, ...] = ()
@@ -46,9 +49,11 @@ class Received:
 def received(
     raw: Json, kind: str, version: KubeVirtVersion | None, validation: FieldValidation = "Warn", old: Json | None = None
 ) -> Received:
-    """An object decoded by the schema of a KubeVirt release; ``version`` None: by that of virt-dra's own CRDs, where there is no KubeVirt.
+    """An object decoded by the schema of a KubeVirt release; ``version`` None: by that of virt-dra's own CRDs, where
+    there is no KubeVirt.
 
-    ``old``: the object before an update. Faults that it had already are no reason to refuse (an API server's ratcheting validation).
+    ``old``: the object before an update. Faults that it had already are no reason to refuse (an API server's ratcheting
+    validation).
     """
     schema = schema_of(kind, version)
     if conforms(raw, schema):
@@ -57,7 +62,11 @@ def received(
     if unknown and validation == "Strict":
         return Received(raw, tuple(_strict(unknown, raw, schema)), undecoded=True)
     left: Json = pruned(raw, schema)
-    warnings = (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ())) if validation == "Warn" else ()
+    warnings = (
+        (*_dropped(unknown, raw, schema, version), *(_design_form(raw) if version is None else ()))
+        if validation == "Warn"
+        else ()
+    )
     found: list[SchemaFault] = list(faults(left, schema))
     if found and old is not None:
         before = set(faults(pruned(old, schema), schema))
@@ -97,7 +106,9 @@ def _strict(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema) 
         yield AdmissionCause(INVALID, f"strict decoding error: {_more(raw, schema)}", "", "api-server")
 
 
-def _dropped(unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None) -> Iterator[str]:
+def _dropped(
+    unknown: tuple[UnknownSchemaField, ...], raw: Json, schema: Schema, version: KubeVirtVersion | None
+) -> Iterator[str]:
     for field in unknown[:MAX_UNKNOWN]:
         yield f"{field.path}: [{UNKNOWN_FIELD}] {_dropped_field(field, version)}"
     if len(unknown) > MAX_UNKNOWN:

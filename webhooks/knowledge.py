@@ -1,8 +1,8 @@
 """The webhook's knowledge of its cluster: a small port.
 
-The webhook never calls the API server during a review. What it may need is in memory and immutable: a watcher of a cluster replaces one
-state by another as a whole (the server gets a function that returns the current one), so that a review sees one state from beginning to
-end.
+The webhook never calls the API server during a review. What it may need is in memory and immutable: a watcher of a
+cluster replaces one state by another as a whole (the server gets a function that returns the current one), so that a
+review sees one state from beginning to end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ DRIVER_WAIT: Final = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class LauncherSettings:
-    """Settings of the webhook for launcher pods. ``writers``: drivers that write metadata files (``known_drivers.metadata_writers``).
+    """Settings of the webhook for launcher pods. ``writers``: drivers that write metadata files
+    (``known_drivers.metadata_writers``).
 
-    ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have /bin/sh and sleep.
-    ``driver_wait``: how long a pod is refused while no published device and no selector says which driver serves a request.
+    ``wait_image``: of the init container that waits for addresses; "" for that of the container compute. It must have
+    /bin/sh and sleep. ``driver_wait``: how long a pod is refused while no published device and no selector says which
+    driver serves a request.
     """
 
     writers: frozenset[str] = ALWAYS_WRITE
@@ -41,7 +43,8 @@ class LauncherSettings:
 
 @dataclass(frozen=True)
 class MissingObject:
-    """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``: for messages."""
+    """An object that a request needs and that doesn't exist. ``namespace``: "" for a cluster-scoped kind. ``named_by``:
+    for messages."""
 
     kind: str
     name: str
@@ -57,8 +60,9 @@ class MissingObject:
 class RequestDrivers:
     """The drivers whose devices may serve a request, sorted. ``complete``: no other published device matches.
 
-    ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them exist, but neither a
-    published device nor the text of a selector determines the driver; the time at which the newest of them was created.
+    ``missing``: the objects that have to exist before the drivers can be known. ``undecided``: set if all of them
+    exist, but neither a published device nor the text of a selector determines the driver; the time at which the newest
+    of them was created.
     """
 
     drivers: tuple[str, ...] = ()
@@ -81,8 +85,9 @@ class Knowledge(Protocol):
     def verified(self) -> bool:
         """True if the caller is an API server, so that answers may depend on everything known.
 
-        Otherwise anybody may have written the review, and an answer depends only on what the review carries, on KubeVirt's release and
-        gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's uid.
+        Otherwise anybody may have written the review, and an answer depends only on what the review carries, on
+        KubeVirt's release and gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's
+        uid.
         """
 
     @property
@@ -109,8 +114,8 @@ class Knowledge(Protocol):
 
     @property
     def now(self) -> datetime | None:
-        """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None if the state was
-        read once."""
+        """The present time if the cluster is watched, so that a pod may be refused until a missing object appears; None
+        if the state was read once."""
 
     def count_from(self, moment: datetime) -> datetime:
         """An object's timestamp by this clock: never later than :attr:`now`, although another clock wrote it."""

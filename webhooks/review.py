@@ -4,8 +4,8 @@
     response := {"apiVersion", "kind", "response": {"uid", "allowed", "status"?, "warnings"?, "patchType"?, "patch"?}}
     failure  := a metav1 Status, whose message the API server shows to its user
 
-An invalid review gets no verdict: it is a :class:`BadReview`, answered with a failure, and the webhook's ``failurePolicy`` decides about
-the object.
+An invalid review gets no verdict: it is a :class:`BadReview`, answered with a failure, and the webhook's
+``failurePolicy`` decides about the object.
 """
 
 from __future__ import annotations
@@ -72,11 +72,14 @@ def check_content_type(content_type: str) -> None:
     """Raises :class:`BadReview` (415) unless the media type is JSON; parameters such as a charset are ignored."""
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json":
-        raise BadReview(415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}")
+        raise BadReview(
+            415, "UnsupportedMediaType", f"Content-Type must be application/json, not {_shown(media) or 'absent'}"
+        )
 
 
 def namespace_hint(body: bytes) -> str:
-    """The request's namespace, read without parsing the body; "" if it isn't near the beginning. Other callers than API servers may lie."""
+    """The request's namespace, read without parsing the body; "" if it isn't near the beginning. Other callers than API
+    servers may lie."""
     found = _NAMESPACE.search(body, 0, _HEAD)
     return found[1].decode("ascii") if found else ""
 
@@ -96,7 +99,9 @@ def _parsed(body: bytes) -> object:
     try:
         values = json_text.parse(text, "body")
     except DocumentError as error:
-        raise _bad(f"the body is not an AdmissionReview: line {error.line}, column {error.column}: {_shown(error.message)}") from None
+        raise _bad(
+            f"the body is not an AdmissionReview: line {error.line}, column {error.column}: {_shown(error.message)}"
+        ) from None
     if len(values) != 1:
         raise _bad(f"the body holds {len(values)} JSON values; one AdmissionReview is expected")
     return values[0].value
@@ -108,7 +113,9 @@ def _request(raw: object) -> Json:
     if raw.get("kind") != KIND:
         raise _bad(f"kind must be {KIND}, not {_value(raw.get('kind'))}")
     if raw.get("apiVersion") != API_VERSION:
-        raise _bad(f"apiVersion must be {API_VERSION}, not {_value(raw.get('apiVersion'))}; list it in admissionReviewVersions")
+        raise _bad(
+            f"apiVersion must be {API_VERSION}, not {_value(raw.get('apiVersion'))}; list it in admissionReviewVersions"
+        )
     request = raw.get("request")
     if not isinstance(request, dict):
         raise _bad(f"request must be an object, not {_type(request)}")
@@ -188,7 +195,8 @@ def _shown(text: str) -> str:
 
 
 def answer(uid: str, verdict: Verdict) -> Json:
-    """The AdmissionReview with a verdict: denials like KubeVirt's (K-2.1), at most :data:`MAX_CAUSES` causes, texts of bounded length."""
+    """The AdmissionReview with a verdict: denials like KubeVirt's (K-2.1), at most :data:`MAX_CAUSES` causes, texts of
+    bounded length."""
     response: Json = {"uid": uid, "allowed": verdict.allowed}
     if not verdict.allowed:
         response["status"] = _denial(verdict)
@@ -202,7 +210,15 @@ def answer(uid: str, verdict: Verdict) -> Json:
 
 def failure(code: int, reason: str, message: str) -> Json:
     """The metav1 Status of a request without a verdict."""
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
 
 
 def _denial(verdict: Verdict) -> Json:

@@ -1,6 +1,8 @@
-"""A VM or VMI as KubeVirt's validators get it: without the fields that its API server drops, and mutated by its webhook (K-2.35 to K-2.37).
+"""A VM or VMI as KubeVirt's validators get it: without the fields that its API server drops, and mutated by its webhook
+(K-2.35 to K-2.37).
 
-Only changes on which the rules depend are made. They are idempotent, so that a webhook that runs after all mutators may make them, too.
+Only changes on which the rules depend are made. They are idempotent, so that a webhook that runs after all mutators may
+make them, too.
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ def as_validated(subject: VmObject, version: KubeVirtVersion) -> VmObject:
     if isinstance(subject, VirtualMachine):
         template = subject.spec.template
         spec = _spec(template.spec, version)
-        return subject if spec is template.spec else subject.with_(spec=subject.spec.with_(template=template.with_(spec=spec)))
+        return (
+            subject
+            if spec is template.spec
+            else subject.with_(spec=subject.spec.with_(template=template.with_(spec=spec)))
+        )
     spec = _with_displays(_spec(subject.spec, version))
     return subject if spec is subject.spec else subject.with_(spec=spec)
 
 
 @dataclass(frozen=True)
 class _Release:
-    """The fields that a release knows: claims of devices, claims of networks, reserved overhead; and whether it drops empty names."""
+    """The fields that a release knows: claims of devices, claims of networks, reserved overhead; and whether it drops
+    empty names."""
 
     claims: bool
     networks: bool
@@ -68,7 +75,9 @@ def _device(device: D, release: _Release) -> D:
         return device.without("claim_name", "request_name")
     if not release.drops_empty or (device.claim_name and device.request_name) or not device.names_claim:
         return device
-    return device.without(*(["claim_name"] if not device.claim_name else []), *(["request_name"] if not device.request_name else []))
+    return device.without(
+        *(["claim_name"] if not device.claim_name else []), *(["request_name"] if not device.request_name else [])
+    )
 
 
 def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:

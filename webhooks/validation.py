@@ -21,7 +21,8 @@ from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 @dataclass(frozen=True)
 class Webhook:
-    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods are mutated, VMs and VMIs validated."""
+    """One webhook: its name in metrics and logs, and the kind that it reviews. Pods are mutated, VMs and VMIs
+    validated."""
 
     name: str
     kind: type[VirtualMachineInstance] | type[VirtualMachine] | type[Pod]
@@ -41,8 +42,8 @@ WEBHOOKS: Mapping[str, Webhook] = MappingProxyType(
 """The webhooks by path."""
 
 MAX_MEMBERS = 6_000
-"""Limit of the members and items of one object, at all levels: three times those of a VM with 500 devices and its managed fields.
-Reading and checking so many takes 50 ms, half of it without a pause for the event loop."""
+"""Limit of the members and items of one object, at all levels: three times those of a VM with 500 devices and its
+managed fields. Reading and checking so many takes 50 ms, half of it without a pause for the event loop."""
 _PASSES = Verdict(allowed=True)
 
 
@@ -51,7 +52,9 @@ def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdic
     if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
         expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
         found = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
-        raise BadReview(400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules")
+        raise BadReview(
+            400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules"
+        )
     return _mutate_pod(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
 
 
@@ -66,7 +69,9 @@ def _mutate_pod(review: Review, knowledge: Knowledge) -> Verdict:
         _check_size(raw, Pod.KIND)
         return launcher_pod.mutate(raw, review.namespace, knowledge)
     except WireError as error:
-        return Verdict(allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems))
+        return Verdict(
+            allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems)
+        )
 
 
 def _required(review: Review) -> Json:
@@ -78,10 +83,10 @@ def _required(review: Review) -> Json:
 def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     """The verdict on a VM or VMI.
 
-    Created and updated objects are checked (K-2, K-9.3), in the namespace of the request, whatever theirs is; other operations and
-    subresources pass, since they change nothing that rules read. An object with invalid types is denied with a cause for each. An update
-    that keeps the spec of such an object passes, so that labels and finalizers can still be changed. Raises :class:`BadReview` if the
-    review has no object.
+    Created and updated objects are checked (K-2, K-9.3), in the namespace of the request, whatever theirs is; other
+    operations and subresources pass, since they change nothing that rules read. An object with invalid types is denied
+    with a cause for each. An update that keeps the spec of such an object passes, so that labels and finalizers can
+    still be changed. Raises :class:`BadReview` if the review has no object.
     """
     if review.operation not in ("CREATE", "UPDATE") or review.subresource:
         return _PASSES
@@ -94,8 +99,14 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
     except WireError as error:
         if review.operation == "UPDATE" and review.old is not None and raw.get("spec") == review.old.get("spec"):
             return _PASSES
-        return Verdict(allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems))
-    if review.operation == "UPDATE" and isinstance(subject, VirtualMachine) and subject.metadata.deletion_timestamp is not None:
+        return Verdict(
+            allowed=False, causes=tuple(AdmissionCause(INVALID, message, path) for path, message in error.problems)
+        )
+    if (
+        review.operation == "UPDATE"
+        and isinstance(subject, VirtualMachine)
+        and subject.metadata.deletion_timestamp is not None
+    ):
         return _PASSES
     verdict = vmi.review(subject, knowledge.gates, old, knowledge.unwanted_warnings)
     if not verdict.allowed or isinstance(old, VirtualMachineInstance):
@@ -105,7 +116,8 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
 
 
 def _old(webhook: Webhook, review: Review) -> VmObject | None:
-    """The object before an update. A VM that isn't readable any more may be replaced, and is then checked as a new one."""
+    """The object before an update. A VM that isn't readable any more may be replaced, and is then checked as a new
+    one."""
     if review.operation == "CREATE" or review.old is None:
         return None
     try:
@@ -113,7 +125,10 @@ def _old(webhook: Webhook, review: Review) -> VmObject | None:
     except WireError as error:
         if webhook.kind is VirtualMachine:
             return None
-        stored = tuple((path, f"the stored object can't be read, so it can't be compared: {message}") for path, message in error.problems)
+        stored = tuple(
+            (path, f"the stored object can't be read, so it can't be compared: {message}")
+            for path, message in error.problems
+        )
         raise WireError(error.kind, stored) from None
 
 
@@ -122,7 +137,11 @@ def _read(webhook: Webhook, raw: Json, namespace: str) -> VmObject:
     _check_size(raw, webhook.kind.KIND)
     kind = VirtualMachine if webhook.kind is VirtualMachine else VirtualMachineInstance
     subject: VmObject = kind.from_wire(raw)
-    return subject if subject.namespace == namespace else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
+    return (
+        subject
+        if subject.namespace == namespace
+        else subject.with_(metadata=subject.metadata.with_(namespace=namespace))
+    )
 
 
 def _check_size(raw: Json, kind: str) -> None:
@@ -141,5 +160,9 @@ def _has_more_members(raw: Json, limit: int) -> bool:
         count += len(holder)
         if count > limit:
             return True
-        left += [inner for inner in (holder.values() if isinstance(holder, dict) else holder) if isinstance(inner, dict | list)]
+        left += [
+            inner
+            for inner in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(inner, dict | list)
+        ]
     return False

@@ -28,7 +28,8 @@ NOT_SUPPORTED: AdmissionCauseType = "FieldValueNotSupported"
 
 @dataclass(frozen=True)
 class AdmissionCause:
-    """One reason to refuse an object: its kind, the message for the user, the path of the field, and the component that refuses."""
+    """One reason to refuse an object: its kind, the message for the user, the path of the field, and the component that
+    refuses."""
 
     type: AdmissionCauseType
     message: str

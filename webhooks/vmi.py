@@ -5,8 +5,9 @@
     >>> review(VirtualMachineInstance(), Gates.of(NEWEST)).allowed
     True
 
-The rules of each release and their order are in the table :data:`RULE_SETS`; decisions are in docs/decisions/0006-admission.md.
-No other object is known here: :mod:`webhooks.lint` checks whether a claim, template or request exists.
+The rules of each release and their order are in the table :data:`RULE_SETS`; decisions are in
+docs/decisions/0006-admission.md. No other object is known here: :mod:`webhooks.lint` checks whether a claim, template
+or request exists.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _NETWORKS: tuple[Rule, ...] = (
     network_sources.interface_names,
     interfaces.fields,
 )
-"""In a release without networks from claims their claims were dropped (:mod:`webhooks.stored`), so ``claim_networks`` finds nothing."""
+"""In a release without networks from claims their claims were dropped (:mod:`webhooks.stored`), so ``claim_networks``
+finds nothing."""
 _METADATA: tuple[Rule, ...] = (features.reserved_labels, features.sidecars)
 _AROUND_DRA: tuple[Rule, ...] = (features.one_ramfb, features.host_devices_gate, *_METADATA)
 _DRA_1_9: tuple[Rule, ...] = (*_NETWORKS, resource_claims.entries, DeviceRules(), features.reserved_overhead)
@@ -86,17 +88,18 @@ def review(
 ) -> Verdict:
     """The verdict of KubeVirt ``gates.version`` with these gates: all causes, in KubeVirt's order.
 
-    The object is checked as KubeVirt's validators get it (:mod:`webhooks.stored`), whether or not its mutator has changed it already.
-    Refusals of the API server before that are in :mod:`webhooks.admission`.
+    The object is checked as KubeVirt's validators get it (:mod:`webhooks.stored`), whether or not its mutator has
+    changed it already. Refusals of the API server before that are in :mod:`webhooks.admission`.
 
     Warnings carry their id, by which the object's annotation silences them (:mod:`webhooks.rules.silence`); those of
     ``unwanted_warnings`` are left out.
 
-    ``old``: the object before an update. A VMI's claims and devices must not change (K-9.3), and nothing else is checked, so that gates
-    that are now disabled don't block changes of a running VMI's metadata. A VM's template may change and is checked as on creation. A VM
-    that is being deleted always passes, as in KubeVirt.
+    ``old``: the object before an update. A VMI's claims and devices must not change (K-9.3), and nothing else is
+    checked, so that gates that are now disabled don't block changes of a running VMI's metadata. A VM's template may
+    change and is checked as on creation. A VM that is being deleted always passes, as in KubeVirt.
 
-    ``outsider``: True if the request isn't from one of KubeVirt's accounts, so that it may not set KubeVirt's own labels (K-9.4).
+    ``outsider``: True if the request isn't from one of KubeVirt's accounts, so that it may not set KubeVirt's own
+    labels (K-9.4).
 
     Raises ``TypeError`` when ``old`` is of another kind.
     """

@@ -1,4 +1,5 @@
-"""The loops of a control plane for the embedded cluster: where a real one has kube-controller-manager and kube-scheduler."""
+"""The loops of a control plane for the embedded cluster: where a real one has kube-controller-manager and
+kube-scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ WATCHED = (Pod, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass
 
 
 @asynccontextmanager
-async def embedded_loops(cluster: Cluster, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> AsyncIterator[None]:
+async def embedded_loops(
+    cluster: Cluster, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> AsyncIterator[None]:
     """While in it, claims are made and freed and pods with claims get nodes and devices, after every change."""
     changed = asyncio.Event()
     informers = [Informer(cluster, kind) for kind in WATCHED]

@@ -1,9 +1,10 @@
 """A small KubeVirt: makes VMIs of VMs, launcher pods of VMIs, sets phases, and starts domains from what the pod holds.
 
-The parts of virt-controller (VMs, VMIs) and virt-handler (domains) over the port, each with a queue of its own, as an account of
-KubeVirt's (K-4, K-7.26, K-9, K-12.1, K-12.8, K-12.9). Failures are tried again as client-go's rate limiter says, changes of an object
-at once. What devices a domain gets is decided by :mod:`launcher` for the version at hand, from the compute container's metadata files
-and variables and from nothing else; libvirt isn't asked. 1.6 and 1.7's own filling of deviceStatus is left out.
+The parts of virt-controller (VMs, VMIs) and virt-handler (domains) over the port, each with a queue of its own, as an
+account of KubeVirt's (K-4, K-7.26, K-9, K-12.1, K-12.8, K-12.9). Failures are tried again as client-go's rate limiter
+says, changes of an object at once. What devices a domain gets is decided by :mod:`launcher` for the version at hand,
+from the compute container's metadata files and variables and from nothing else; libvirt isn't asked. 1.6 and 1.7's own
+filling of deviceStatus is left out.
 """
 
 from __future__ import annotations
@@ -56,13 +57,19 @@ class SyncError:
 
 
 def check_failure(known: Iterable[Json], error: SyncError | None, now: datetime) -> tuple[Json, ...]:
-    """Conditions with ``Synchronized``: absent without an error. Its message is that of the first error of its reason (K-12.9)."""
+    """Conditions with ``Synchronized``: absent without an error. Its message is that of the first error of its reason
+    (K-12.9)."""
     listed = tuple(known)
     if error is None:
         return conditions.without(listed, "Synchronized")
-    if any(c.get("type") == "Synchronized" and (c.get("status"), c.get("reason")) == ("False", error.reason) for c in listed):
+    if any(
+        c.get("type") == "Synchronized" and (c.get("status"), c.get("reason")) == ("False", error.reason)
+        for c in listed
+    ):
         return listed
-    return conditions.put(conditions.without(listed, "Synchronized"), "Synchronized", "False", error.reason, error.message, now)
+    return conditions.put(
+        conditions.without(listed, "Synchronized"), "Synchronized", "False", error.reason, error.message, now
+    )
 
 
 class FakeKubeVirt:
@@ -133,8 +140,12 @@ class FakeKubeVirt:
     def _recorder(self, component: str) -> EventRecorder:
         return EventRecorder(self._cluster, component, component, clock=self._clock, suffixes=lambda: uuid4().hex[:16])
 
-    def _event(self, component: str, vmi: VirtualMachineInstance, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        about = ObjectReference(api_version=vmi.API_VERSION, kind=vmi.KIND, namespace=vmi.namespace, name=vmi.name, uid=vmi.metadata.uid)
+    def _event(
+        self, component: str, vmi: VirtualMachineInstance, kind: Literal["Normal", "Warning"], reason: str, message: str
+    ) -> None:
+        about = ObjectReference(
+            api_version=vmi.API_VERSION, kind=vmi.KIND, namespace=vmi.namespace, name=vmi.name, uid=vmi.metadata.uid
+        )
         self._events[component].record(about, kind, reason, message)
 
     # --- virt-controller: VMs -----------------------------------------------------------------------------------------
@@ -151,7 +162,11 @@ class FakeKubeVirt:
             return None
         owner = vmi.metadata.controller_owner
         owned = owner is not None and owner.uid == vm.metadata.uid
-        if owned and vmi.metadata.deletion_timestamp is None and (not wants_instance(vm) or vmi.status.phase in FINISHED):
+        if (
+            owned
+            and vmi.metadata.deletion_timestamp is None
+            and (not wants_instance(vm) or vmi.status.phase in FINISHED)
+        ):
             await self._cluster.delete(VirtualMachineInstance, vmi.name, vmi.namespace, uid=vmi.metadata.uid)
         return None
 
@@ -193,7 +208,9 @@ class FakeKubeVirt:
             self._event("virtualmachine-controller", vmi, "Warning", FAILED_CREATE, f"Error creating pod: {error}")
             return None, SyncError(FAILED_CREATE, f"failed to create virtual machine pod: {error}")
         self._made.add(vmi.metadata.uid)
-        self._event("virtualmachine-controller", vmi, "Normal", "SuccessfulCreate", f"Created virtual machine pod {made.name}")
+        self._event(
+            "virtualmachine-controller", vmi, "Normal", "SuccessfulCreate", f"Created virtual machine pod {made.name}"
+        )
         return made, None
 
     async def _open_gate(self, pod: Pod) -> None:
@@ -201,7 +218,10 @@ class FakeKubeVirt:
         known = [condition.to_wire() for condition in pod.status.conditions]
         changed = conditions.put(known, UNPAUSED, "True", "NotPaused", "", self._clock())
         if list(changed) != known:
-            merge = {"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": {"conditions": list(changed)}}
+            merge = {
+                "metadata": {"resourceVersion": pod.metadata.resource_version},
+                "status": {"conditions": list(changed)},
+            }
             with contextlib.suppress(Conflict):  # the kubelet wrote; the next look is at what it wrote
                 await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
 
@@ -219,7 +239,9 @@ class FakeKubeVirt:
         ready = bool(pod.status.container_statuses) and all(status.ready for status in pod.status.container_statuses)
         return "Scheduled" if phase == "Scheduling" and ready else "Scheduling"
 
-    def _conditions(self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None) -> tuple[Json, ...]:
+    def _conditions(
+        self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None
+    ) -> tuple[Json, ...]:
         reported: tuple[Json, ...] = tuple(vmi.status.conditions)
         going = pod is not None and (pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED)
         if phase == "Running" and not going:
@@ -232,10 +254,14 @@ class FakeKubeVirt:
         reported = (
             conditions.without(reported, "PodScheduled")
             if unscheduled is None
-            else conditions.put(reported, "PodScheduled", "False", unscheduled.reason or "", unscheduled.message or "", self._clock())
+            else conditions.put(
+                reported, "PodScheduled", "False", unscheduled.reason or "", unscheduled.message or "", self._clock()
+            )
         )
         # Of a VMI that is virt-handler's, virt-controller leaves it alone.
-        return reported if vmi.status.phase in ("Scheduled", "Running") else check_failure(reported, error, self._clock())
+        return (
+            reported if vmi.status.phase in ("Scheduled", "Running") else check_failure(reported, error, self._clock())
+        )
 
     async def _write(self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None) -> None:
         """Nothing where the status says so already."""
@@ -281,13 +307,18 @@ class FakeKubeVirt:
     # --- virt-handler -------------------------------------------------------------------------------------------------
 
     async def _sync_domain(self, key: CacheKey) -> SyncError | None:
-        """The domain is made of what the container holds, and started once. A file that appears wakes nobody (K-7.26)."""
+        """The domain is made of what the container holds, and started once. A file that appears wakes nobody
+        (K-7.26)."""
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)
         if vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase != "Scheduled":
             return None
         pods = launcher_pods_of(vmi, self._pods.store.by_index("vmi", key))
-        containers = [self._kubelet.container(pod.metadata.uid, launcher_pods.COMPUTE) for pod in pods if pod.status.phase == "Running"]
+        containers = [
+            self._kubelet.container(pod.metadata.uid, launcher_pods.COMPUTE)
+            for pod in pods
+            if pod.status.phase == "Running"
+        ]
         container = next((each for each in containers if each is not None), None)
         if container is None:
             return SyncError(SYNC_FAILED, "the launcher isn't there yet")
@@ -303,7 +334,11 @@ class FakeKubeVirt:
         self.domains[key] = domain
         self._reported(key, domain)
         await self._patch(
-            vmi, {**self._moved(vmi, "Running"), "conditions": list(check_failure(vmi.status.conditions, None, self._clock()))}
+            vmi,
+            {
+                **self._moved(vmi, "Running"),
+                "conditions": list(check_failure(vmi.status.conditions, None, self._clock())),
+            },
         )
         return None
 
@@ -330,4 +365,8 @@ class _Retrying:
 
 
 def _vmi_of(pod: Pod) -> tuple[CacheKey, ...]:
-    return tuple((pod.namespace, owner.name) for owner in pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND)
+    return tuple(
+        (pod.namespace, owner.name)
+        for owner in pod.metadata.owner_references
+        if owner.kind == VirtualMachineInstance.KIND
+    )

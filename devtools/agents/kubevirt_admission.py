@@ -1,4 +1,5 @@
-"""What KubeVirt's webhooks let in and what they change (K-2, K-9.2 to K-9.5). Pure functions; :mod:`.kubevirt_webhooks` serves them."""
+"""What KubeVirt's webhooks let in and what they change (K-2, K-9.2 to K-9.5). Pure functions; :mod:`.kubevirt_webhooks`
+serves them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ FINALIZER: Final = "kubevirt.io/foregroundDeleteVirtualMachine"
 TOPOLOGY_ANNOTATION: Final = "kubevirt.io/pci-topology-version"
 TOPOLOGY: Final = "v3"
 RUNTIME_USER: Final = 107
-ACCOUNTS: Final = ("kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller")
+ACCOUNTS: Final = (
+    "kubevirt-apiserver",
+    "kubevirt-controller",
+    "kubevirt-handler",
+    "kubevirt-synchronization-controller",
+)
 """Whose writes are KubeVirt's own. The operator's account isn't among them (K-9.2)."""
 
 Operation = Literal["CREATE", "UPDATE"]
@@ -54,7 +60,8 @@ class KubeVirtAdmission:
         return changed
 
     def _written_again(self, obj: Json, kind: type[VirtualMachine] | type[VirtualMachineInstance]) -> Json:
-        """K-2.36, K-2.37: the mutators write the spec again as they read it. What they can't read they leave to others."""
+        """K-2.36, K-2.37: the mutators write the spec again as they read it. What they can't read they leave to
+        others."""
         try:
             spec = as_validated(kind.from_wire(obj), self.gates.version).to_wire().get("spec")
         except WireError:
@@ -92,7 +99,10 @@ class KubeVirtAdmission:
         if VirtualMachineInstance.from_wire(obj).spec.to_wire() != VirtualMachineInstance.from_wire(old).spec.to_wire():
             return _refused("update of VMI object is restricted")
         if any(_labels(obj).get(label) != _labels(old).get(label) for label in RESERVED_LABELS):
-            return _refused("modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited", "metadata.labels")
+            return _refused(
+                "modification of the following reserved kubevirt.io/ labels on a VMI object is prohibited",
+                "metadata.labels",
+            )
         return Verdict(allowed=True)
 
 
@@ -106,7 +116,8 @@ def _refused(message: str, field: str = "") -> Verdict:
 
 
 def patch_between(before: Json, after: Json) -> tuple[Json, ...]:
-    """Operations (RFC 6902) for what :meth:`KubeVirtAdmission.mutated` changes: spec, status, finalizers, annotations."""
+    """Operations (RFC 6902) for what :meth:`KubeVirtAdmission.mutated` changes: spec, status, finalizers,
+    annotations."""
     operations: list[Json] = []
     for holder, members in ((("metadata",), ("finalizers", "annotations")), ((), ("spec", "status"))):
         one, other = before, after

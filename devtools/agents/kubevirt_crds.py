@@ -1,7 +1,8 @@
-"""KubeVirt's kinds as its API server stores them: schemas that prune what a version doesn't know (K-1.5, K-1.9, K-2.2, K-9.1, K-9.6).
+"""KubeVirt's kinds as its API server stores them: schemas that prune what a version doesn't know (K-1.5, K-1.9, K-2.2,
+K-9.1, K-9.6).
 
-VM and VMI have the schema that ``admit`` judges by (:mod:`virt_dra.api.schemas.kubevirt_schema`), field for field; of the
-KubeVirt object, what isn't ours is kept unread.
+VM and VMI have the schema that ``admit`` judges by (:mod:`virt_dra.api.schemas.kubevirt_schema`), field for field; of
+the KubeVirt object, what isn't ours is kept unread.
 """
 
 from __future__ import annotations
@@ -49,5 +50,7 @@ def schema_of(definition: Json) -> Json:
 
 def pruned_object(obj: Json, definition: Json) -> Json:
     """What is left of an object when it is stored; its metadata is the API server's own matter."""
-    kept: dict[str, Any] = pruned({key: value for key, value in obj.items() if key != "metadata"}, Schema.of(schema_of(definition)))
+    kept: dict[str, Any] = pruned(
+        {key: value for key, value in obj.items() if key != "metadata"}, Schema.of(schema_of(definition))
+    )
     return {**kept, "metadata": obj.get("metadata", {})}

@@ -36,16 +36,22 @@ def kubevirt_object(gates: Gates, permitted_host_devices: PermittedHostDevices |
 
 @asynccontextmanager
 async def kubevirt_installed(
-    control_plane: ControlPlane, gates: Gates, permitted_host_devices: PermittedHostDevices | None = None, *, stays: bool = False
+    control_plane: ControlPlane,
+    gates: Gates,
+    permitted_host_devices: PermittedHostDevices | None = None,
+    *,
+    stays: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """KubeVirt's kinds, webhooks and KubeVirt object on a real API server, while the body runs; the cluster as KubeVirt's controller sees
-    it, which is what a :class:`FakeKubeVirt` takes. One at a time. VMs and VMIs that are left go with their kinds. ``stays``: leave all
-    of it there, as where the API server itself ends."""
+    """KubeVirt's kinds, webhooks and KubeVirt object on a real API server, while the body runs; the cluster as
+    KubeVirt's controller sees it, which is what a :class:`FakeKubeVirt` takes. One at a time. VMs and VMIs that are
+    left go with their kinds. ``stays``: leave all of it there, as where the API server itself ends."""
     admission = KubeVirtAdmission(gates, NAMESPACE)
     kubeconfig = control_plane.kubeconfig_of_user(admission.account(), (ADMINS,))
     async with served(admission) as webhooks:
         try:
-            await asyncio.to_thread(_install, control_plane, gates, webhooks, kubevirt_object(gates, permitted_host_devices))
+            await asyncio.to_thread(
+                _install, control_plane, gates, webhooks, kubevirt_object(gates, permitted_host_devices)
+            )
             async with connect(str(kubeconfig), limits=UNLIMITED) as cluster:
                 yield cluster
         finally:
@@ -76,7 +82,8 @@ def _install(control_plane: ControlPlane, gates: Gates, webhooks: tuple[Json, Js
 
 
 def _remove(control_plane: ControlPlane) -> None:
-    """Webhooks first, which nobody serves any more; then the kinds, and with them their objects, whatever their finalizers."""
+    """Webhooks first, which nobody serves any more; then the kinds, and with them their objects, whatever their
+    finalizers."""
     for path, name in zip(_WEBHOOKS, (MUTATING, VALIDATING), strict=True):
         _tolerating(404, control_plane, "DELETE", f"{path}/{name}")
     plurals = ("virtualmachines", "virtualmachineinstances", "kubevirts")

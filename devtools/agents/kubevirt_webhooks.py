@@ -48,7 +48,14 @@ def configurations(url: str, ca_bundle: bytes) -> tuple[Json, Json]:
         return {
             "name": name,
             "clientConfig": {"url": f"{url}/{path}", "caBundle": base64.b64encode(ca_bundle).decode()},
-            "rules": [{"apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": list(operations), "resources": [resource]}],
+            "rules": [
+                {
+                    "apiGroups": ["kubevirt.io"],
+                    "apiVersions": ["v1"],
+                    "operations": list(operations),
+                    "resources": [resource],
+                }
+            ],
             "failurePolicy": "Fail",
             "sideEffects": "None",
             "timeoutSeconds": 10,
@@ -93,7 +100,9 @@ async def served(admission: KubeVirtAdmission) -> AsyncIterator[tuple[Json, Json
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(server_context, bundle.to_files()))
+        site = web.TCPSite(
+            runner, "127.0.0.1", 0, ssl_context=await asyncio.to_thread(server_context, bundle.to_files())
+        )
         await site.start()
         port = runner.addresses[0][1]
         yield configurations(f"https://127.0.0.1:{port}", bundle.ca_bundle)
@@ -102,8 +111,8 @@ async def served(admission: KubeVirtAdmission) -> AsyncIterator[tuple[Json, Json
 
 
 async def _close(runner: web.AppRunner) -> None:
-    """Ends the server and cuts its connections: an API server keeps them open, and a TLS peer that is slow to say goodbye would leave them
-    behind when the event loop ends."""
+    """Ends the server and cuts its connections: an API server keeps them open, and a TLS peer that is slow to say
+    goodbye would leave them behind when the event loop ends."""
     for connection in runner.server.connections if runner.server is not None else ():
         if connection.transport is not None:
             connection.transport.abort()
@@ -125,13 +134,16 @@ def server_context(files: Mapping[str, bytes]) -> ssl.SSLContext:
 
 
 class EmbeddedBesideKubeVirt:
-    """An embedded cluster as somebody sees it who isn't KubeVirt: VMs and VMIs are pruned, completed, judged and restored as beside a real
-    one. Implements the port. KubeVirt's own writes go to the embedded cluster itself, after :meth:`as_stored`.
+    """An embedded cluster as somebody sees it who isn't KubeVirt: VMs and VMIs are pruned, completed, judged and
+    restored as beside a real one. Implements the port. KubeVirt's own writes go to the embedded cluster itself, after
+    :meth:`as_stored`.
 
     ``user`` is who writes; everything that isn't KubeVirt's kind passes through.
     """
 
-    def __init__(self, cluster: MemoryCluster, admission: KubeVirtAdmission, user: str = "somebody", clock: Clock | None = None) -> None:
+    def __init__(
+        self, cluster: MemoryCluster, admission: KubeVirtAdmission, user: str = "somebody", clock: Clock | None = None
+    ) -> None:
         self._cluster, self._admission, self._user = cluster, admission, user
         self._clock = clock or (lambda: datetime.now(UTC))
         self._definitions = {each["spec"]["names"]["kind"]: each for each in definitions(admission.gates.version)}
@@ -164,7 +176,9 @@ class EmbeddedBesideKubeVirt:
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
         if not self._concerns(kind) or subresource or (merge is None) == (operations is None):
-            return await self._cluster.patch(kind, name, namespace, merge=merge, operations=operations, subresource=subresource)
+            return await self._cluster.patch(
+                kind, name, namespace, merge=merge, operations=operations, subresource=subresource
+            )
         old = await self._cluster.get(kind, name, namespace)
         wire = old.to_wire()
         changed = patches.merged(wire, merge) if merge is not None else patches.patched(wire, operations or ())
@@ -178,7 +192,9 @@ class EmbeddedBesideKubeVirt:
         self, kind: type[O], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
-        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
+        await self._cluster.delete(
+            kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
+        )
 
     def as_stored(self, obj: O) -> O:
         """Without the fields that this KubeVirt doesn't know."""
@@ -192,7 +208,9 @@ class EmbeddedBesideKubeVirt:
         if not self._concerns(type(obj)) or isinstance(obj, KubeVirt):
             return obj
         before = None if old is None else old.to_wire()
-        wire = self._admission.mutated(operation, self._user, self.as_stored(obj).to_wire(), before, format_time(self._clock()))
+        wire = self._admission.mutated(
+            operation, self._user, self.as_stored(obj).to_wire(), before, format_time(self._clock())
+        )
         wrong = tuple(faults({**wire, "metadata": {}}, Schema.of(schema_of(self._definitions[type(obj).KIND]))))
         if wrong:
             raise Invalid(
@@ -201,7 +219,13 @@ class EmbeddedBesideKubeVirt:
             )
         verdict = self._admission.judged(operation, self._user, wire, before)
         if not verdict.allowed:
-            name = VM_VALIDATOR if isinstance(obj, VirtualMachine) else CREATE_VALIDATOR if operation == "CREATE" else UPDATE_VALIDATOR
+            name = (
+                VM_VALIDATOR
+                if isinstance(obj, VirtualMachine)
+                else CREATE_VALIDATOR
+                if operation == "CREATE"
+                else UPDATE_VALIDATOR
+            )
             causes = tuple(StatusCause(cause.field, cause.type, cause.message) for cause in verdict.causes)
             raise Invalid(f'admission webhook "{name}" denied the request: {verdict.message}', causes)
         return type(obj).from_wire(wire)

@@ -1,4 +1,5 @@
-"""``virt-dra-launcher`` as what a pod's container runs: the command that the pod says, with the container's folder as its ``/``."""
+"""``virt-dra-launcher`` as what a pod's container runs: the command that the pod says, with the container's folder as
+its ``/``."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _KILLED: Final = 128 + signal.SIGKILL
 
 
 class Launchers:
-    """:meth:`run` is a program for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. Processes end with the test, whatever ended it.
+    """:meth:`run` is a program for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. Processes end with the test,
+    whatever ended it.
 
     ``options``: of the launcher, which come after the pod's own and so take their place."""
 

@@ -1,7 +1,7 @@
 """When a controller of Kubernetes' makes its next attempt: client-go's default rate limiter of work queues.
 
-The longer of two waits: of the key, 5 ms, doubled with every failure in a row, at most 1,000 s; and of all keys together, 10 a second
-after a burst of 100. Only failures are limited: a change of the object is worked on at once.
+The longer of two waits: of the key, 5 ms, doubled with every failure in a row, at most 1,000 s; and of all keys
+together, 10 a second after a burst of 100. Only failures are limited: a change of the object is worked on at once.
 """
 
 from __future__ import annotations

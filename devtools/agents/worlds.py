@@ -34,8 +34,8 @@ async def embedded_world() -> AsyncIterator[tuple[Cluster, str]]:
 
 @asynccontextmanager
 async def real_world(control_plane: ControlPlane) -> AsyncIterator[tuple[Cluster, str]]:
-    """The real control plane with scheduler and controllers, as the admin, and a new namespace. Cluster-scoped objects that the body
-    makes are its own to delete."""
+    """The real control plane with scheduler and controllers, as the admin, and a new namespace. Cluster-scoped objects
+    that the body makes are its own to delete."""
     await asyncio.to_thread(control_plane.start_scheduler)
     await asyncio.to_thread(control_plane.start_controllers)
     namespace = await asyncio.to_thread(control_plane.create_namespace)
@@ -46,8 +46,11 @@ async def real_world(control_plane: ControlPlane) -> AsyncIterator[tuple[Cluster
         await asyncio.to_thread(control_plane.delete_namespace, namespace)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], holds: Callable[[T], bool] = bool, *, seconds: float = PATIENCE) -> T:
-    """What ``look`` answers as soon as it ``holds``; an :class:`ApiError` counts as not yet. Fails with the last answer otherwise."""
+async def eventually(
+    look: Callable[[], Awaitable[T]], holds: Callable[[T], bool] = bool, *, seconds: float = PATIENCE
+) -> T:
+    """What ``look`` answers as soon as it ``holds``; an :class:`ApiError` counts as not yet. Fails with the last answer
+    otherwise."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     last: object = None

@@ -1,1 +1,2 @@
-"""Allocation problems in a short notation (:mod:`.build`), and a plain allocator without any pruning as a witness (:mod:`.plain`)."""
+"""Allocation problems in a short notation (:mod:`.build`), and a plain allocator without any pruning as a witness
+(:mod:`.plain`)."""

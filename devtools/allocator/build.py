@@ -1,4 +1,5 @@
-"""Allocation problems in a short notation, for cases and tests. Everything short stands for the wire form and can be replaced by it.
+"""Allocation problems in a short notation, for cases and tests. Everything short stands for the wire form and can be
+replaced by it.
 
 device   ``d0`` or {name, attributes: {NAME: 1 | text | true | {version: "1.0.0"}}, takes: {SET: {COUNTER: 4}}, groups: {SET: [text]},
           …wire fields}
@@ -45,7 +46,9 @@ def slice_(given: Mapping[str, Any]) -> ResourceSlice:
     if "node" in given:
         spec["nodeName"] = given.pop("node")
     if "counters" in given:
-        spec["sharedCounters"] = [{"name": name, "counters": _counters(each)} for name, each in given.pop("counters").items()]
+        spec["sharedCounters"] = [
+            {"name": name, "counters": _counters(each)} for name, each in given.pop("counters").items()
+        ]
     if "zone" in given:
         term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [given.pop("zone")]}]}
         spec["nodeSelector"] = {"nodeSelectorTerms": [term]}
@@ -60,7 +63,8 @@ def _device(given: str | Mapping[str, Any]) -> Json:
     groups = device.pop("groups", {})
     if "takes" in device:
         device["consumesCounters"] = [
-            {"counterSet": name, "counters": _counters(counters)} | ({"compatibilityGroups": groups[name]} if name in groups else {})
+            {"counterSet": name, "counters": _counters(counters)}
+            | ({"compatibilityGroups": groups[name]} if name in groups else {})
             for name, counters in device.pop("takes").items()
         ]
     return device
@@ -91,7 +95,10 @@ def _opaque(text: str) -> Json:
 
 def device_class(given: str | Mapping[str, Any]) -> DeviceClass:
     given = {"name": given} if isinstance(given, str) else dict(given)
-    spec = {"selectors": _selectors(given.get("when", ())), "config": [_opaque(text) for text in given.get("config", ())]}
+    spec = {
+        "selectors": _selectors(given.get("when", ())),
+        "config": [_opaque(text) for text in given.get("config", ())],
+    }
     return DeviceClass.from_wire({"metadata": {"name": given["name"]}, "spec": spec})
 
 
@@ -109,7 +116,11 @@ def claim(given: Mapping[str, Any]) -> ResourceClaim:
         if "requests" in entry:
             wire["requests"] = entry["requests"]
         config.append(wire)
-    devices: Json = {"requests": [_request(request) for request in given.get("requests", ())], "constraints": constraints, "config": config}
+    devices: Json = {
+        "requests": [_request(request) for request in given.get("requests", ())],
+        "constraints": constraints,
+        "config": config,
+    }
     metadata = {"name": given.get("name", "claim"), "namespace": "ns", "uid": f"uid-{given.get('name', 'claim')}"}
     wire = {"metadata": metadata, "spec": {"devices": devices}}
     if "allocated" in given:
@@ -123,7 +134,9 @@ def _request(given: Mapping[str, Any]) -> Json:
     if "first" in given:
         return {
             "name": name,
-            "firstAvailable": [{"name": sub.get("name", f"s{i}"), **_wanted(sub)} for i, sub in enumerate(given["first"])],
+            "firstAvailable": [
+                {"name": sub.get("name", f"s{i}"), **_wanted(sub)} for i, sub in enumerate(given["first"])
+            ],
         }
     if given.get("empty"):
         return {"name": name}

@@ -1,1 +1,2 @@
-"""CEL for witnesses: the cases' questions, our answers as the Go witness writes them, and a search for expressions that take long."""
+"""CEL for witnesses: the cases' questions, our answers as the Go witness writes them, and a search for expressions that
+take long."""

@@ -1,4 +1,5 @@
-"""What this engine answers to a question, in the form in which the Go witness (devtools/upstream/cel) writes its answers."""
+"""What this engine answers to a question, in the form in which the Go witness (devtools/upstream/cel) writes its
+answers."""
 
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ from virt_dra.cel.values import Value
 from virt_dra.cli.cel.command import answer as answer_request
 
 Question = dict[str, Any]
-"""A request of ``virt-dra cel --jsonl``; or, with the ``mode`` "language", an expression to be evaluated without a device."""
+"""A request of ``virt-dra cel --jsonl``; or, with the ``mode`` "language", an expression to be evaluated without a
+device."""
 
 Answer = dict[str, Any]
-"""The members that have a value: ``compile_error``, ``type``, ``cost_estimate``, ``result``, ``error``, ``cost``. For ``plain`` see
-:func:`answer`."""
+"""The members that have a value: ``compile_error``, ``type``, ``cost_estimate``, ``result``, ``error``, ``cost``. For
+``plain`` see :func:`answer`."""
 
 
 def answer(question: Question) -> Answer:
@@ -74,7 +76,9 @@ def environment_of(question: Question) -> Environment:
     if not question.get("new"):
         return STORED_EXPRESSIONS
     features = question.get("features") or {"consumable": True, "list": True}
-    return new_expressions(consumable_capacity=features.get("consumable", False), list_attributes=features.get("list", False))
+    return new_expressions(
+        consumable_capacity=features.get("consumable", False), list_attributes=features.get("list", False)
+    )
 
 
 def _language(question: Question) -> Answer:

@@ -46,7 +46,9 @@ class AdminRequests:
         )
         return self._connections
 
-    def request(self, method: str, path: str, body: object = None, content: str = "application/json", *, accept: str = "") -> Json:
+    def request(
+        self, method: str, path: str, body: object = None, content: str = "application/json", *, accept: str = ""
+    ) -> Json:
         """One request of the admin, made again while the server says that it can't be served yet (429).
 
         Raises :class:`RequestError`; OSError where nobody answers. For any thread.
@@ -65,7 +67,8 @@ class AdminRequests:
         return answer
 
     def _asked(self, method: str, path: str, text: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Sends a request once; before that the pool checks whether the server has closed the connection (kube-apiserver: after 90 s)."""
+        """Sends a request once; before that the pool checks whether the server has closed the connection
+        (kube-apiserver: after 90 s)."""
         try:
             response = self._connections.urlopen(method, path, body=text, headers=headers)
             return response.status, response.data
@@ -75,7 +78,9 @@ class AdminRequests:
     def create_namespace(self, prefix: str = "test-", labels: Mapping[str, str] | None = None) -> str:
         """A new namespace with its ServiceAccount ``default``; answers its name."""
         metadata = {"generateName": prefix, "labels": dict(labels or {})}
-        made = self.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        made = self.request(
+            "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        )
         name: str = made["metadata"]["name"]
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         self._create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
@@ -89,11 +94,14 @@ class AdminRequests:
                 self._empty(path.format(namespace=name))
         with _tolerating(404, 409):
             self.request(
-                "PUT", f"/api/v1/namespaces/{name}/finalize", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                "PUT",
+                f"/api/v1/namespaces/{name}/finalize",
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
             )
 
     def create_node(self, name: str, labels: Mapping[str, str] | None = None) -> str:
-        """A node that takes pods: admission marks a new one not ready, which nobody but a kubelet takes back; answers its name."""
+        """A node that takes pods: admission marks a new one not ready, which nobody but a kubelet takes back; answers
+        its name."""
         node = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
             "status": {
@@ -149,7 +157,11 @@ class AdminRequests:
                     base = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
                     for resource in version.get("resources", ()):
                         plural = resource["resource"]
-                        if resource["scope"] == "Namespaced" and "deletecollection" in resource["verbs"] and plural not in seen:
+                        if (
+                            resource["scope"] == "Namespaced"
+                            and "deletecollection" in resource["verbs"]
+                            and plural not in seen
+                        ):
                             seen.add(plural)
                             yield f"{base}/namespaces/{{namespace}}/{plural}"
 
@@ -163,8 +175,11 @@ class AdminRequests:
                     free = {"metadata": {"finalizers": None}}
                     self.request("PATCH", f"{path}/{item['metadata']['name']}", free, "application/merge-patch+json")
 
-    def allows(self, user: str, groups: Sequence[str], verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
-        """Whether RBAC allows it already: the authorizer learns of new roles and bindings a moment after they were made."""
+    def allows(
+        self, user: str, groups: Sequence[str], verb: str, resource: str, *, group: str = "", namespace: str = ""
+    ) -> bool:
+        """Whether RBAC allows it already: the authorizer learns of new roles and bindings a moment after they were
+        made."""
         attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
         review = {"spec": {"user": user, "groups": list(groups), "resourceAttributes": attributes}}
         answer = self.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)

@@ -1,7 +1,8 @@
 """A real control plane on loopback: etcd and kube-apiserver, on demand kube-scheduler and kube-controller-manager.
 
-Tests use the fixtures ``control_plane`` (one a test run) and ``namespace`` of ``tests/conftest.py``; ``make cluster`` runs :mod:`.play`.
-Its programs come from ``tools/control-plane.sh``. They end with the process that started them, whatever ended it (see :mod:`.supervisor`).
+Tests use the fixtures ``control_plane`` (one a test run) and ``namespace`` of ``tests/conftest.py``; ``make cluster``
+runs :mod:`.play`. Its programs come from ``tools/control-plane.sh``. They end with the process that started them,
+whatever ended it (see :mod:`.supervisor`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from devtools.cluster.programs import ADVICE, API_SERVER, CONTROLLERS, ETCD, SCH
 from devtools.cluster.supervisor import Supervisor
 
 __all__ = [
-    "ADVICE", "ALL_DRA_GATES", "API_SERVER", "CONTROLLERS", "DEFAULT_CONTROLLERS", "ETCD", "SCHEDULER", "SCRIPT", "ControlPlane",
-    "ControlPlaneError", "RequestError", "binary", "require",
+    "ADVICE", "ALL_DRA_GATES", "API_SERVER", "CONTROLLERS", "DEFAULT_CONTROLLERS", "ETCD", "SCHEDULER", "SCRIPT",
+    "ControlPlane", "ControlPlaneError", "RequestError", "binary", "require",
 ]  # fmt: skip
 
 Json = dict[str, Any]
@@ -56,13 +57,15 @@ DEFAULT_CONTROLLERS = (
     "pod-garbage-collector-controller",
     "clusterrole-aggregation-controller",
 )
-"""What a cluster without machines needs: claims are made, freed and forgotten, the roles view, edit and admin say something."""
+"""What a cluster without machines needs: claims are made, freed and forgotten, the roles view, edit and admin say
+something."""
 
 _TAIL_LINES = 25
 
 
 class _Port:
-    """A free port of loopback that stays ours while the server that listens on it is stopped: both sides share it by SO_REUSEPORT."""
+    """A free port of loopback that stays ours while the server that listens on it is stopped: both sides share it by
+    SO_REUSEPORT."""
 
     def __init__(self, number: int = 0) -> None:
         """0: any. Raises OSError for a port that somebody uses."""
@@ -80,16 +83,18 @@ class _Port:
 
 
 class ControlPlane(AdminRequests):
-    """Use as a context manager, or :meth:`start` and :meth:`close` it. Methods block; from asyncio call them in a thread.
+    """Use as a context manager, or :meth:`start` and :meth:`close` it. Methods block; from asyncio call them in a
+    thread.
 
-    ``gates``: feature gates of all servers (see :data:`ALL_DRA_GATES`). ``runtime_config``: which API versions are served; as a default
-    all, alpha ones too. ``service_accounts``: have the ServiceAccount admission plugin on, as clusters have; then a pod needs the
-    ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise add ``serviceaccount-controller``) and gets a token
-    volume. ``arguments``: further ones of kube-apiserver. ``port``: of kube-apiserver, 0 for a free one. ``folder``: keeps the logs.
+    ``gates``: feature gates of all servers (see :data:`ALL_DRA_GATES`). ``runtime_config``: which API versions are
+    served; as a default all, alpha ones too. ``service_accounts``: have the ServiceAccount admission plugin on, as
+    clusters have; then a pod needs the ServiceAccount of its namespace (:meth:`create_namespace` makes it, otherwise
+    add ``serviceaccount-controller``) and gets a token volume. ``arguments``: further ones of kube-apiserver. ``port``:
+    of kube-apiserver, 0 for a free one. ``folder``: keeps the logs.
 
-    While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the admin),
-    :attr:`webhook_client_ca` (the authority of the certificate that the API server presents to webhooks), :attr:`webhook_client` (that
-    certificate and its key).
+    While it runs: :attr:`server` (URL), :attr:`port`, :attr:`kubeconfig` (the admin's), :attr:`context` (TLS as the
+    admin), :attr:`webhook_client_ca` (the authority of the certificate that the API server presents to webhooks),
+    :attr:`webhook_client` (that certificate and its key).
     """
 
     def __init__(
@@ -103,7 +108,11 @@ class ControlPlane(AdminRequests):
         folder: Path | None = None,
     ) -> None:
         self.gates: Mapping[str, bool] = dict(gates or {})
-        self._runtime_config, self._service_accounts, self._arguments = runtime_config, service_accounts, tuple(arguments)
+        self._runtime_config, self._service_accounts, self._arguments = (
+            runtime_config,
+            service_accounts,
+            tuple(arguments),
+        )
         self._kept = folder
         self._wanted_port = port
         self._pids: dict[str, int] = {}
@@ -113,10 +122,17 @@ class ControlPlane(AdminRequests):
     # --- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts etcd and kube-apiserver and waits until both are ready. Raises :class:`ControlPlaneError`; OSError for a port in use."""
+        """Starts etcd and kube-apiserver and waits until both are ready. Raises :class:`ControlPlaneError`; OSError for
+        a port in use."""
         with contextlib.ExitStack() as ending:
             self._ports = {}
-            for name, number in {API_SERVER: self._wanted_port, ETCD: 0, "peer": 0, SCHEDULER: 0, CONTROLLERS: 0}.items():
+            for name, number in {
+                API_SERVER: self._wanted_port,
+                ETCD: 0,
+                "peer": 0,
+                SCHEDULER: 0,
+                CONTROLLERS: 0,
+            }.items():
                 self._ports[name] = ending.enter_context(contextlib.closing(_Port(number)))
             self.folder = Path(tempfile.mkdtemp(prefix="virt-dra-control-plane-"))
             self._supervisor = ending.enter_context(contextlib.closing(Supervisor(self.folder)))
@@ -125,7 +141,10 @@ class ControlPlane(AdminRequests):
             self._credentials = Credentials(self.folder / "credentials")
             self.port = self._ports[API_SERVER].number
             self.server = f"https://127.0.0.1:{self.port}"
-            self.webhook_client_ca, self.webhook_client = self._credentials.webhook_client_ca, self._credentials.webhook_client
+            self.webhook_client_ca, self.webhook_client = (
+                self._credentials.webhook_client_ca,
+                self._credentials.webhook_client,
+            )
             admin = self._credentials.user("admin", (ADMINS,))
             self.kubeconfig = self._write_kubeconfig("admin", admin)
             self.context = self._client_context(self.folder / "credentials" / "admin", admin)
@@ -144,16 +163,32 @@ class ControlPlane(AdminRequests):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{self._ports[name].number}" for name in (ETCD, "peer"))
         self._run(
             ETCD,
-            *("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level", "error", "--socket-reuse-port"),
+            *(
+                "--data-dir",
+                str(self.folder / "etcd"),
+                "--unsafe-no-fsync",
+                "--log-level",
+                "error",
+                "--socket-reuse-port",
+            ),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"),
+            *(
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                f"default={peer}",
+            ),
         )
 
     def start_api_server(self) -> None:
@@ -164,14 +199,32 @@ class ControlPlane(AdminRequests):
         self._run(
             API_SERVER,
             *("--etcd-servers", f"http://127.0.0.1:{self._ports[ETCD].number}", "--cert-dir", str(certificates)),
-            *("--bind-address", "127.0.0.1", "--secure-port", str(self._ports[API_SERVER].number), "--permit-port-sharing"),
-            *("--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/24"),
+            *(
+                "--bind-address",
+                "127.0.0.1",
+                "--secure-port",
+                str(self._ports[API_SERVER].number),
+                "--permit-port-sharing",
+            ),
+            *(
+                "--advertise-address",
+                "127.0.0.1",
+                "--endpoint-reconciler-type",
+                "none",
+                "--service-cluster-ip-range",
+                "10.0.0.0/24",
+            ),
             *("--tls-cert-file", str(credentials.certificate), "--tls-private-key-file", str(credentials.key)),
             *("--client-ca-file", str(credentials.client_authority), "--authorization-mode", "RBAC"),
             *("--service-account-key-file", str(credentials.service_account_key)),
             *("--service-account-signing-key-file", str(credentials.service_account_key)),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
-            *("--runtime-config", self._runtime_config, "--admission-control-config-file", str(credentials.admission_configuration)),
+            *(
+                "--runtime-config",
+                self._runtime_config,
+                "--admission-control-config-file",
+                str(credentials.admission_configuration),
+            ),
             *disabled,
             *self._gate_arguments(),
             *self._arguments,
@@ -183,7 +236,8 @@ class ControlPlane(AdminRequests):
         self._stop(API_SERVER, gracefully=gracefully)
 
     def restart_api_server(self, *, gracefully: bool = False) -> None:
-        """The same server on the same port; its watch cache begins anew, so that versions from before are too old to watch from."""
+        """The same server on the same port; its watch cache begins anew, so that versions from before are too old to
+        watch from."""
         self.stop_api_server(gracefully=gracefully)
         self.start_api_server()
 
@@ -192,8 +246,8 @@ class ControlPlane(AdminRequests):
         self._stop(ETCD)
 
     def start_etcd(self) -> None:
-        """On its port, with what it stored. Waits until the API server is ready again, which looks for it ever more seldom. Nothing to do
-        while it runs."""
+        """On its port, with what it stored. Waits until the API server is ready again, which looks for it ever more
+        seldom. Nothing to do while it runs."""
         self._start_etcd()
         self._wait_until_ready(API_SERVER, "/readyz", 4 * WAIT_SECONDS)
 
@@ -229,7 +283,8 @@ class ControlPlane(AdminRequests):
         self._stop(SCHEDULER)
 
     def start_controllers(self, *names: str) -> None:
-        """kube-controller-manager with these controllers (:data:`DEFAULT_CONTROLLERS`), each with a ServiceAccount of its own.
+        """kube-controller-manager with these controllers (:data:`DEFAULT_CONTROLLERS`), each with a ServiceAccount of
+        its own.
 
         Where others run already, both do afterwards. Skips the test where the program is missing.
         """
@@ -252,7 +307,8 @@ class ControlPlane(AdminRequests):
         self._stop(CONTROLLERS)
 
     def restart_controllers(self) -> None:
-        """Those that run, from the start: the garbage collector looks for kinds that are new only every 30 s. Nothing where none run."""
+        """Those that run, from the start: the garbage collector looks for kinds that are new only every 30 s. Nothing
+        where none run."""
         running = self._controllers
         self.stop_controllers()
         if running:
@@ -263,8 +319,18 @@ class ControlPlane(AdminRequests):
         return (
             *("--kubeconfig", kubeconfig, "--leader-elect=false", "--authentication-skip-lookup"),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self._ports[name].number), "--permit-port-sharing"),
-            *("--tls-cert-file", str(self._credentials.certificate), "--tls-private-key-file", str(self._credentials.key)),
-            *("--kube-api-qps", "500", "--kube-api-burst", "1000"),  # their defaults are for larger machines, and make tests wait
+            *(
+                "--tls-cert-file",
+                str(self._credentials.certificate),
+                "--tls-private-key-file",
+                str(self._credentials.key),
+            ),
+            *(
+                "--kube-api-qps",
+                "500",
+                "--kube-api-burst",
+                "1000",
+            ),  # their defaults are for larger machines, and make tests wait
             *self._gate_arguments(),
         )
 
@@ -279,10 +345,13 @@ class ControlPlane(AdminRequests):
         return self._write_kubeconfig(name, self._credentials.user(name, groups))
 
     def kubeconfig_of_service_account(self, namespace: str, name: str) -> Path:
-        """A kubeconfig of a ServiceAccount, by a token for an hour (TokenRequest). The account is made where it is missing."""
+        """A kubeconfig of a ServiceAccount, by a token for an hour (TokenRequest). The account is made where it is
+        missing."""
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self._create(accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
-        answer = self.request("POST", f"{accounts}/{name}/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
+        answer = self.request(
+            "POST", f"{accounts}/{name}/token", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        )
         full_name = f"system:serviceaccount:{namespace}:{name}"
         return self._write_kubeconfig(full_name, User(full_name, token=answer["status"]["token"]), namespace)
 
@@ -305,7 +374,11 @@ class ControlPlane(AdminRequests):
 
     def _tail(self, name: str) -> str:
         path = self.logs / f"{name}.log"
-        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]) if path.exists() else ""
+        return (
+            "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:])
+            if path.exists()
+            else ""
+        )
 
     def _run(self, name: str, *arguments: str) -> None:
         if name in self._pids:
@@ -335,7 +408,9 @@ class ControlPlane(AdminRequests):
                 if status is not None:
                     raise ControlPlaneError(f"{server} has ended with {status}:\n{self._tail(server)}")
             try:
-                connection = http.client.HTTPSConnection("127.0.0.1", self._ports[name].number, context=self.context, timeout=5)
+                connection = http.client.HTTPSConnection(
+                    "127.0.0.1", self._ports[name].number, context=self.context, timeout=5
+                )
                 with contextlib.closing(connection):
                     connection.request("GET", path)
                     response = connection.getresponse()

@@ -69,13 +69,22 @@ class Credentials:
         self.webhook_client.write_bytes(_certificate_pem(pair) + _pem(pair.key))
         shown = {"client-certificate-data": _base64(_certificate_pem(pair)), "client-key-data": _base64(_pem(pair.key))}
         kubeconfig = folder / "webhooks.kubeconfig"
-        kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": shown}]}))
+        kubeconfig.write_text(
+            json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": shown}]})
+        )
         configuration = {
-            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(kubeconfig)
         }  # fmt: skip
-        plugins = [{"name": f"{what}AdmissionWebhook", "configuration": configuration} for what in ("Validating", "Mutating")]
+        plugins = [
+            {"name": f"{what}AdmissionWebhook", "configuration": configuration} for what in ("Validating", "Mutating")
+        ]
         file = folder / "admission.json"
-        file.write_text(json.dumps({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}))
+        file.write_text(
+            json.dumps(
+                {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+            )
+        )
         return file
 
     def kubeconfig(self, server: str, user: User, namespace: str = "default") -> str:
@@ -93,7 +102,8 @@ class Credentials:
                 "cluster": {"server": server, "certificate-authority-data": _base64(self.authority.read_bytes())},
             }],
             "users": [{"name": user.name, "user": identity}],
-            "contexts": [{"name": "virt-dra", "context": {"cluster": "virt-dra", "user": user.name, "namespace": namespace}}],
+            "contexts": [{"name": "virt-dra",
+                "context": {"cluster": "virt-dra", "user": user.name, "namespace": namespace}}],
             "current-context": "virt-dra",
         }, indent=1)  # fmt: skip
 
@@ -102,7 +112,9 @@ def client_authority(keys: SystemKeys, name: str = "clients") -> KeyPair:
     """What signs for clients."""
     key = keys.private_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _builder(subject, subject, key, keys).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = _builder(subject, subject, key, keys).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     return KeyPair(builder.sign(key, hashes.SHA256()), key)
 
@@ -126,16 +138,26 @@ def client_certificate(
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     if dns_names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in dns_names]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(each) for each in dns_names]), critical=False
+        )
     return KeyPair(builder.sign(signer.key, hashes.SHA256()), key)
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, keys: SystemKeys, until: datetime | None = None
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    keys: SystemKeys,
+    until: datetime | None = None,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    return builder.serial_number(keys.serial_number()).not_valid_before(now - BACKDATED).not_valid_after(until or now + SERVING_LIFETIME)
+    return (
+        builder.serial_number(keys.serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(until or now + SERVING_LIFETIME)
+    )
 
 
 def _certificate_pem(pair: KeyPair) -> bytes:
@@ -143,7 +165,9 @@ def _certificate_pem(pair: KeyPair) -> bytes:
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
 
 
 def _base64(content: bytes) -> str:

@@ -28,7 +28,8 @@ class MountedSecret:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def refresh(self) -> bool:
-        """Whether the folder holds what the Secret does; False where the Secret lacks a file, or nobody says what it has."""
+        """Whether the folder holds what the Secret does; False where the Secret lacks a file, or nobody says what it
+        has."""
         try:
             data = self._plane.request("GET", self._path).get("data") or {}
         except (RequestError, OSError, http.client.HTTPException):
@@ -51,6 +52,8 @@ class MountedSecret:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._done.set()
         self._thread.join()

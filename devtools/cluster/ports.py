@@ -6,14 +6,15 @@ import secrets
 import socket
 
 _FIRST, _COUNT = 20_000, 12_000
-"""Below the range of ephemeral ports (net.ipv4.ip_local_port_range begins at 32,768): the system gives none of these to a client."""
+"""Below the range of ephemeral ports (net.ipv4.ip_local_port_range begins at 32,768): the system gives none of these to
+a client."""
 
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 on which nothing listens; nobody is likely to take it before the server that it is for.
 
-    The number comes from the system's source of randomness: a seed of ``random`` that several test processes share would give them
-    the same ports.
+    The number comes from the system's source of randomness: a seed of ``random`` that several test processes share
+    would give them the same ports.
     """
     while True:
         number = _FIRST + secrets.randbelow(_COUNT)

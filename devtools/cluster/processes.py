@@ -1,7 +1,8 @@
-"""Our components as processes beside a real control plane: ``virt-dra operator``, ``webhook --live`` and ``webhook-certificates``.
+"""Our components as processes beside a real control plane: ``virt-dra operator``, ``webhook --live`` and
+``webhook-certificates``.
 
-Use them as context managers. Methods block; from asyncio call them in a thread. They end with the test process, whatever ended that
-(see :mod:`.supervisor`), and what a component said is shown where the body of its ``with`` fails.
+Use them as context managers. Methods block; from asyncio call them in a thread. They end with the test process,
+whatever ended that (see :mod:`.supervisor`), and what a component said is shown where the body of its ``with`` fails.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class ComponentError(AssertionError):
 
 
 class Component:
-    """A running ``virt-dra …``. :attr:`plain_port` answers /metrics and /readyz; :attr:`port`: of the webhook's reviews, with TLS;
-    :attr:`health_port`: of the operator's /healthz."""
+    """A running ``virt-dra …``. :attr:`plain_port` answers /metrics and /readyz; :attr:`port`: of the webhook's
+    reviews, with TLS; :attr:`health_port`: of the operator's /healthz."""
 
     def __init__(
         self, name: str, arguments: tuple[str, ...], *,
-        plain_port: int, port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None, stack: ExitStack | None = None,
+        plain_port: int, port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
+        stack: ExitStack | None = None,
     ) -> None:  # fmt: skip
         """``stack``: what is closed after it."""
         self._stack = stack or ExitStack()
@@ -60,7 +62,9 @@ class Component:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is not None:
             sys.stderr.write(f"--- {self.name}, process {self.pid}, exit code {self.exit_code()}\n{self.tail()}\n")
         self.close()
@@ -113,7 +117,9 @@ class Component:
             if code is not None:
                 raise ComponentError(f"{self.name} has ended with {code}:\n{self.tail()}")
             if time.monotonic() > end:
-                raise ComponentError(f"{self.name} isn't ready after {seconds:.0f} s ({answer[1].strip()}):\n{self.tail()}")
+                raise ComponentError(
+                    f"{self.name} isn't ready after {seconds:.0f} s ({answer[1].strip()}):\n{self.tail()}"
+                )
             time.sleep(_POLL_SECONDS)
         return self
 
@@ -156,7 +162,8 @@ def operator(
     plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
     plain_port: int = 0, health_port: int = 0, environment: Mapping[str, str] | None = None,
 ) -> Component:  # fmt: skip
-    """``virt-dra operator``, as the user of ``kubeconfig`` (None: the admin). Ports are free ones unless they are given.
+    """``virt-dra operator``, as the user of ``kubeconfig`` (None: the admin). Ports are free ones unless they are
+    given.
 
     Its Lease is in the namespace ``virt-dra`` unless ``--own-namespace`` or ``--no-election`` is among the options.
     """
@@ -170,8 +177,8 @@ def webhook(
     plane: ControlPlane, kubeconfig: Path | None = None, *options: str,
     port: int = 0, plain_port: int = 0, environment: Mapping[str, str] | None = None,
 ) -> Component:  # fmt: skip
-    """``virt-dra webhook --live``, as the user of ``kubeconfig`` (None: the admin), which ends without announcing it. It mounts the Secret
-    of an installed virt-dra, and so waits for :func:`certificates`."""
+    """``virt-dra webhook --live``, as the user of ``kubeconfig`` (None: the admin), which ends without announcing it.
+    It mounts the Secret of an installed virt-dra, and so waits for :func:`certificates`."""
     serving, plain = port or free_port(), plain_port or free_port()
     ports = ("--host", "127.0.0.1", "--port", str(serving), "--plain-port", str(plain), "--announce", "0")
     stack = ExitStack()

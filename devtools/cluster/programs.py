@@ -15,7 +15,8 @@ KUBECTL = "kubectl"
 SCRIPT = Path(__file__).parents[2] / "tools" / "control-plane.sh"
 _CACHE = Path("virt-dra/control-plane/1.37.1-3.6.16/bin")
 ADVICE = (
-    "no control plane 1.37.1: run tools/control-plane.sh (it needs Go), or name a folder with etcd and kube-apiserver in KUBEBUILDER_ASSETS"
+    "no control plane 1.37.1: run tools/control-plane.sh (it needs Go), or name a "
+    "folder with etcd and kube-apiserver in KUBEBUILDER_ASSETS"
 )
 
 
@@ -28,7 +29,8 @@ def binary(name: str) -> Path | None:
 
 
 def require(*names: str) -> None:
-    """Skip the test, with one line of advice, where programs are missing (etcd and kube-apiserver always count); with CI=true fail it."""
+    """Skip the test, with one line of advice, where programs are missing (etcd and kube-apiserver always count); with
+    CI=true fail it."""
     needs.use("control_plane")
     missing = [name for name in (ETCD, API_SERVER, *names) if binary(name) is None]
     if missing:

@@ -1,4 +1,5 @@
-"""An API server that says what a test wants: answers by method and path, in order, over real HTTP. And a proxy that cuts connections."""
+"""An API server that says what a test wants: answers by method and path, in order, over real HTTP. And a proxy that
+cuts connections."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ VERSION = {"major": "1", "minor": "37", "gitVersion": "v1.37.1"}
 
 
 class ScriptedServer:
-    """``script[method, path]`` has the answers still to come; the last one is given again and again. Everything asked is in ``asked``."""
+    """``script[method, path]`` has the answers still to come; the last one is given again and again. Everything asked
+    is in ``asked``."""
 
     def __init__(self) -> None:
         self.script: dict[tuple[str, str], list[Answer]] = {("GET", "/version"): [json_answer(VERSION)]}
@@ -155,8 +157,8 @@ def event_line(type_: str, obj: dict[str, Any]) -> bytes:
 
 
 class CuttingProxy:
-    """A TCP proxy to a server: ``cut`` ends all connections at once; while ``refuse`` new ones end at once, while ``hang`` nothing is
-    passed on."""
+    """A TCP proxy to a server: ``cut`` ends all connections at once; while ``refuse`` new ones end at once, while
+    ``hang`` nothing is passed on."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port

@@ -1,9 +1,10 @@
 """Runs servers as its children and ends them when its caller is gone, however the caller died.
 
 Run as a program it reads commands from stdin, one JSON object a line, and answers each with a line on stdout:
-``{"start": argv, "log": path}`` -> ``{"pid": …}`` or ``{"error": …}``; ``{"signal": number, "pid": …}`` and ``{"end": pid}`` (SIGKILL, and
-wait) -> ``{"status": returncode | null}``. At the end of stdin, which is what a caller's death is, it kills its children and removes the
-folder it was given. The children are ended by their own ids, which can't be anybody else's meanwhile: only their parent frees them.
+``{"start": argv, "log": path}`` -> ``{"pid": …}`` or ``{"error": …}``; ``{"signal": number, "pid": …}`` and ``{"end":
+pid}`` (SIGKILL, and wait) -> ``{"status": returncode | null}``. At the end of stdin, which is what a caller's death is,
+it kills its children and removes the folder it was given. The children are ended by their own ids, which can't be
+anybody else's meanwhile: only their parent frees them.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ class Supervisor:
 
 
 def _begin() -> None:
-    """Signals mean to a child what they mean to any program, not what they mean here; and it dies with its parent, should the supervisor
-    itself be killed. Only Linux knows the latter, and only there it is needed: tests run there."""
+    """Signals mean to a child what they mean to any program, not what they mean here; and it dies with its parent,
+    should the supervisor itself be killed. Only Linux knows the latter, and only there it is needed: tests run
+    there."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":

@@ -13,9 +13,18 @@ from devtools.containers.oci import ImageArchive
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m devtools.containers", description="Build the images of the Containerfile.")
-    parser.add_argument("--renew", action="store_true", help="on a new base, of today's packages, instead of what the cache has")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "image", help="gets a link to each OCI archive (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m devtools.containers", description="Build the images of the Containerfile."
+    )
+    parser.add_argument(
+        "--renew", action="store_true", help="on a new base, of today's packages, instead of what the cache has"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "out" / "image",
+        help="gets a link to each OCI archive (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
         built = build(renew=options.renew)

@@ -1,8 +1,9 @@
-"""Builds the images of the Containerfile with buildah, on a base that mmdebstrap makes of Debian's archive: no registry, no daemon.
+"""Builds the images of the Containerfile with buildah, on a base that mmdebstrap makes of Debian's archive: no
+registry, no daemon.
 
-It is the Containerfile that releases are built of, stage by stage. Two things differ: the base has the same packages, but isn't the one
-with the digest; and Debian packages are those of today. pip's own settings (index, authorities) reach the build as secrets, which no layer
-keeps.
+It is the Containerfile that releases are built of, stage by stage. Two things differ: the base has the same packages,
+but isn't the one with the digest; and Debian packages are those of today. pip's own settings (index, authorities) reach
+the build as secrets, which no layer keeps.
 """
 
 from __future__ import annotations
@@ -30,13 +31,20 @@ MIRROR: Final = "http://deb.debian.org"
 """A proxy to it is ``http_proxy``, which apt and buildah know; the images don't."""
 _BASE: Final = re.compile(r"^FROM \S+/debian:(\d+)[.\d]*-slim@\S+ AS base$", re.MULTILINE)
 _KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_LEFT_OUT: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
+_LEFT_OUT: Final = (
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/lintian/*",
+)
 _KEPT: Final = 4
 """So many contents' archives stay in the cache, of 200 MB each."""
 _STAGES: Final = 80
 """So many stages of builds, about 3 GB, before all of them go and the next build begins anew."""
 _PIP: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries")
-"""pip's settings that say where packages come from. Others, such as folders of this machine, mean nothing in a build."""
+"""pip's settings that say where packages come from. Others, such as folders of this machine, mean nothing in a
+build."""
 
 
 class BuildError(Exception):
@@ -44,7 +52,8 @@ class BuildError(Exception):
 
 
 def build(*, renew: bool = False, root: Path = ROOT) -> dict[str, Path]:
-    """The archive of each image, built unless this content was built before. ``renew``: of a new base and today's packages.
+    """The archive of each image, built unless this content was built before. ``renew``: of a new base and today's
+    packages.
 
     One process builds at a time. Raises :class:`BuildError`.
     """
@@ -81,8 +90,19 @@ class _Build:
             for target in TARGETS:
                 name = f"{target}:{version('virt-dra')}"
                 sys.stderr.write(f"image: building {name}\n")
-                options = ("--isolation", "chroot", "--layers", "--pull-never", "--from", "localhost/base", "--build-arg", "APT=current")
-                self._buildah("build", *options, *secrets, "--target", target, "--tag", f"localhost/{name}", str(self._root))
+                options = (
+                    "--isolation",
+                    "chroot",
+                    "--layers",
+                    "--pull-never",
+                    "--from",
+                    "localhost/base",
+                    "--build-arg",
+                    "APT=current",
+                )
+                self._buildah(
+                    "build", *options, *secrets, "--target", target, "--tag", f"localhost/{name}", str(self._root)
+                )
                 self._buildah("push", "--quiet", f"localhost/{name}", f"oci-archive:{temporary}/{target}.tar:{name}")
             shutil.rmtree(done, ignore_errors=True)
             Path(temporary).rename(done)
@@ -96,17 +116,28 @@ class _Build:
             found = _BASE.search(text)
             suite = SUITES.get(found[1]) if found else None
             if suite is None:
-                raise BuildError(f"the Containerfile stands on no Debian that {Path(__file__).name} knows: {', '.join(SUITES)}")
+                raise BuildError(
+                    f"the Containerfile stands on no Debian that {Path(__file__).name} knows: {', '.join(SUITES)}"
+                )
             sys.stderr.write(f"image: making a base of Debian {suite}\n")
             with tempfile.TemporaryDirectory(dir=self._folder, prefix="base-") as temporary:
                 made = Path(temporary) / "base.tar"
                 excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT]
-                options = ("--quiet", "--mode=root", "--variant=minbase", "--include=ca-certificates", f"--keyring={_KEYRING}")
+                options = (
+                    "--quiet",
+                    "--mode=root",
+                    "--variant=minbase",
+                    "--include=ca-certificates",
+                    f"--keyring={_KEYRING}",
+                )
                 kept = "--dpkgopt=path-include=/usr/share/doc/*/copyright"
                 self._run("mmdebstrap", *options, *excluded, kept, suite, str(made), *sources(suite))
                 shutil.rmtree(self._storage, ignore_errors=True)  # all layers stand on the former one
                 made.rename(self._base)
-        if "localhost/base:latest" not in self._buildah("images", "--noheading", "--format", "{{.Name}}:{{.Tag}}").split():
+        if (
+            "localhost/base:latest"
+            not in self._buildah("images", "--noheading", "--format", "{{.Name}}:{{.Tag}}").split()
+        ):
             container = self._buildah("from", "--quiet", "scratch").strip()
             self._buildah("add", "--quiet", container, str(self._base), "/")
             self._buildah("config", "--cmd", "bash", container)

@@ -17,7 +17,8 @@ TARGETS: Final = ("virt-dra", "virt-dra-launcher")
 """The images, which are the Containerfile's last stages."""
 SCRIPT: Final = "tools/image.sh"
 ADVICE: Final = (
-    f"the images of this source aren't built: run {SCRIPT} (make image) as root, with apt or buildah, mmdebstrap, containerd and runc"
+    f"the images of this source aren't built: run {SCRIPT} (make image) as root, "
+    "with apt or buildah, mmdebstrap, containerd and runc"
 )
 _CONTAINERFILE: Final = "Containerfile"
 _DERIVED: Final = ("__pycache__", ".egg-info")
@@ -39,7 +40,8 @@ def copied(containerfile: str) -> tuple[str, ...]:
 
 
 def key(root: Path = ROOT) -> str:
-    """The name of the content that goes into the images: another one for any change of a file that is copied, or of how it is built."""
+    """The name of the content that goes into the images: another one for any change of a file that is copied, or of how
+    it is built."""
     digest = hashlib.sha256()
     recipe = (_CONTAINERFILE, "devtools/containers/building.py")
     for name in (*recipe, *copied((root / _CONTAINERFILE).read_text(encoding="utf-8"))):
@@ -68,8 +70,8 @@ def archives(root: Path = ROOT) -> dict[str, Path]:
 
 
 def require() -> dict[str, Path]:
-    """The archives. Skips the test, with one line of advice, where they aren't built of this content: make test doesn't build them, since
-    that takes minutes and programs that a machine for tests may not have."""
+    """The archives. Skips the test, with one line of advice, where they aren't built of this content: make test doesn't
+    build them, since that takes minutes and programs that a machine for tests may not have."""
     needs.use("images")
     found = archives()
     if not found:

@@ -1,7 +1,8 @@
 """A containerd of one's own, without a service: containers of image archives, with what :mod:`.restrictions` says.
 
-It runs in PID and mount namespaces of its own, so that it ends with the process that started it, whatever ended that, and with it its
-containers and their mounts. Containers have this machine's network, as pods with ``hostNetwork`` do. Needs root.
+It runs in PID and mount namespaces of its own, so that it ends with the process that started it, whatever ended that,
+and with it its containers and their mounts. Containers have this machine's network, as pods with ``hostNetwork`` do.
+Needs root.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ class BindMount:
     read_only: bool = False
 
     def __str__(self) -> str:
-        return f"type=bind,src={self.source},dst={self.target},options=rbind:rprivate:{'ro' if self.read_only else 'rw'}"
+        return (
+            f"type=bind,src={self.source},dst={self.target},options=rbind:rprivate:{'ro' if self.read_only else 'rw'}"
+        )
 
 
 class Containerd:
-    """Use it as a context manager. :meth:`command` is what starts a container; it lasts as long as its containers do."""
+    """Use it as a context manager. :meth:`command` is what starts a container; it lasts as long as its containers
+    do."""
 
     def __init__(self) -> None:
         if os.geteuid():
@@ -66,7 +70,8 @@ class Containerd:
         configuration = self._folder / "config.toml"
         disabled = ", ".join(f'"{name}"' for name in _NOT_NEEDED)
         configuration.write_text(
-            f'version = 2\nroot = "{self._folder}/root"\nstate = "{self._folder}/state"\ndisabled_plugins = [{disabled}]\n'
+            f'version = 2\nroot = "{self._folder}/root"\nstate = '
+            f'"{self._folder}/state"\ndisabled_plugins = [{disabled}]\n'
             f'[grpc]\naddress = "{self._socket}"\n',
             encoding="utf-8",
         )
@@ -80,7 +85,9 @@ class Containerd:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -109,17 +116,28 @@ class Containerd:
         return frozenset(self._images)
 
     def command(
-        self, identity: str, image: str, argv: Iterable[str], restrictions: Restrictions, mounts: Iterable[BindMount] = (),
-        environment: Mapping[str, str] | None = None,
+        self, identity: str, image: str, argv: Iterable[str], restrictions: Restrictions,
+        mounts: Iterable[BindMount] = (), environment: Mapping[str, str] | None = None,
     ) -> list[str]:  # fmt: skip
-        """A command that runs a container in the foreground: it passes signals on, and ends with the container's exit code.
+        """A command that runs a container in the foreground: it passes signals on, and ends with the container's exit
+        code.
 
         ``identity``: no other container's. Where the command is killed the container goes on until :meth:`kill`.
         """
         variables = [word for name, value in (environment or {}).items() for word in ("--env", f"{name}={value}")]
         mounted = [word for mount in mounts for word in ("--mount", str(mount))]
         options = ("--rm", "--net-host", "--snapshotter", self._snapshotter, "--cgroup", f"/{self._cgroup}/{identity}")
-        return [*self._client(), "run", *options, *restrictions.options(), *mounted, *variables, self._references[image], identity, *argv]
+        return [
+            *self._client(),
+            "run",
+            *options,
+            *restrictions.options(),
+            *mounted,
+            *variables,
+            self._references[image],
+            identity,
+            *argv,
+        ]
 
     def kill(self, identity: str) -> None:
         """Ends a container at once and forgets it; one that has ended is no error."""

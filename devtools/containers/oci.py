@@ -26,7 +26,8 @@ class NoImage(ValueError):
 
 @dataclass(frozen=True, order=True)
 class InstalledPackage:
-    """A package of Debian's or Python's in an image. ``source``: Debian's source package; "" where it has the package's own name."""
+    """A package of Debian's or Python's in an image. ``source``: Debian's source package; "" where it has the package's
+    own name."""
 
     name: str
     version: str
@@ -43,7 +44,8 @@ class ImageSizes:
 
 
 class ImageArchive:
-    """An OCI archive (``buildah push … oci-archive:``, ``podman save --format oci-archive``). Raises :class:`NoImage`."""
+    """An OCI archive (``buildah push … oci-archive:``, ``podman save --format oci-archive``). Raises
+    :class:`NoImage`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +68,8 @@ class ImageArchive:
         return str(self._config["architecture"])
 
     def argv(self, command: tuple[str, ...] = (), arguments: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """What a container runs whose pod says this: a command replaces the entry point and the image's arguments, arguments the latter."""
+        """What a container runs whose pod says this: a command replaces the entry point and the image's arguments,
+        arguments the latter."""
         entry_point = command or tuple(self._config["config"].get("Entrypoint") or ())
         return (*entry_point, *(arguments or (() if command else tuple(self._config["config"].get("Cmd") or ()))))
 
@@ -102,8 +105,14 @@ class ImageArchive:
                 for member in members:
                     path = PurePosixPath(member.name)
                     if path.name.startswith(_WHITEOUT):
-                        gone = str(path.parent if path.name == _OPAQUE else path.with_name(path.name.removeprefix(_WHITEOUT)))
-                        found = {name: content for name, content in found.items() if name != gone and not name.startswith(f"{gone}/")}
+                        gone = str(
+                            path.parent if path.name == _OPAQUE else path.with_name(path.name.removeprefix(_WHITEOUT))
+                        )
+                        found = {
+                            name: content
+                            for name, content in found.items()
+                            if name != gone and not name.startswith(f"{gone}/")
+                        }
                     elif member.isreg() and wanted(str(path)):
                         content = members.extractfile(member)
                         found[str(path)] = content.read() if content is not None else b""
@@ -114,7 +123,9 @@ class ImageArchive:
         files = self.files(lambda name: name in (_DPKG, _RELEASE) or _METADATA.fullmatch(name))
         status, release = (files.pop(name, b"").decode("utf-8") for name in (_DPKG, _RELEASE))
         version = re.search(r'^VERSION_ID="?([^"\n]+)', release, re.MULTILINE)
-        return Packages(version[1] if version else "", debian_packages(status), tuple(sorted(map(_python, files.values()))))
+        return Packages(
+            version[1] if version else "", debian_packages(status), tuple(sorted(map(_python, files.values())))
+        )
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,17 @@ from virt_dra.api.quantity import Quantity
 Json = Mapping[str, Any]
 
 DEFAULT_CAPABILITIES: Final = (
-    "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
-    "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+    "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+    "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 )  # fmt: skip
 """What containerd gives a container that drops nothing."""
 _POD: Final = {"runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile"}
-_CONTAINER: Final = (_POD - {"fsGroup"}) | {"privileged", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
+_CONTAINER: Final = (_POD - {"fsGroup"}) | {
+    "privileged",
+    "allowPrivilegeEscalation",
+    "readOnlyRootFilesystem",
+    "capabilities",
+}
 _SHARES_PER_CPU: Final = 1024
 
 
@@ -29,7 +34,8 @@ class NotApplicable(ValueError):
 
 @dataclass(frozen=True)
 class Restrictions:
-    """What a container may do. ``seccomp``: containerd's default profile. ``memory``: bytes; None for no limit. ``cpu``: cgroup shares."""
+    """What a container may do. ``seccomp``: containerd's default profile. ``memory``: bytes; None for no limit.
+    ``cpu``: cgroup shares."""
 
     user: int
     group: int
@@ -54,8 +60,8 @@ class Restrictions:
 
 
 def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions:
-    """What a pod's spec and one of its containers ask for. ``image_user``: the image's own, "65532:65532", with which ``ctr`` starts it:
-    another one is refused. Raises :class:`NotApplicable`."""
+    """What a pod's spec and one of its containers ask for. ``image_user``: the image's own, "65532:65532", with which
+    ``ctr`` starts it: another one is refused. Raises :class:`NotApplicable`."""
     outer: Json = pod.get("securityContext") or {}
     inner: Json = container.get("securityContext") or {}
     for where, context, known in (("the pod", outer, _POD), (f"container {container['name']}", inner, _CONTAINER)):
@@ -69,7 +75,9 @@ def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions
     own = dict(zip(ids, (user, group), strict=True))
     for member, value in ids.items():
         if value is not None and str(value) != own[member]:
-            raise NotApplicable(f"{member} of container {container['name']} is {value}, and its image's USER {image_user}")
+            raise NotApplicable(
+                f"{member} of container {container['name']} is {value}, and its image's USER {image_user}"
+            )
     if not (user.isdecimal() and group.isdecimal()):
         raise NotApplicable(f"the image's USER {image_user!r} names no numbers of a user and a group")
     if both.get("runAsNonRoot") and user == "0":
@@ -80,7 +88,9 @@ def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     if unknown := sorted(limits.keys() - {"memory"}):
-        raise NotApplicable(f"resources.limits of container {container['name']}: {', '.join(unknown)} can't be applied here")
+        raise NotApplicable(
+            f"resources.limits of container {container['name']}: {', '.join(unknown)} can't be applied here"
+        )
     return Restrictions(
         user=int(user),
         group=int(group),
@@ -90,7 +100,9 @@ def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions
         dropped=_dropped(container["name"], inner.get("capabilities") or {}),
         seccomp=profile == "RuntimeDefault",
         memory=Quantity(str(limits["memory"])).value() if "memory" in limits else None,
-        cpu=max(2, Quantity(str(requests["cpu"])).milli_value() * _SHARES_PER_CPU // 1000) if "cpu" in requests else None,
+        cpu=max(2, Quantity(str(requests["cpu"])).milli_value() * _SHARES_PER_CPU // 1000)
+        if "cpu" in requests
+        else None,
     )
 
 

@@ -41,7 +41,9 @@ class Right:
 def rights(objects: Iterable[Json]) -> Iterator[Right]:
     """Everything that the roles in a set of manifests allow their ServiceAccounts, right by right."""
     everything = list(objects)
-    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in everything if obj["kind"] in ("Role", "ClusterRole")}
+    roles = {
+        (obj["kind"], obj["metadata"]["name"]): obj for obj in everything if obj["kind"] in ("Role", "ClusterRole")
+    }
     for binding in everything:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
@@ -52,7 +54,14 @@ def rights(objects: Iterable[Json]) -> Iterator[Right]:
                     for group in rule["apiGroups"]:
                         for resource in rule["resources"]:
                             for name in rule.get("resourceNames", [""]):
-                                yield Right(subject["name"], verb, group, resource, binding["metadata"].get("namespace", ""), name)
+                                yield Right(
+                                    subject["name"],
+                                    verb,
+                                    group,
+                                    resource,
+                                    binding["metadata"].get("namespace", ""),
+                                    name,
+                                )
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,8 @@ class Asked:
 
 
 def asked(log: Path, length: int | None = None) -> Iterator[Asked]:
-    """What accounts in the namespace virt-dra asked for, but for discovery. ``length``: of the log, from its beginning; None: all of it."""
+    """What accounts in the namespace virt-dra asked for, but for discovery. ``length``: of the log, from its beginning;
+    None: all of it."""
     for line in log.read_bytes()[:length].decode().splitlines():
         event = json.loads(line)
         reference = event.get("objectRef")
@@ -71,7 +81,12 @@ def asked(log: Path, length: int | None = None) -> Iterator[Asked]:
         resource = reference["resource"] + (f"/{reference['subresource']}" if reference.get("subresource") else "")
         account = event["user"]["username"].removeprefix("system:serviceaccount:virt-dra:")
         right = Right(
-            account, event["verb"], reference.get("apiGroup", ""), resource, reference.get("namespace", ""), reference.get("name", "")
+            account,
+            event["verb"],
+            reference.get("apiGroup", ""),
+            resource,
+            reference.get("namespace", ""),
+            reference.get("name", ""),
         )
         yield Asked(right, (event.get("responseStatus") or {}).get("code", 0))
 

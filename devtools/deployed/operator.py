@@ -52,7 +52,17 @@ def kinds(plane: ControlPlane) -> Iterator[None]:
 def replica(plane: ControlPlane, namespace: str, identity: str, *options: str) -> Component:
     """An operator of one namespace, with its Lease in it, which others take over after three seconds."""
     return operator(
-        plane, None, "--namespace", namespace, "--own-namespace", namespace, "--identity", identity, "--lease-seconds", "3", *options
+        plane,
+        None,
+        "--namespace",
+        namespace,
+        "--own-namespace",
+        namespace,
+        "--identity",
+        identity,
+        "--lease-seconds",
+        "3",
+        *options,
     )
 
 
@@ -64,11 +74,16 @@ class Vms:
         self._pods: dict[str, Json] = {}
 
     def publish(self, address: str = "0000:41:00.0", generation: int = 1) -> None:
-        """The slice of the one pool, named like the namespace, with the one device; the present one is replaced. With the first one comes
-        its node: the pod garbage collector deletes pods whose node it has missed for 40 s."""
+        """The slice of the one pool, named like the namespace, with the one device; the present one is replaced. With
+        the first one comes its node: the pod garbage collector deletes pods whose node it has missed for 40 s."""
         attributes = {"resource.kubernetes.io/pciBusID": {"string": address}}
         pool = {"name": self._namespace, "generation": generation, "resourceSliceCount": 1}
-        spec = {"driver": DRIVER, "nodeName": "node-1", "pool": pool, "devices": [{"name": "gpu-0", "attributes": attributes}]}
+        spec = {
+            "driver": DRIVER,
+            "nodeName": "node-1",
+            "pool": pool,
+            "devices": [{"name": "gpu-0", "attributes": attributes}],
+        }
         path = "/apis/resource.k8s.io/v1/resourceslices"
         if generation > 1:
             self._plane.request("PATCH", f"{path}/{self._namespace}", {"spec": spec}, MERGE)
@@ -78,11 +93,21 @@ class Vms:
 
     def _add_node(self) -> None:
         """A node as a kubelet and KubeVirt's handler report it: ready, with room for VMs."""
-        self._plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"kubevirt.io/schedulable": "true"}}})
-        room = {"cpu": "64", "memory": "256Gi", "pods": "110", "devices.kubevirt.io/kvm": "1k", "devices.kubevirt.io/tun": "1k"}
+        self._plane.request(
+            "POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"kubevirt.io/schedulable": "true"}}}
+        )
+        room = {
+            "cpu": "64",
+            "memory": "256Gi",
+            "pods": "110",
+            "devices.kubevirt.io/kvm": "1k",
+            "devices.kubevirt.io/tun": "1k",
+        }
         status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
         self._plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": status}, MERGE)
-        self._plane.request("PATCH", "/api/v1/nodes/node-1", {"spec": {"taints": None}}, MERGE)  # not-ready, of its creation
+        self._plane.request(
+            "PATCH", "/api/v1/nodes/node-1", {"spec": {"taints": None}}, MERGE
+        )  # not-ready, of its creation
 
     def withdraw(self) -> None:
         self._plane.request("DELETE", "/api/v1/nodes/node-1")
@@ -99,21 +124,39 @@ class Vms:
         uid = vmi["metadata"]["uid"]
         owner = {**kind, "name": name, "uid": uid, "controller": True}
         labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid}
-        container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
+        container = {
+            "name": "compute",
+            "image": "launcher",
+            "resources": {"claims": [{"name": "gpu", "request": "gpu"}]},
+        }
         pod_spec = {"containers": [container], "resourceClaims": [entry], **({"nodeName": node} if node else {})}
         metadata = {"name": f"virt-launcher-{name}", "labels": labels, "ownerReferences": [owner]}
-        pod = self._pods[name] = self._plane.request("POST", self.path("pods"), {"metadata": metadata, "spec": pod_spec})
-        pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": f"virt-launcher-{name}", "uid": pod["metadata"]["uid"], "controller": True}
+        pod = self._pods[name] = self._plane.request(
+            "POST", self.path("pods"), {"metadata": metadata, "spec": pod_spec}
+        )
+        pod_owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": f"virt-launcher-{name}",
+            "uid": pod["metadata"]["uid"],
+            "controller": True,
+        }
         selectors = [{"cel": {"expression": selector}}] if selector else []
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}
-        claim = {"metadata": {"name": f"{name}-gpu", "ownerReferences": [pod_owner]}, "spec": {"devices": {"requests": [request]}}}
+        claim = {
+            "metadata": {"name": f"{name}-gpu", "ownerReferences": [pod_owner]},
+            "spec": {"devices": {"requests": [request]}},
+        }
         self._plane.request("POST", self.path("resourceclaims"), claim)
         statuses = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
         self._plane.request("PATCH", f"{self.path('pods')}/virt-launcher-{name}/status", {"status": statuses}, MERGE)
 
     def accepts(self, selector: str) -> bool:
         """Whether the API server stores a claim with it, by its own estimate of the cost."""
-        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": selector}}]}}
+        request = {
+            "name": "gpu",
+            "exactly": {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": selector}}]},
+        }
         claim = {"metadata": {"name": "tried"}, "spec": {"devices": {"requests": [request]}}}
         try:
             self._plane.request("POST", f"{self.path('resourceclaims')}?dryRun=All", claim)
@@ -153,4 +196,6 @@ class Vms:
     def events(self, name: str) -> list[tuple[str, int]]:
         """Reasons and counts of a VMI's Events."""
         reported = self._plane.request("GET", self.path("events"))["items"]
-        return sorted((each["reason"], each.get("count", 1)) for each in reported if each["involvedObject"].get("name") == name)
+        return sorted(
+            (each["reason"], each.get("count", 1)) for each in reported if each["involvedObject"].get("name") == name
+        )

@@ -1,7 +1,8 @@
-"""An overlay of ours on a control plane: installed by ``virt-dra install``, its components as processes with its ServiceAccounts' rights.
+"""An overlay of ours on a control plane: installed by ``virt-dra install``, its components as processes with its
+ServiceAccounts' rights.
 
-There is no kubelet for Deployments, so the processes get the arguments that the installed Deployments have. There is no Service either:
-webhook configurations are left as installed but for where the webhook is.
+There is no kubelet for Deployments, so the processes get the arguments that the installed Deployments have. There is no
+Service either: webhook configurations are left as installed but for where the webhook is.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Installed:
         return self._stack.enter_context(processes.operator(self._plane, self._accounts["operator"], *options))
 
     def arguments(self, name: str, command: str = "") -> tuple[str, ...]:
-        """What the installed Deployment gives its container: the command, as a default of the same name, and its arguments."""
+        """What the installed Deployment gives its container: the command, as a default of the same name, and its
+        arguments."""
         if name not in self._deployments:  # remembered: a component may have to be started while nothing can be read
             self._deployments[name] = self._plane.request("GET", f"{_DEPLOYMENTS}/virt-dra-{name}")
         deployment = self._deployments[name]
@@ -76,7 +78,11 @@ def _account(plane: ControlPlane, name: str) -> Path:
 def images(overlay: Overlay) -> tuple[str, ...]:
     """Options of ``virt-dra install`` that name the images as the manifests do."""
     tag = version("virt-dra")
-    return ("--image", f"virt-dra:{tag}", *(("--launcher-image", f"virt-dra-launcher:{tag}") if overlay == STANDALONE else ()))
+    return (
+        "--image",
+        f"virt-dra:{tag}",
+        *(("--launcher-image", f"virt-dra-launcher:{tag}") if overlay == STANDALONE else ()),
+    )
 
 
 @contextmanager

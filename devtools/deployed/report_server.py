@@ -1,4 +1,5 @@
-"""``virt-dra report-server`` as a process beside a real API server, viewers' tokens, and requests as browsers and curl make them."""
+"""``virt-dra report-server`` as a process beside a real API server, viewers' tokens, and requests as browsers and curl
+make them."""
 
 from __future__ import annotations
 
@@ -80,13 +81,22 @@ class RunningReport:
     def metrics(self) -> dict[str, float]:
         """Values by name with labels."""
         lines = self.plain("/metrics")[1].splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+        return {
+            name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        }
 
     def connected(self, seconds: float = 60.0) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("localhost", self.port, context=self.context, timeout=seconds)
 
     def ask(
-        self, path: str, *, token: str = "", cookie: str = "", method: str = "GET", body: str | None = None, **headers: str
+        self,
+        path: str,
+        *,
+        token: str = "",
+        cookie: str = "",
+        method: str = "GET",
+        body: str | None = None,
+        **headers: str,
     ) -> Answered:
         """``headers``: further ones, with _ for -."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -99,7 +109,11 @@ class RunningReport:
 
     def sign_in(self, token: str, **headers: str) -> Answered:
         """The form, as a browser sends it; headers may be given otherwise."""
-        usual = {"Origin": f"https://localhost:{self.port}", "Content_Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+        usual = {
+            "Origin": f"https://localhost:{self.port}",
+            "Content_Type": "application/x-www-form-urlencoded",
+            "Accept": "text/html",
+        }
         return self.ask("/login", method="POST", body=urlencode({"token": token}), **{**usual, **headers})
 
     def sign_out(self, cookie: str, **headers: str) -> Answered:
@@ -107,8 +121,11 @@ class RunningReport:
         return self.ask("/logout", method="POST", cookie=cookie, **{**usual, **headers})
 
     @contextmanager
-    def events(self, *, token: str = "", cookie: str = "", seconds: float = 60.0) -> Iterator[Iterator[tuple[str, str]]]:
-        """The stream's events, kind and data, as they come; a comment is an event without a kind. It ends where the server ends it."""
+    def events(
+        self, *, token: str = "", cookie: str = "", seconds: float = 60.0
+    ) -> Iterator[Iterator[tuple[str, str]]]:
+        """The stream's events, kind and data, as they come; a comment is an event without a kind. It ends where the
+        server ends it."""
         with closing(self.connected(seconds)) as connection:
             headers = {"Authorization": f"Bearer {token}"} if token else {"Cookie": f"{COOKIE}={cookie}"}
             connection.request("GET", "/events", headers={**headers, "Accept": "text/event-stream"})
@@ -134,7 +151,18 @@ class RunningReport:
 def report_server(kubeconfig: Path, folder: Path, *options: str) -> Iterator[RunningReport]:
     """``virt-dra report-server`` on loopback, by a certificate of its own in the folder."""
     tls = folder / "tls"
-    listening = ("--host", "127.0.0.1", "--port", "0", "--plain-port", "0", "--self-signed", str(tls), "--dns-name", "localhost")
+    listening = (
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--plain-port",
+        "0",
+        "--self-signed",
+        str(tls),
+        "--dns-name",
+        "localhost",
+    )
     command = [sys.executable, "-c", PROGRAM, "report-server", "--kubeconfig", str(kubeconfig), *listening, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         running = RunningReport(process, tls)
@@ -171,5 +199,7 @@ def bind(plane: ControlPlane, role: str, namespace: str, account: str) -> str:
     """A ClusterRoleBinding of a role to a ServiceAccount. Returns its path."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
-    made = plane.request("POST", _BINDINGS, {"metadata": {"generateName": f"{role}-"}, "roleRef": reference, "subjects": [subject]})
+    made = plane.request(
+        "POST", _BINDINGS, {"metadata": {"generateName": f"{role}-"}, "roleRef": reference, "subjects": [subject]}
+    )
     return f"{_BINDINGS}/{made['metadata']['name']}"

@@ -1,4 +1,5 @@
-"""The webhook as processes beside a real API server: KubeVirt's kinds as far as they matter here, webhook configurations, requests."""
+"""The webhook as processes beside a real API server: KubeVirt's kinds as far as they matter here, webhook
+configurations, requests."""
 
 from __future__ import annotations
 
@@ -100,7 +101,9 @@ def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
     return answer
 
 
-def configurations(name: str, namespace: str, port: int, *, pods: str = "Fail") -> tuple[dict[str, Any], dict[str, Any]]:
+def configurations(
+    name: str, namespace: str, port: int, *, pods: str = "Fail"
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """A Validating- and a MutatingWebhookConfiguration that ask a server on loopback about one namespace."""
 
     def webhook(title: str, path: str, group: str, resource: str, operations: list[str], policy: str) -> dict[str, Any]:
@@ -134,7 +137,10 @@ _PLURALS = {"Validating": "validatingwebhookconfigurations", "Mutating": "mutati
 
 @contextmanager
 def configured(plane: ControlPlane, *given: dict[str, Any]) -> Iterator[None]:
-    paths = [f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[each['kind'].removesuffix('WebhookConfiguration')]}" for each in given]
+    paths = [
+        f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[each['kind'].removesuffix('WebhookConfiguration')]}"
+        for each in given
+    ]
     made = []
     try:
         for path, each in zip(paths, given, strict=True):
@@ -177,9 +183,11 @@ class Webhook:
 
 
 @contextmanager
-def webhook(plane: ControlPlane, namespace: str, *options: str, configuration: str = "", port: int = 0) -> Iterator[Webhook]:
-    """``virt-dra webhook --live`` on loopback, by a certificate from Secrets of the namespace, which the webhook configurations of that
-    name trust; without a namespace by what the options say.
+def webhook(
+    plane: ControlPlane, namespace: str, *options: str, configuration: str = "", port: int = 0
+) -> Iterator[Webhook]:
+    """``virt-dra webhook --live`` on loopback, by a certificate from Secrets of the namespace, which the webhook
+    configurations of that name trust; without a namespace by what the options say.
 
     It answers the API server only, unless the options say something of callers.
     """
@@ -193,7 +201,9 @@ def webhook(plane: ControlPlane, namespace: str, *options: str, configuration: s
             folder = Path(stack.enter_context(TemporaryDirectory()))
             stack.enter_context(MountedSecret(plane, namespace, "virt-dra-webhook-tls", folder))
             command += ["--tls-dir", str(folder)]
-        process = stack.enter_context(subprocess.Popen([*command, *listening, *options], stderr=subprocess.PIPE, text=True))
+        process = stack.enter_context(
+            subprocess.Popen([*command, *listening, *options], stderr=subprocess.PIPE, text=True)
+        )
         running = Webhook(process)
 
         def read() -> None:

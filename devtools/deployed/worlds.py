@@ -1,4 +1,5 @@
-"""Clusters for the tests, of which one is there at a time: a node with devices, drivers and a kubelet, our overlay, and KubeVirt or not."""
+"""Clusters for the tests, of which one is there at a time: a node with devices, drivers and a kubelet, our overlay, and
+KubeVirt or not."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -43,7 +51,8 @@ PATIENCE: Final = 60.0
 """For whatever a loaded machine takes; nothing waits that long on one of one's own."""
 MERGE: Final = "application/merge-patch+json"
 TOLD_WRITER: Final = "switch.example.com"
-"""A driver that writes metadata files because an administrator has turned that on, and configured virt-dra accordingly."""
+"""A driver that writes metadata files because an administrator has turned that on, and configured virt-dra
+accordingly."""
 WRITERS: Final = frozenset({"gpu.intel.com", TOLD_WRITER})
 """Drivers of the tests that write metadata files. Of Intel's it is known."""
 ALL_GATES: Final = (GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES, NETWORK_DEVICES_WITH_DRA)
@@ -56,7 +65,8 @@ _TOLD: Final = (
 )
 
 PERMITTED: Final = PermittedHostDevices.from_wire({
-    "pciHostDevices": [{"pciVendorSelector": "10DE:20B0", "resourceName": "example.com/A-100", "externalResourceProvider": True}]
+    "pciHostDevices": [{"pciVendorSelector": "10DE:20B0", "resourceName": "example.com/A-100",
+        "externalResourceProvider": True}]
 })  # fmt: skip
 """What an administrator adds to KubeVirt's configuration for the path device-plugin."""
 
@@ -123,7 +133,8 @@ class Background:
 
 @dataclass
 class World:
-    """``kubevirt``: beside a KubeVirt; ``launchers``: without one. Methods ask the API server as the cluster's administrator."""
+    """``kubevirt``: beside a KubeVirt; ``launchers``: without one. Methods ask the API server as the cluster's
+    administrator."""
 
     plane: ControlPlane
     background: Background
@@ -217,7 +228,9 @@ class World:
     def launcher_pods(self, vmi: str) -> list[Json]:
         """Those of VMIs of that name, the newest last."""
         pods = self.all("pods", "?labelSelector=kubevirt.io%3Dvirt-launcher")
-        owned = [pod for pod in pods if any(owner["name"] == vmi for owner in pod["metadata"].get("ownerReferences", ()))]
+        owned = [
+            pod for pod in pods if any(owner["name"] == vmi for owner in pod["metadata"].get("ownerReferences", ()))
+        ]
         return sorted(owned, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
 
     def launcher_pod(self, vmi: Json) -> Json:
@@ -225,7 +238,11 @@ class World:
 
         def look() -> list[Json]:
             pods = self.launcher_pods(vmi["metadata"]["name"])
-            return [pod for pod in pods if any(owner["uid"] == vmi["metadata"]["uid"] for owner in pod["metadata"]["ownerReferences"])]
+            return [
+                pod
+                for pod in pods
+                if any(owner["uid"] == vmi["metadata"]["uid"] for owner in pod["metadata"]["ownerReferences"])
+            ]
 
         (pod,) = self.eventually(look)
         return pod
@@ -242,7 +259,8 @@ class World:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a node has: driver -> devices. Devices of a case have the attribute ``case``, by which its class ``e2e-<case>`` finds them."""
+    """What a node has: driver -> devices. Devices of a case have the attribute ``case``, by which its class
+    ``e2e-<case>`` finds them."""
 
     devices: Mapping[str, tuple[Gadget, ...]]
     classes: tuple[str, ...]
@@ -297,7 +315,9 @@ Maker = AbstractContextManager[World]
 
 
 @contextmanager
-def beside_kubevirt(plane: ControlPlane, version: str, hardware: Hardware, folder: Path, then: Callable[[World], None]) -> Iterator[World]:
+def beside_kubevirt(
+    plane: ControlPlane, version: str, hardware: Hardware, folder: Path, then: Callable[[World], None]
+) -> Iterator[World]:
     """Beside a KubeVirt of that version with all gates for devices on. ``then`` is done to it at last.
 
     permittedHostDevices is set where it doesn't keep host devices with claims from starting (K-4.8).
@@ -323,7 +343,9 @@ def standalone(plane: ControlPlane, hardware: Hardware, folder: Path, then: Call
         running = stack.enter_context(installed(plane, STANDALONE))
         launchers = Launchers(folder / "launchers")
         stack.callback(launchers.close)
-        drivers, kubelet = stack.enter_context(background.entered(_agents(plane, namespace, hardware, folder, launchers)))
+        drivers, kubelet = stack.enter_context(
+            background.entered(_agents(plane, namespace, hardware, folder, launchers))
+        )
         world = World(plane, background, namespace, drivers, kubelet, running, launchers=launchers)
         _until_asked(world)
         then(world)
@@ -333,15 +355,31 @@ def standalone(plane: ControlPlane, hardware: Hardware, folder: Path, then: Call
 def _until_asked(world: World) -> None:
     """The API server learns of webhook configurations and of who is behind them a moment later."""
     if world.kubevirt is None:
-        bad = {"kind": "VirtualMachineInstance", "metadata": {"name": "probe"}, "spec": {"domain": {}, "resourceClaims": [{"name": "-"}]}}
-        world.eventually(lambda: world.post("virtualmachineinstances", bad, "?dryRun=All"), lambda answer: answer.code == 422)
+        bad = {
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": "probe"},
+            "spec": {"domain": {}, "resourceClaims": [{"name": "-"}]},
+        }
+        world.eventually(
+            lambda: world.post("virtualmachineinstances", bad, "?dryRun=All"), lambda answer: answer.code == 422
+        )
         return
     pod: Json = {
         "kind": "Pod",
-        "metadata": {"name": "probe", "labels": {"kubevirt.io": "virt-launcher"}, "annotations": {"virt-dra.io/device-claims": "{"}},
+        "metadata": {
+            "name": "probe",
+            "labels": {"kubevirt.io": "virt-launcher"},
+            "annotations": {"virt-dra.io/device-claims": "{"},
+        },
         "spec": {"containers": [{"name": "compute", "image": "i"}]},
     }
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "v", "uid": "u", "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": "v",
+        "uid": "u",
+        "controller": True,
+    }
     pod["metadata"]["ownerReferences"] = [owner]
     world.eventually(lambda: world.post("pods", pod, "?dryRun=All"), lambda answer: answer.code == 422)
 

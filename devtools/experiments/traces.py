@@ -1,7 +1,8 @@
-"""Makes a trace of a GPU cluster in the shape of the FGD paper's (USENIX ATC 2023): ``python -m devtools.experiments.traces FOLDER``.
+"""Makes a trace of a GPU cluster in the shape of the FGD paper's (USENIX ATC 2023): ``python -m
+devtools.experiments.traces FOLDER``.
 
-The shape, not the data: as many nodes and GPUs of as many models, and as large parts of tasks that share a GPU, take one, or several
-(section 2 and table 1 of the paper). Everything else is drawn by the seed.
+The shape, not the data: as many nodes and GPUs of as many models, and as large parts of tasks that share a GPU, take
+one, or several (section 2 and table 1 of the paper). Everything else is drawn by the seed.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def tasks(seed: int, count: int = 8152, constrained: float = 0.0) -> Iterator[tu
         milli = random.choice(_SHARES) if gpus < 0 else 1000 if gpus else 0
         gpus = abs(gpus)
         if milli == 1000:
-            cpu, memory = gpus * random.choice((4, 6, 8, 8, 10, 12, 12, 16)), gpus * random.choice((8, 12, 16, 24, 32, 48))
+            cpu, memory = (
+                gpus * random.choice((4, 6, 8, 8, 10, 12, 12, 16)),
+                gpus * random.choice((8, 12, 16, 24, 32, 48)),
+            )
         elif gpus:
             cpu, memory = random.choice((1, 2, 4, 4, 6, 8, 8)), random.choice((4, 8, 12, 16, 32))
         else:
@@ -79,13 +83,27 @@ def tasks(seed: int, count: int = 8152, constrained: float = 0.0) -> Iterator[tu
             else ""
         )
         ends = at + random.expovariate(1 / 40_000)
-        yield f"task-{number:04}", cpu * 1000, memory * 1024, gpus, milli, spec, "LS", "Running", int(at), int(ends), int(at)
+        yield (
+            f"task-{number:04}",
+            cpu * 1000,
+            memory * 1024,
+            gpus,
+            milli,
+            spec,
+            "LS",
+            "Running",
+            int(at),
+            int(ends),
+            int(at),
+        )
 
 
 def write_trace(folder: Path, seed: int = 1, count: int = 8152, scale: float = 1.0) -> tuple[Path, Path]:
     """``nodes.csv`` and ``tasks.csv``."""
     files = folder / "nodes.csv", folder / "tasks.csv"
-    for path, columns, rows in zip(files, (NODE_COLUMNS, TASK_COLUMNS), (nodes(scale), tasks(seed, count)), strict=True):
+    for path, columns, rows in zip(
+        files, (NODE_COLUMNS, TASK_COLUMNS), (nodes(scale), tasks(seed, count)), strict=True
+    ):
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)

@@ -1,4 +1,5 @@
-"""A reverse proxy in front of a real API server that answers writes wrongly: refused, lost, cut short, late, or about something else.
+"""A reverse proxy in front of a real API server that answers writes wrongly: refused, lost, cut short, late, or about
+something else.
 
 What is *kept* from the server was not carried out; what is *lost* was, and its writer doesn't learn it.
 """
@@ -25,17 +26,32 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.scripted_server import status_object
 
 Fault = Literal[
-    "conflict", "internal", "busy", "many", "many-for-long", "html", "reset", "lost", "truncated", "no-json", "empty", "other", "late"
+    "conflict",
+    "internal",
+    "busy",
+    "many",
+    "many-for-long",
+    "html",
+    "reset",
+    "lost",
+    "truncated",
+    "no-json",
+    "empty",
+    "other",
+    "late",
 ]
 KEPT: Final[tuple[Fault, ...]] = ("conflict", "internal", "busy", "many", "many-for-long", "html", "reset")
-"""Not carried out: 409, 500, 503 and 429 with Retry-After, 429 with a very long one, 502 with a page, a connection that ends."""
+"""Not carried out: 409, 500, 503 and 429 with Retry-After, 429 with a very long one, 502 with a page, a connection that
+ends."""
 LOST: Final[tuple[Fault, ...]] = ("lost", "truncated", "no-json", "empty", "other", "late")
-"""Carried out: then the connection ends before or in the middle of the answer; or the answer is a page, ``{}``, another object; or it
-comes when nobody waits any more."""
+"""Carried out: then the connection ends before or in the middle of the answer; or the answer is a page, ``{}``, another
+object; or it comes when nobody waits any more."""
 FAULTS: Final[tuple[Fault, ...]] = (*KEPT, *LOST)
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_HOP: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"})
+_HOP: Final = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
+)
 _RESOURCE: Final = re.compile(
     r"/(?:api/v1|apis/[^/]+/[^/]+)(?:/namespaces/[^/]+)?/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[a-z]+))?$"
 )
@@ -87,7 +103,9 @@ async def answering(plane: ControlPlane) -> AsyncIterator[Answering]:
     trusted = json.loads(plane.kubeconfig.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
     context = ssl.create_default_context(cadata=base64.b64decode(trusted).decode())
     connector = aiohttp.TCPConnector(ssl=context, limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
+    ) as session:
         serving: set[asyncio.Task[object]] = set()
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -111,14 +129,18 @@ async def answering(plane: ControlPlane) -> AsyncIterator[Answering]:
             await runner.cleanup()
 
 
-async def _handled(server: str, session: aiohttp.ClientSession, state: Answering, request: web.BaseRequest) -> web.StreamResponse:
+async def _handled(
+    server: str, session: aiohttp.ClientSession, state: Answering, request: web.BaseRequest
+) -> web.StreamResponse:
     body = await request.read()
     fault = state.fault_of(request.method, request.path)
     if fault in KEPT:
         return _refused(fault, request)
     headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
     try:
-        async with session.request(request.method, f"{server}{request.raw_path}", data=body or None, headers=headers) as answer:
+        async with session.request(
+            request.method, f"{server}{request.raw_path}", data=body or None, headers=headers
+        ) as answer:
             if fault is not None and answer.status < 300:
                 await answer.read()
                 return await _distorted(fault, state, request, answer)
@@ -140,7 +162,11 @@ async def _passed_on(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
 def _refused(fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
     match fault:
         case "conflict":
-            return _status(409, "Conflict", "the object has been modified; please apply your changes to the latest version and try again")
+            return _status(
+                409,
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version and try again",
+            )
         case "internal":
             return _status(500, "InternalError", "Internal error occurred: no answer for you")
         case "busy":
@@ -154,7 +180,9 @@ def _refused(fault: Fault, request: web.BaseRequest) -> web.StreamResponse:
     return _cut(request)
 
 
-async def _distorted(fault: Fault, state: Answering, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _distorted(
+    fault: Fault, state: Answering, request: web.BaseRequest, answer: aiohttp.ClientResponse
+) -> web.StreamResponse:
     text = await answer.read()
     match fault:
         case "truncated":
@@ -165,12 +193,19 @@ async def _distorted(fault: Fault, state: Answering, request: web.BaseRequest, a
             await response.write(text[: len(text) // 2])
             return _cut(request)
         case "no-json":
-            return web.Response(status=answer.status, text="<html><body>Welcome</body></html>", content_type="text/html")
+            return web.Response(
+                status=answer.status, text="<html><body>Welcome</body></html>", content_type="text/html"
+            )
         case "empty":
             return web.json_response({}, status=answer.status)
         case "other":
             other = json.loads(text)
-            meta = {**other.get("metadata", {}), "name": "another", "uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
+            meta = {
+                **other.get("metadata", {}),
+                "name": "another",
+                "uid": "00000000-0000-0000-0000-000000000000",
+                "resourceVersion": "1",
+            }
             return web.json_response({**other, "metadata": meta}, status=answer.status)
         case "late":
             await asyncio.sleep(state.late)

@@ -1,4 +1,5 @@
-"""Reviews without end, each on a new connection that trusts what the webhook configuration says, while certificates change under them."""
+"""Reviews without end, each on a new connection that trusts what the webhook configuration says, while certificates
+change under them."""
 
 from __future__ import annotations
 
@@ -49,8 +50,9 @@ class Reviews:
 
 @contextmanager
 def changing(site: Site, *, rounds: int = 1, replicas: int = 2, per_second: float = 20.0) -> Iterator[Reviews]:
-    """While it lasts, and until it is done: the certificate that all replicas share is renewed; then in each round a new authority is
-    trusted beside the old ones, and signs the next certificate. The replicas run beside the site's own; each is asked so often a second."""
+    """While it lasts, and until it is done: the certificate that all replicas share is renewed; then in each round a
+    new authority is trusted beside the old ones, and signs the next certificate. The replicas run beside the site's
+    own; each is asked so often a second."""
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
     reviews = Reviews()
     with ExitStack() as stack:
@@ -58,7 +60,9 @@ def changing(site: Site, *, rounds: int = 1, replicas: int = 2, per_second: floa
         for each in running:
             each.ready()
         done, trust = threading.Event(), _Trust(site.plane)
-        askers = [threading.Thread(target=_ask, args=(each.port, trust, reviews, done, 1 / per_second)) for each in running]
+        askers = [
+            threading.Thread(target=_ask, args=(each.port, trust, reviews, done, 1 / per_second)) for each in running
+        ]
         changes = threading.Thread(target=_change, args=(site.plane, running, trust, reviews, done, rounds))
         for thread in (*askers, changes):
             thread.start()
@@ -130,12 +134,15 @@ def _renew(plane: ControlPlane, running: list[Component], number: int) -> None:
     old, now, keys = _stored(plane), datetime.now(UTC), SystemKeys()
     names = _names(old)
     _store(plane, renewed(replace(old, serving=bootstrap(names, now, keys).serving), names, now, keys))
-    _until(lambda: all(each.metrics().get(_LOADED, 0) >= number for each in running), "the renewed certificate isn't served")
+    _until(
+        lambda: all(each.metrics().get(_LOADED, 0) >= number for each in running),
+        "the renewed certificate isn't served",
+    )
 
 
 def _add_authority(plane: ControlPlane, trust: _Trust) -> None:
-    """The next certificate's. No certificate is signed by it before everybody trusts it: virt-dra-certificates tells the webhook
-    configurations."""
+    """The next certificate's. No certificate is signed by it before everybody trusts it: virt-dra-certificates tells
+    the webhook configurations."""
     old = _stored(plane)
     new = bootstrap(_names(old), datetime.now(UTC), SystemKeys())
     _store(plane, replace(old, authority=new.authority, predecessors=old.trusted))

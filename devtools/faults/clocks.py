@@ -1,7 +1,8 @@
 """Clocks of our processes that are set while they run: libfaketime stands between them and the machine's clock.
 
-The clock that can't be set (CLOCK_MONOTONIC) stays as it is, as it does where an administrator or NTP sets the other. A control plane's
-programs don't ask the C library for the time, so theirs can't be set in this way; what they say is what ours differs from.
+The clock that can't be set (CLOCK_MONOTONIC) stays as it is, as it does where an administrator or NTP sets the other. A
+control plane's programs don't ask the C library for the time, so theirs can't be set in this way; what they say is what
+ours differs from.
 """
 
 from __future__ import annotations
@@ -54,11 +55,15 @@ class Clock:
 
 
 def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: str = "clocks") -> Report:
-    """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they start, and are set by
-    an hour or two at random moments, each for itself. No Lease is lost for it, and what is written bears the cluster's time."""
+    """The clocks of two operators, of the webhook and of who keeps its certificate are an hour fast or slow when they
+    start, and are set by an hour or two at random moments, each for itself. No Lease is lost for it, and what is
+    written bears the cluster's time."""
     chance, audit = moments(seed), site.audit()
     report = Report(f"clocks jump by an hour, {site.overlay}", site.names(prefix, vms), jumps)
-    clocks = {name: Clock(folder / f"{prefix}-{name}", ahead) for name, ahead in (("a", HOUR), ("b", -HOUR), ("webhook", -HOUR))}
+    clocks = {
+        name: Clock(folder / f"{prefix}-{name}", ahead)
+        for name, ahead in (("a", HOUR), ("b", -HOUR), ("webhook", -HOUR))
+    }
     with ExitStack() as stack:
         if site.overlay == BESIDE_KUBEVIRT:
             account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")
@@ -68,7 +73,9 @@ def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: s
             stack.enter_context(processes.certificates(site.plane, keeper, environment=environment))
             ask_at(site.plane, webhook.port)
             stack.callback(ask_at, site.plane, site.running.webhook.port)
-        made = Kept(site, ("a", "b"), made=lambda name: site.operator("--identity", name, environment=clocks[name].environment))
+        made = Kept(
+            site, ("a", "b"), made=lambda name: site.operator("--identity", name, environment=clocks[name].environment)
+        )
         kept = stack.enter_context(kept_running(made))
         kept.ready()
         with making(site, report.vms, 0.1):
@@ -87,7 +94,11 @@ def jumping(site: Site, vms: int, jumps: int, seed: int, folder: Path, prefix: s
 
 def _written(site: Site, vms: set[str]) -> Iterator[str]:
     """Timestamps that the operator wrote: of conditions, and of Events."""
-    plurals = ("virtualmachineinstancedevices",) if site.overlay == BESIDE_KUBEVIRT else ("virtualmachines", "virtualmachineinstances")
+    plurals = (
+        ("virtualmachineinstancedevices",)
+        if site.overlay == BESIDE_KUBEVIRT
+        else ("virtualmachines", "virtualmachineinstances")
+    )
     for plural in plurals:
         for name, item in site.list(plural).items():
             conditions: list[dict[str, Any]] = item["status"]["conditions"] if name in vms else []

@@ -1,4 +1,5 @@
-"""What was there at any time, and what the operator wrote: to find what was made twice, taken back, or changed without need."""
+"""What was there at any time, and what the operator wrote: to find what was made twice, taken back, or changed without
+need."""
 
 from __future__ import annotations
 
@@ -84,14 +85,21 @@ class Ledger:
 def _said(obj: TypedObject) -> dict[str, str]:
     """What must stay as it is once it is there: addresses, and what pods were given."""
     if isinstance(obj, VirtualMachineInstanceDevices):
-        return {device.name: f"{device.state} {device.pci_address}" for device in obj.status.devices if device.state == "Resolved"}
+        return {
+            device.name: f"{device.state} {device.pci_address}"
+            for device in obj.status.devices
+            if device.state == "Resolved"
+        }
     if isinstance(obj, Pod):
         given = obj.metadata.annotations
         return {key: value for key, value in given.items() if key.startswith(METADATA) or key == STATUS}
     if isinstance(obj, VirtualMachineInstance) and obj.status.device_status is not None:
         wire = obj.status.device_status.to_wire()
         entries = (*wire.get("gpuStatuses", ()), *wire.get("hostDeviceStatuses", ()))
-        shown = ((entry["name"], entry.get("deviceResourceClaimStatus", {}).get("attributes", {}).get("pciAddress")) for entry in entries)
+        shown = (
+            (entry["name"], entry.get("deviceResourceClaimStatus", {}).get("attributes", {}).get("pciAddress"))
+            for entry in entries
+        )
         return {name: address for name, address in shown if address}
     return {}
 
@@ -109,7 +117,8 @@ def audit_arguments(folder: Path) -> tuple[tuple[str, ...], Path]:
 
 @dataclass(frozen=True)
 class Written:
-    """One write of the operator's account that the API server answered. ``code``: 0 where nobody waited for the answer."""
+    """One write of the operator's account that the API server answered. ``code``: 0 where nobody waited for the
+    answer."""
 
     verb: str
     resource: str

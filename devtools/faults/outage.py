@@ -28,12 +28,17 @@ _CALM: Final = 3
 
 
 def etcd_gone(site: Site, vms: int, seconds: float, seed: int, *, hangs: bool = False, prefix: str = "etcd") -> Report:
-    """etcd is killed and started anew on what it stored, or ``hangs`` (SIGSTOP), while VMs are made; two operators, and the site's
-    webhook. Users try to make VMs all the while. The webhook must answer reviews as ever."""
+    """etcd is killed and started anew on what it stored, or ``hangs`` (SIGSTOP), while VMs are made; two operators, and
+    the site's webhook. Users try to make VMs all the while. The webhook must answer reviews as ever."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"etcd {'hangs' if hangs else 'gone'} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1)
+    report = Report(
+        f"etcd {'hangs' if hangs else 'gone'} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1
+    )
     site.patience = seconds + 120
-    with kept_running(Kept(site, ("a", "b"))) as kept, reviewing(site.running.webhook.port, site.plane.webhook_client) as reviews:
+    with (
+        kept_running(Kept(site, ("a", "b"))) as kept,
+        reviewing(site.running.webhook.port, site.plane.webhook_client) as reviews,
+    ):
         kept.ready()
         for name in report.vms[:_CALM]:
             site.create(name)

@@ -1,4 +1,5 @@
-"""The faults. Each makes VMs on a site, does its worst meanwhile, and ends when all VMs run; the caller then verifies."""
+"""The faults. Each makes VMs on a site, does its worst meanwhile, and ends when all VMs run; the caller then
+verifies."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ from devtools.faults.site import IDENTITY, Site, moments
 
 _AMID = timedelta(milliseconds=100)
 _TRIES = 3
-"""A machine that does other work may keep an operator from its lease twice; an operator that fails by itself fails each time."""
+"""A machine that does other work may keep an operator from its lease twice; an operator that fails by itself fails each
+time."""
 
 
 @dataclass
 class Report:
-    """``done`` and ``refused``: the operator's writes in the VMs' namespace. ``settled``: seconds from the last fault until all VMs ran."""
+    """``done`` and ``refused``: the operator's writes in the VMs' namespace. ``settled``: seconds from the last fault
+    until all VMs ran."""
 
     name: str
     vms: list[str]
@@ -59,8 +62,8 @@ def finish(site: Site, report: Report, audit: Audit) -> Report:
 
 
 def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") -> Report:
-    """SIGKILL at random moments: each fourth while the process starts, the others within 0.6 s after it became ready, while VMs are made.
-    The next one follows at once, as a kubelet starts a container anew in its pod."""
+    """SIGKILL at random moments: each fourth while the process starts, the others within 0.6 s after it became ready,
+    while VMs are made. The next one follows at once, as a kubelet starts a container anew in its pod."""
     chance, audit = moments(seed), site.audit()
     report = Report(f"operator killed, {site.overlay}", site.names(prefix, vms), kills)
     left = iter(report.vms)
@@ -75,7 +78,9 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
                 killed_at.append(datetime.now(UTC))
                 running.kill()
     writes = [each.at for each in audit.writes(site.namespace)]
-    report.notes["killed within 100 ms after a write"] = sum(any(at - _AMID <= write <= at for write in writes) for at in killed_at)
+    report.notes["killed within 100 ms after a write"] = sum(
+        any(at - _AMID <= write <= at for write in writes) for at in killed_at
+    )
     with site.operator("--identity", IDENTITY) as running:
         report.settled = site.until_all_run(report.vms)
         assert running.ready().terminate() == 0
@@ -86,9 +91,13 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
 
 
 def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
-    """Two operators that both believe they lead, which the Lease otherwise prevents: resourceVersions alone keep them apart."""
+    """Two operators that both believe they lead, which the Lease otherwise prevents: resourceVersions alone keep them
+    apart."""
     audit, report = site.audit(), Report("two operators at once, without a Lease", site.names(prefix, vms), 1)
-    with site.operator("--no-election", "--identity", "a") as one, site.operator("--no-election", "--identity", "b") as two:
+    with (
+        site.operator("--no-election", "--identity", "a") as one,
+        site.operator("--no-election", "--identity", "b") as two,
+    ):
         one.ready()
         two.ready()
         for name in report.vms:
@@ -106,7 +115,9 @@ def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
 class Kept:
     """Operators that are started anew when they end, as a Deployment's are."""
 
-    def __init__(self, site: Site, replicas: Sequence[str], *options: str, made: Callable[[str], Component] | None = None) -> None:
+    def __init__(
+        self, site: Site, replicas: Sequence[str], *options: str, made: Callable[[str], Component] | None = None
+    ) -> None:
         """``made``: starts the replica of that name, where it isn't the site's own operator."""
         self._site, self._options, self._make = site, options, made
         self._stack = ExitStack()
@@ -128,7 +139,8 @@ class Kept:
                 self._running[name] = self._started(name)
 
     def ready(self) -> None:
-        """Returns when all are ready. One that ends meanwhile, since a loaded API server didn't renew its lease in time, is restarted."""
+        """Returns when all are ready. One that ends meanwhile, since a loaded API server didn't renew its lease in
+        time, is restarted."""
         for name in self._running:
             self._ready(name)
 
@@ -140,7 +152,8 @@ class Kept:
         return self._running[name].ready()
 
     def end(self) -> None:
-        """All run, and end in order when they are asked to. One that had just lost its lease is restarted, and asked again."""
+        """All run, and end in order when they are asked to. One that had just lost its lease is restarted, and asked
+        again."""
         for name in self._running:
             for _ in range(_TRIES):
                 self.tend()
@@ -162,11 +175,15 @@ def kept_running(kept: Kept) -> Iterator[Kept]:
         kept.close()
 
 
-def api_server_restarted(site: Site, vms: int, restarts: int, seed: int, *, gracefully: bool = False, prefix: str = "restarted") -> Report:
-    """At random moments while VMs are made. What its watch cache knew is gone each time. It crashes, or ends ``gracefully``: then it takes
-    no connections for up to a minute, until the requests that are open have ended."""
+def api_server_restarted(
+    site: Site, vms: int, restarts: int, seed: int, *, gracefully: bool = False, prefix: str = "restarted"
+) -> Report:
+    """At random moments while VMs are made. What its watch cache knew is gone each time. It crashes, or ends
+    ``gracefully``: then it takes no connections for up to a minute, until the requests that are open have ended."""
     chance, audit = moments(seed), site.audit()
-    report = Report(f"API server {'ended in order' if gracefully else 'killed'} and started anew", site.names(prefix, vms), restarts)
+    report = Report(
+        f"API server {'ended in order' if gracefully else 'killed'} and started anew", site.names(prefix, vms), restarts
+    )
     with kept_running(Kept(site, ("a", "b"))) as kept:
         kept.ready()
         with making(site, report.vms, 0.1):
@@ -204,7 +221,9 @@ def connections_cut(site: Site, vms: int, cuts: int, seed: int, prefix: str = "c
     with ExitStack() as stack:
         proxy: CuttingProxy = stack.enter_context(site.background.entered(cutting_proxy("127.0.0.1", site.plane.port)))
         kubeconfig = site.account.with_suffix(".proxied")
-        kubeconfig.write_text(site.account.read_text().replace(f"127.0.0.1:{site.plane.port}", f"127.0.0.1:{proxy.port}"))
+        kubeconfig.write_text(
+            site.account.read_text().replace(f"127.0.0.1:{site.plane.port}", f"127.0.0.1:{proxy.port}")
+        )
         kept = stack.enter_context(
             kept_running(Kept(site, ("a",), made=lambda name: site.operator("--identity", name, kubeconfig=kubeconfig)))
         )
@@ -251,8 +270,8 @@ def making(site: Site, vms: Sequence[str], pause: float) -> Iterator[None]:
 
 
 def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "webhook") -> Report:
-    """Two replicas behind one address take reviews of launcher pods by turns; one after the other is killed in the middle of them and
-    started anew. Clients get no notice: connections of a replica that died just end."""
+    """Two replicas behind one address take reviews of launcher pods by turns; one after the other is killed in the
+    middle of them and started anew. Clients get no notice: connections of a replica that died just end."""
     chance, audit = moments(seed), site.audit()
     report = Report("webhook killed", site.names(prefix, vms), kills)
     account = site.plane.kubeconfig_of_service_account("virt-dra", "virt-dra-webhook")

@@ -45,7 +45,8 @@ _POLL: Final = 0.1
 
 @dataclass
 class Site:
-    """``started``: how often each pod's launcher was started standalone, by VMI. Methods may be called from any one thread."""
+    """``started``: how often each pod's launcher was started standalone, by VMI. Methods may be called from any one
+    thread."""
 
     plane: ControlPlane
     background: Background
@@ -71,7 +72,9 @@ class Site:
 
     # --- components ---
 
-    def operator(self, *options: str, kubeconfig: Path | None = None, environment: Mapping[str, str] | None = None) -> Component:
+    def operator(
+        self, *options: str, kubeconfig: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> Component:
         """One with the rights of its ServiceAccount. Use it as a context manager."""
         own = (*self.running.arguments("operator")[1:], "--own-namespace", "virt-dra", "--log-level", "info")
         return processes.operator(self.plane, kubeconfig or self.account, *own, *options, environment=environment)
@@ -82,7 +85,8 @@ class Site:
     # --- VMs ---
 
     def create(self, name: str) -> None:
-        """A VM with one device, tried until it is there, as a user would in an outage. Standalone a VirtualMachine, else a VMI."""
+        """A VM with one device, tried until it is there, as a user would in an outage. Standalone a VirtualMachine,
+        else a VMI."""
         gpus = [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]
         entry = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
         spec: Json = {"resourceClaims": [entry], "domain": {"memory": {"guest": "1Gi"}, "devices": {"gpus": gpus}}}
@@ -146,25 +150,35 @@ class Site:
             text: str = vmi["metadata"].get("annotations", {}).get("virt-dra.io/device-status", "")
             return text.partition('"pciAddress":"')[2].partition('"')[0] or None
         statuses = vmi["status"].get("deviceStatus", {}).get("gpuStatuses", [])
-        found: str | None = statuses[0]["deviceResourceClaimStatus"]["attributes"].get("pciAddress") if statuses else None
+        found: str | None = (
+            statuses[0]["deviceResourceClaimStatus"]["attributes"].get("pciAddress") if statuses else None
+        )
         return found
 
-    def until_all_run(self, names: Iterable[str], tend: Callable[[], None] = lambda: None, seconds: float = PATIENCE) -> float:
+    def until_all_run(
+        self, names: Iterable[str], tend: Callable[[], None] = lambda: None, seconds: float = PATIENCE
+    ) -> float:
         """Seconds until every VM runs with its device published. ``tend`` is called meanwhile."""
         began, wanted = time.monotonic(), list(names)
         while lacking := self.missing(wanted):
             tend()
             if time.monotonic() - began > seconds:
                 raise AssertionError(
-                    f"{len(lacking)} of {len(wanted)} VMs don't run after {seconds:.0f} s: {dict(list(lacking.items())[:5])}"
+                    f"{len(lacking)} of {len(wanted)} VMs don't run after {seconds:.0f} "
+                    f"s: {dict(list(lacking.items())[:5])}"
                 )
             time.sleep(_POLL)
         return time.monotonic() - began
 
     def verify(self, names: Iterable[str]) -> None:
-        """Of every VM one of each object was ever made, nothing was taken back, and each has a device of its own, which is its domain's."""
+        """Of every VM one of each object was ever made, nothing was taken back, and each has a device of its own, which
+        is its domain's."""
         wanted = set(names)
-        kinds = ["VirtualMachineInstance", "Pod", *(["VirtualMachineInstanceDevices"] if self.overlay == BESIDE_KUBEVIRT else [])]
+        kinds = [
+            "VirtualMachineInstance",
+            "Pod",
+            *(["VirtualMachineInstanceDevices"] if self.overlay == BESIDE_KUBEVIRT else []),
+        ]
         for kind in kinds:
             numbers = self.ledger.of_kind(kind)
             assert {name: numbers.get(name) for name in wanted} == dict.fromkeys(wanted, 1), kind
@@ -175,9 +189,15 @@ class Site:
         assert self.ledger.taken_back == []
         # WriteRefused counts refusals, of which an API server that starts may make several.
         events = self.ledger.events().items()
-        twice = {(vm, reason): count for (vm, reason), count in events if vm in wanted and count > 1 and reason != "WriteRefused"}
+        twice = {
+            (vm, reason): count
+            for (vm, reason), count in events
+            if vm in wanted and count > 1 and reason != "WriteRefused"
+        }
         assert twice == {}, twice
-        addresses = {name: self.address(vmi) for name, vmi in self.list("virtualmachineinstances").items() if name in wanted}
+        addresses = {
+            name: self.address(vmi) for name, vmi in self.list("virtualmachineinstances").items() if name in wanted
+        }
         assert None not in addresses.values()
         assert len(set(addresses.values())) == len(wanted), "two VMs have the same device"
         if self.kubevirt is not None:
@@ -191,7 +211,8 @@ class Site:
     # --- agents ---
 
     async def launcher(self, container: RunningContainer) -> int:
-        """Standalone, what ``virt-dra-launcher`` does as far as others see it: waits for its devices, then says that it is ready."""
+        """Standalone, what ``virt-dra-launcher`` does as far as others see it: waits for its devices, then says that it
+        is ready."""
         while not container.text(f"{INFO_DIRECTORY}/{DEVICE_STATUS_FILE}"):
             await asyncio.sleep(0.05)
         vmi = next(owner.name for owner in container.pod.metadata.owner_references)
@@ -208,12 +229,18 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
     """A node with so many devices, and the overlay without its operator. One at a time."""
     plane.start_scheduler()
     plane.start_controllers()
-    gates = Gates.of(KubeVirtVersion.parse("1.9.0"), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True))
+    gates = Gates.of(
+        KubeVirtVersion.parse("1.9.0"), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
+    )
     with ExitStack() as stack:
         background = Background()
         stack.callback(background.close)
         stack.callback(lambda: background.do(_end_the_rest()))
-        own = stack.enter_context(background.entered(kubevirt_installed(plane, gates))) if overlay == BESIDE_KUBEVIRT else None
+        own = (
+            stack.enter_context(background.entered(kubevirt_installed(plane, gates)))
+            if overlay == BESIDE_KUBEVIRT
+            else None
+        )
         running = stack.enter_context(installed(plane, overlay))
         running.operator.terminate()
         namespace = plane.create_namespace("faults-")
@@ -224,7 +251,11 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
         ledger = background.do(_made(lambda: Ledger(cluster, namespace)))
         stack.enter_context(background.entered(ledger.kept()))
         node = f"node-{namespace}"
-        driver = Driver(cluster, (HardwarePool(DRIVER, node, pci_devices(devices, bus=0x20), node=node, per_slice=50),), metadata=False)
+        driver = Driver(
+            cluster,
+            (HardwarePool(DRIVER, node, pci_devices(devices, bus=0x20), node=node, per_slice=50),),
+            metadata=False,
+        )
         account = plane.kubeconfig_of_service_account("virt-dra", "virt-dra-operator")
         kubelet = background.do(_made(lambda: Kubelet(cluster, (node,), (driver,), folder)))
         here = Site(plane, background, namespace, overlay, running, account, kubelet, ledger, audit_log, None)

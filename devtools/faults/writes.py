@@ -41,7 +41,8 @@ def behind(kubeconfig: Path, url: str) -> Path:
 def answered_wrongly(
     site: Site, vms: int, seed: int, *, faults: tuple[Fault, ...] = FAULTS, prefix: str = "answers", late: float = 6.0
 ) -> Report:
-    """The first attempts of every write (objects, annotations, status, Events, the Lease) go wrong, each in a way that chance picks."""
+    """The first attempts of every write (objects, annotations, status, Events, the Lease) go wrong, each in a way that
+    chance picks."""
     audit = site.audit()
     which = "in any way" if faults == FAULTS else f"with {', '.join(faults)}"
     report = Report(f"writes answered {which}, {site.overlay}", site.names(prefix, vms))
@@ -57,13 +58,15 @@ def answered_wrongly(
         asked = list(state.asked)
     report.faults = sum(each.fault is not None for each in asked)
     report.notes |= _counted(asked)
-    # What goes wrong twice is tried a third time, and what depends on it is planned anew: not more than a few times what is needed.
+    # What goes wrong twice is tried a third time, and what depends on it is planned anew: not more than a few times
+    # what is needed.
     assert len(asked) <= 30 * vms + 60, Counter(each.what for each in asked)
     return finish(site, report, audit)
 
 
 def refused_for(site: Site, vms: int, seconds: float, fault: Fault, *, prefix: str) -> Report:
-    """Every write but the Lease's goes wrong for a while: how often each is tried, and how soon all is well afterwards."""
+    """Every write but the Lease's goes wrong for a while: how often each is tried, and how soon all is well
+    afterwards."""
     audit = site.audit()
     report = Report(f"all writes answered with {fault} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1)
     with _operator_behind(site) as (state, kept):
@@ -84,7 +87,8 @@ def refused_for(site: Site, vms: int, seconds: float, fault: Fault, *, prefix: s
     by_path = Counter((each.method, each.path) for each in asked if each.what != "events")
     busiest = max((count // vms if method == "POST" else count for (method, _), count in by_path.items()), default=0)
     report.notes["of one write"] = busiest
-    # 5 ms, 10 ms, … : about 8 in the first second, one more each time the time doubles; where a plan is old, every 5 s at last.
+    # 5 ms, 10 ms, … : about 8 in the first second, one more each time the time doubles; where a plan is old, every 5 s
+    # at last.
     assert 1 <= busiest <= 25 + seconds, by_path.most_common(3)
     return finish(site, report, audit)
 

@@ -1,4 +1,5 @@
-"""``python -m devtools.interleavings COUNT [--seed S]``: plays COUNT histories on all processors. Fails if one finds something."""
+"""``python -m devtools.interleavings COUNT [--seed S]``: plays COUNT histories on all processors. Fails if one finds
+something."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ def main() -> None:
         for seed, findings in pool.map(_played, range(options.seed, options.seed + options.count), chunksize=8):
             failed += bool(findings)
             if findings and failed <= SHOWN:
-                print(f"history {seed} (python -m devtools.interleavings 1 --seed {seed}):", *findings, sep="\n  ", flush=True)  # noqa: T201
+                print(
+                    f"history {seed} (python -m devtools.interleavings 1 --seed {seed}):",
+                    *findings,
+                    sep="\n  ",
+                    flush=True,
+                )  # noqa: T201
     print(f"{options.count - failed} of {options.count} histories end as undisturbed, {time.monotonic() - began:.0f} s")  # noqa: T201
     raise SystemExit(1 if failed else 0)
 

@@ -36,7 +36,9 @@ class Stored:
 async def stored(cluster: MemoryCluster) -> Stored:
     pods, claims = (await cluster.list(Pod)).items, (await cluster.list(ResourceClaim)).items
     groups = (await cluster.list(PodGroup)).items
-    return Stored({each.name: each for each in pods}, {each.name: each for each in claims}, {each.name: each for each in groups})
+    return Stored(
+        {each.name: each for each in pods}, {each.name: each for each in claims}, {each.name: each for each in groups}
+    )
 
 
 def problems(found: Stored) -> Iterator[str]:
@@ -47,7 +49,11 @@ def problems(found: Stored) -> Iterator[str]:
         for user in users:
             if not found.needs(user.resource, user.name, user.uid):
                 yield f"claim {name} is reserved for {user.name}, which doesn't need it"
-        if claim.status.allocation is None and FINALIZER in claim.metadata.finalizers and claim.metadata.deletion_timestamp is not None:
+        if (
+            claim.status.allocation is None
+            and FINALIZER in claim.metadata.finalizers
+            and claim.metadata.deletion_timestamp is not None
+        ):
             yield f"claim {name} is being deleted, isn't allocated, and keeps its finalizer"
         if claim.metadata.deletion_timestamp is not None and not users:
             yield f"claim {name} is being deleted, nobody uses it, and it stays"
@@ -64,7 +70,10 @@ def problems(found: Stored) -> Iterator[str]:
     for name, group in sorted(found.groups.items()):
         members = [pod for pod in found.pods.values() if pod_group_name(pod) == name and not has_finished(pod)]
         if group.metadata.deletion_timestamp is not None and not members:
-            yield f"PodGroup {name} is being deleted, has no pods, and keeps its finalizers {', '.join(group.metadata.finalizers)}"
+            yield (
+                f"PodGroup {name} is being deleted, has no pods, and keeps its "
+                f"finalizers {', '.join(group.metadata.finalizers)}"
+            )
 
 
 def _claims_made_for(owner: Pod | PodGroup) -> set[str]:
@@ -93,10 +102,11 @@ def _held_twice(found: Stored) -> Iterator[str]:
 
 
 def normal_form(found: Stored) -> Json:
-    """The state without what depends on the order: nodes, devices, generated names, UIDs, and the place of a consumer in its list.
+    """The state without what depends on the order: nodes, devices, generated names, UIDs, and the place of a consumer
+    in its list.
 
-    A direct claim that stays allocated without a consumer counts as free: after an attempt that failed no controller cleans it up
-    (C-5.16, C-10.13), the next attempt uses or frees it.
+    A direct claim that stays allocated without a consumer counts as free: after an attempt that failed no controller
+    cleans it up (C-5.16, C-10.13), the next attempt uses or frees it.
     """
     pods: dict[str, list[object]] = {}
     for name, pod in found.pods.items():
@@ -108,11 +118,20 @@ def normal_form(found: Stored) -> Json:
     claims: dict[str, list[object]] = {}
     for claim in sorted(found.claims.values(), key=lambda claim: claim.name):
         owner = claim.metadata.controller_owner
-        symbol = claim.name if owner is None else f"{owner.name}/{claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)}"
+        symbol = (
+            claim.name if owner is None else f"{owner.name}/{claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)}"
+        )
         users = sorted(consumer.name for consumer in claim.status.reserved_for)
-        claims[symbol] = [claim.status.allocation is not None and bool(users), users, claim.metadata.deletion_timestamp is not None]
+        claims[symbol] = [
+            claim.status.allocation is not None and bool(users),
+            users,
+            claim.metadata.deletion_timestamp is not None,
+        ]
     groups = {
-        name: [group.metadata.deletion_timestamp is not None, [each.name for each in group.status.resource_claim_statuses]]
+        name: [
+            group.metadata.deletion_timestamp is not None,
+            [each.name for each in group.status.resource_claim_statuses],
+        ]
         for name, group in sorted(found.groups.items())
     }
     return {"pods": dict(sorted(pods.items())), "claims": dict(sorted(claims.items())), "groups": groups}

@@ -32,7 +32,8 @@ ROUGH_SECONDS = 3.0
 CALM_SECONDS = 3600.0
 """Of cluster time until everything has come to rest: longer than every back-off that turbulence can have caused."""
 CALM_TURN = LONGEST_UNSCHEDULABLE + 60.0
-"""Nothing changed for so long: nothing will. A pod whose special claim was left by a failed attempt is woken by no event (C-4.7, C-7.3)."""
+"""Nothing changed for so long: nothing will. A pod whose special claim was left by a failed attempt is woken by no
+event (C-4.7, C-7.3)."""
 GRACE_SECONDS = 30
 
 WITH_GROUPS = FeatureGates(generic_workload=True, workload_resource_claims=True)
@@ -49,7 +50,8 @@ class History:
 
 
 def compared(seed: int, loops: tuple[LoopKind, ...] = LOOPS, gates: FeatureGates | None = None) -> tuple[Finding, ...]:
-    """What is wrong with the disturbed history of a seed; empty if nothing is. ``gates``: by default every other seed has PodGroups."""
+    """What is wrong with the disturbed history of a seed; empty if nothing is. ``gates``: by default every other seed
+    has PodGroups."""
     gates = gates or (WITH_GROUPS if seed % 2 else PLAIN)
     told = story(seed, groups=gates.workload_resource_claims)
     calm = run_virtually(_Stage(told, Random(seed), None, loops, gates).play())
@@ -76,7 +78,12 @@ class _Stage:
     """One playing of a story. ``rates``: None without turbulence."""
 
     def __init__(
-        self, told: Story, chance: Random, rates: TurbulenceRates | None, loops: tuple[LoopKind, ...], gates: FeatureGates
+        self,
+        told: Story,
+        chance: Random,
+        rates: TurbulenceRates | None,
+        loops: tuple[LoopKind, ...],
+        gates: FeatureGates,
     ) -> None:
         self._story, self._chance, self._loops, self._gates = told, chance, loops, gates
         self._weather = Weather(rates or TurbulenceRates(longest_delay=0.0))
@@ -92,7 +99,11 @@ class _Stage:
             await self._cluster.create(obj)
         states, findings = [], []
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._kept_running(kind), name=kind.name) for kind in self._loops if kind.runs(self._gates)]
+            tasks = [
+                group.create_task(self._kept_running(kind), name=kind.name)
+                for kind in self._loops
+                if kind.runs(self._gates)
+            ]
             for episode in self._story.episodes:
                 await self._perform(episode)
                 await self._calm()
@@ -106,7 +117,9 @@ class _Stage:
     async def _kept_running(self, kind: LoopKind) -> None:
         """A loop with its own informers, as a process; started anew whenever it crashes."""
         names = count(1)
-        sources = AmbientSources(virtual_now, lambda: f"{kind.name.replace(' ', '-')}-{next(names)}", self._chance.random)
+        sources = AmbientSources(
+            virtual_now, lambda: f"{kind.name.replace(' ', '-')}-{next(names)}", self._chance.random
+        )
         while True:
             cluster = TurbulentCluster(self._cluster, self._chance, self._weather)
             async with control_plane(cluster, sources, gates=self._gates, loops=(kind,)):
@@ -127,7 +140,9 @@ class _Stage:
             if step.obj is not None:
                 await self._cluster.create(step.obj)
         elif step.do == "finish":
-            await self._cluster.patch(Pod, step.name, NAMESPACE, merge={"status": {"phase": step.phase}}, subresource="status")
+            await self._cluster.patch(
+                Pod, step.name, NAMESPACE, merge={"status": {"phase": step.phase}}, subresource="status"
+            )
         else:
             await self._cluster.delete(step.kind, step.name, NAMESPACE, grace_seconds=0 if step.do == "stop" else None)
 

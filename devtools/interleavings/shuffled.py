@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task whose hash is a number, so that sets of tasks, which asyncio has inside, are in the same order in every run."""
+    """A task whose hash is a number, so that sets of tasks, which asyncio has inside, are in the same order in every
+    run."""
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, number: int, **options: Any) -> None:
         self._number = number
@@ -32,7 +33,9 @@ class ShuffledLoop(VirtualLoop):
         self._chance = chance
         super().__init__()
         numbers = count(1)
-        self.set_task_factory(lambda loop, coro, **options: NumberedTask(coro, number=next(numbers), loop=loop, **options))
+        self.set_task_factory(
+            lambda loop, coro, **options: NumberedTask(coro, number=next(numbers), loop=loop, **options)
+        )
 
     def _run_once(self) -> None:
         ready = self._ready  # type: ignore[attr-defined]  # asyncio has no other way to change the order

@@ -1,4 +1,5 @@
-"""What users and kubelets do in a history: episodes made from a seed. Within one, what is left doesn't depend on the order of events.
+"""What users and kubelets do in a history: episodes made from a seed. Within one, what is left doesn't depend on the
+order of events.
 
 So pods never compete for devices or names, and a step whose result depends on the moment begins an episode of its own.
 """
@@ -76,7 +77,8 @@ class _Author:
             was_broken = self.broken
             episodes.append(self._episode())
             if was_broken:
-                # Not in the same episode: a pod that gets a device before taint eviction knows that the taint is gone is evicted or not.
+                # Not in the same episode: a pod that gets a device before taint eviction knows that the taint is gone
+                # is evicted or not.
                 episodes.append(Episode("pods come again", tuple(self._pods_come())))
         return Story(tuple(_cluster()), tuple(episodes))
 
@@ -151,7 +153,9 @@ class _Author:
         """A PodGroup is deleted, and its pods finish or go, in any order."""
         name = self.chance.choice(sorted(self.groups))
         steps = [self._step("delete", PodGroup, name)]
-        steps += [self._step("finish" if self.chance.random() < 0.5 else "stop", Pod, pod) for pod in self.groups.pop(name)]
+        steps += [
+            self._step("finish" if self.chance.random() < 0.5 else "stop", Pod, pod) for pod in self.groups.pop(name)
+        ]
         self.chance.shuffle(steps)
         return steps
 
@@ -188,7 +192,13 @@ class _Author:
         return [self._step("delete", DeviceTaintRule, RULE)]
 
     def _create(self, kind: type[TypedObject], name: str, spec: Json) -> Step:
-        return Step("create", kind, name, kind.from_wire({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}), self._pause())
+        return Step(
+            "create",
+            kind,
+            name,
+            kind.from_wire({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}),
+            self._pause(),
+        )
 
     def _step(self, do: Literal["finish", "delete", "stop"], kind: type[TypedObject], name: str, **more: Any) -> Step:
         return Step(do, kind, name, wait=self._pause(), **more)

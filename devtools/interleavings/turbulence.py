@@ -40,14 +40,16 @@ class TurbulenceRates:
 
 @dataclass
 class Weather:
-    """Whether there is turbulence now. Requests are delayed in any weather, so that the order is random in calm, too."""
+    """Whether there is turbulence now. Requests are delayed in any weather, so that the order is random in calm,
+    too."""
 
     rates: TurbulenceRates
     rough: bool = False
 
 
 class TurbulentCluster:
-    """Implements the port. ``crashed`` is set where the loop is to end; the request that it happened at is never answered."""
+    """Implements the port. ``crashed`` is set where the loop is to end; the request that it happened at is never
+    answered."""
 
     def __init__(self, cluster: MemoryCluster, chance: Random, weather: Weather) -> None:
         self._cluster, self._chance, self._weather = cluster, chance, weather
@@ -97,7 +99,9 @@ class TurbulentCluster:
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
         return await self._written(
-            lambda: self._cluster.patch(kind, name, namespace, merge=merge, operations=operations, subresource=subresource)
+            lambda: self._cluster.patch(
+                kind, name, namespace, merge=merge, operations=operations, subresource=subresource
+            )
         )
 
     async def delete(
@@ -105,7 +109,9 @@ class TurbulentCluster:
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         await self._written(
-            lambda: self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
+            lambda: self._cluster.delete(
+                kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
+            )
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +139,9 @@ class TurbulentCluster:
     async def _written(self, perform: Callable[[], Awaitable[T]], *, conflicts: bool = True) -> T:
         await self._read()
         if conflicts and self._happens(self._weather.rates.conflict):
-            raise Conflict("the object has been modified; please apply your changes to the latest version and try again")
+            raise Conflict(
+                "the object has been modified; please apply your changes to the latest version and try again"
+            )
         if self._happens(self._weather.rates.crash / 2):
             await self._crash()
         answer = await perform()

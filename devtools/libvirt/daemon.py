@@ -1,8 +1,8 @@
 """A libvirt daemon of the tests' own: no file, socket or answer of it is the host's.
 
-As root it runs in a mount namespace without ``/dev/kvm`` (``libvirtd.sh`` says why). Where there may be no such namespace, or without root,
-it is a session daemon in folders of its own, of an unprivileged user: the daemon and its QEMU have the same rights on ``/dev/kvm`` then, so
-that libvirt probes QEMU once there, too.
+As root it runs in a mount namespace without ``/dev/kvm`` (``libvirtd.sh`` says why). Where there may be no such
+namespace, or without root, it is a session daemon in folders of its own, of an unprivileged user: the daemon and its
+QEMU have the same rights on ``/dev/kvm`` then, so that libvirt probes QEMU once there, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Mode = Literal["namespace", "session"]
 
 SCRIPT: Final = Path(__file__).with_name("libvirtd.sh")
 IDLE_SECONDS: Final = 120
-"""A daemon whose tests were killed ends by itself after so long. One that ended while its tests did something else is started again."""
+"""A daemon whose tests were killed ends by itself after so long. One that ended while its tests did something else is
+started again."""
 _START_SECONDS: Final = 20.0
 _NOBODY: Final = 65534
 """User and group that every Linux has for who has no rights."""
@@ -64,9 +65,13 @@ def plan(mode: Mode, folder: Path) -> Plan:
         sockets = folder / "sockets"
         sockets.mkdir()
         settings = {"unix_sock_dir": str(sockets), "auth_unix_ro": "none", "auth_unix_rw": "none"}
-        (folder / "libvirtd.conf").write_text("".join(f'{key} = "{value}"\n' for key, value in settings.items()), encoding="utf-8")
+        (folder / "libvirtd.conf").write_text(
+            "".join(f'{key} = "{value}"\n' for key, value in settings.items()), encoding="utf-8"
+        )
         command = ["unshare", "--mount", "--propagation", "private", str(SCRIPT), str(folder), str(IDLE_SECONDS)]
-        return Plan(mode, command, {**os.environ, "LIBVIRTD": libvirtd}, f"qemu+unix:///system?socket={sockets}/libvirt-sock")
+        return Plan(
+            mode, command, {**os.environ, "LIBVIRTD": libvirtd}, f"qemu+unix:///system?socket={sockets}/libvirt-sock"
+        )
     kinds = ("runtime_dir", "config_home", "cache_home", "data_home")
     places = {f"XDG_{kind.upper()}": str(folder / kind) for kind in kinds}
     for place in places.values():
@@ -126,11 +131,21 @@ class Daemon:
         log = self.folder / "log"
         with log.open("wb") as written:
             self._process = subprocess.Popen(
-                self._plan.command, env=self._plan.environment, cwd="/", stdin=subprocess.DEVNULL, stdout=written, stderr=written
+                self._plan.command,
+                env=self._plan.environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=written,
             )
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
-            if subprocess.run([str(tool("virsh")), "-c", self._plan.uri, "uri"], capture_output=True, check=False).returncode == 0:
+            if (
+                subprocess.run(
+                    [str(tool("virsh")), "-c", self._plan.uri, "uri"], capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
                 return
             time.sleep(0.05)
         code = self._process.poll()

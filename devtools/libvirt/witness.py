@@ -1,7 +1,7 @@
 """libvirt as a witness: does its schema accept a domain, and does it define it?
 
-Use the fixture ``libvirt`` (or call :func:`require`) before anything else here. QEMU's driver is asked in a daemon of our own
-(:mod:`devtools.libvirt.daemon`), whose answers are the same whatever the host's ``/dev/kvm``.
+Use the fixture ``libvirt`` (or call :func:`require`) before anything else here. QEMU's driver is asked in a daemon of
+our own (:mod:`devtools.libvirt.daemon`), whose answers are the same whatever the host's ``/dev/kvm``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ QEMU = "qemu:///system"
 URIS = (TEST_DRIVER, QEMU)
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 TOOLS = ("virsh", "virt-xml-validate", "xmllint", "libvirtd")
-PACKAGES = "libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-clients libvirt-dev libxml2-utils qemu-system-x86"
+PACKAGES = (
+    "libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system "
+    "libvirt-clients libvirt-dev libxml2-utils qemu-system-x86"
+)
 INSTALL = f"apt-get install {PACKAGES}"
 _ANSWER_SECONDS = 60.0
 
@@ -48,7 +51,10 @@ def require() -> None:
 def require_binding() -> None:
     """The same for libvirt's Python binding, which is an extra of ours."""
     if importlib.util.find_spec("libvirt") is None:
-        advice = "libvirt's Python binding is missing: apt-get install libvirt-dev pkg-config; pip install 'virt-dra[libvirt]'"
+        advice = (
+            "libvirt's Python binding is missing: apt-get install libvirt-dev "
+            "pkg-config; pip install 'virt-dra[libvirt]'"
+        )
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(advice)
 
 
@@ -64,7 +70,9 @@ def validate_with_tool(xml: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "domain.xml")
         path.write_text(xml, encoding="utf-8")
-        run = subprocess.run([str(tool("virt-xml-validate")), str(path), "domain"], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [str(tool("virt-xml-validate")), str(path), "domain"], capture_output=True, text=True, check=False
+        )
     if run.returncode != 0:
         raise Refused(run.stderr + xml)
 
@@ -83,7 +91,8 @@ def emulated(xml: str) -> str:
 
 
 def define(xml: str, uri: str) -> str:
-    """libvirt defines the domain; answers it as completed by libvirt, and leaves nothing behind. Raises :class:`Refused`.
+    """libvirt defines the domain; answers it as completed by libvirt, and leaves nothing behind. Raises
+    :class:`Refused`.
 
     The domain must carry a uuid, by which it is found again. QEMU's driver gets it :func:`emulated`.
     """
@@ -107,7 +116,11 @@ def _schema() -> etree.RelaxNG:
 
 def _virsh(uri: str, commands: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(tool("virsh")), "-q", "-c", uri, commands], capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS
+        [str(tool("virsh")), "-q", "-c", uri, commands],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_ANSWER_SECONDS,
     )
 
 
@@ -125,6 +138,7 @@ def remarks() -> tuple[str, ...]:
     if libvirt_daemon.SHARED.mode != "session":
         return ()
     return (
-        "libvirt: no mount namespace can be made here (that takes root), so QEMU's driver was asked in a session daemon, "
+        "libvirt: no mount namespace can be made here (that takes root), so "
+        "QEMU's driver was asked in a session daemon, "
         "which sees the host's /dev/kvm",
     )

@@ -1,4 +1,5 @@
-"""What ``make cluster KUBEVIRT=…`` has beside a control plane: nodes with GPUs, a driver, a kubelet, and a small KubeVirt or none."""
+"""What ``make cluster KUBEVIRT=…`` has beside a control plane: nodes with GPUs, a driver, a kubelet, and a small
+KubeVirt or none."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ class Site:
     driver: str
 
     def __str__(self) -> str:
-        count = f"{len(self.nodes)} node{'' if len(self.nodes) == 1 else 's'} with {self.gpus} GPU{'' if self.gpus == 1 else 's'} each"
+        count = (
+            f"{len(self.nodes)} node{'' if len(self.nodes) == 1 else 's'} with "
+            f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} each"
+        )
         kubevirt = "no KubeVirt" if self.kubevirt is None else f"a small KubeVirt {self.kubevirt}"
         return f"{count} (driver {self.driver}), {kubevirt}"
 
@@ -78,8 +82,8 @@ class Standing:
 async def standing(
     plane: ControlPlane, site: Site, network: PodNetwork, folder: Path, scratch: Path, starter: Starter | None = None
 ) -> AsyncIterator[Standing]:
-    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files; ``starter``: of our pods'
-    containers, which are processes if it is None."""
+    """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files;
+    ``starter``: of our pods' containers, which are processes if it is None."""
     domains, logs = folder / "domains", folder / "logs"
     for each in (domains, logs):
         each.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,9 @@ async def standing(
         driver = Driver(cluster, pools, metadata=site.driver in metadata_writers())
         pods = stack.enter_context(closing(PodProcesses(plane, network, logs, domains, scratch, starter)))
         images = pods.images if site.kubevirt is None else {"virt-dra": pods.images["virt-dra"]}
-        kubelet = Kubelet(cluster, site.nodes, (driver,), scratch / "kubelet", images=images, address_of=network.address_of)
+        kubelet = Kubelet(
+            cluster, site.nodes, (driver,), scratch / "kubelet", images=images, address_of=network.address_of
+        )
         await kubelet.register()
         await stack.enter_async_context(logs_served(cluster, network, site.nodes, pods.log_of))
         await driver.publish()

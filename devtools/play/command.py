@@ -67,14 +67,23 @@ def parsed_kubevirt(text: str) -> KubeVirtVersion | None:
     try:
         return KubeVirtVersion.parse(text)
     except ValueError as error:
-        raise click.BadParameter(f"{error}; where there shall be no KubeVirt say: none", param_hint="--kubevirt-version") from None
+        raise click.BadParameter(
+            f"{error}; where there shall be no KubeVirt say: none", param_hint="--kubevirt-version"
+        ) from None
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Where to write the admin's kubeconfig.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Where to write the admin's kubeconfig.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server; 0: a free one.")
 @click.option("--nodes", type=click.IntRange(0, 5000), default=1, help="How many nodes to make.")
-@click.option("--feature-gates", "gates", default="", help="Feature gates: all (those of DRA), or Name=true,Name=false.")
+@click.option(
+    "--feature-gates", "gates", default="", help="Feature gates: all (those of DRA), or Name=true,Name=false."
+)
 @click.option("--without", default="", help="Leave out: kube-scheduler, kube-controller-manager, or both with a comma.")
 @click.option(
     "--kubevirt-version",
@@ -83,22 +92,33 @@ def parsed_kubevirt(text: str) -> KubeVirtVersion | None:
     help="Nodes with GPUs and kubelets that run virt-dra's pods, and a small KubeVirt of this version, or none.",
 )
 @click.option("--gpus", type=click.IntRange(0, 128), default=2, help="Of each node, with --kubevirt-version.")
-@click.option("--driver", default="gpu.example.com", help="Name of the driver that publishes them; gpu.intel.com writes metadata files.")
 @click.option(
-    "--images", is_flag=True, help="With --kubevirt-version: run virt-dra's pods in containerd, of the images of make image; as root."
+    "--driver",
+    default="gpu.example.com",
+    help="Name of the driver that publishes them; gpu.intel.com writes metadata files.",
+)
+@click.option(
+    "--images",
+    is_flag=True,
+    help="With --kubevirt-version: run virt-dra's pods in containerd, of the images of make image; as root.",
 )
 def main(
-    kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kubevirt: str, gpus: int, driver: str, images: bool
+    kubeconfig: Path, port: int, nodes: int, gates: str, without: str, kubevirt: str, gpus: int, driver: str,
+    images: bool
 ) -> None:  # fmt: skip
     """Runs etcd, kube-apiserver, kube-scheduler and kube-controller-manager 1.37.1 on loopback until Ctrl-C."""
     left_out = tuple(filter(None, without.split(",")))
     if unknown := sorted(set(left_out) - set(PARTS)):
-        raise click.BadParameter(f"{', '.join(unknown)}: only {' and '.join(PARTS)} can be left out", param_hint="--without")
+        raise click.BadParameter(
+            f"{', '.join(unknown)}: only {' and '.join(PARTS)} can be left out", param_hint="--without"
+        )
     missing = [name for name in (ETCD, API_SERVER, *PARTS) if name not in left_out and binary(name) is None]
     if missing:
         raise click.ClickException(f"{', '.join(missing)} missing: {ADVICE}")
     if kubevirt and not nodes:
-        raise click.BadParameter("with --kubevirt-version at least one node is needed, which runs the pods", param_hint="--nodes")
+        raise click.BadParameter(
+            "with --kubevirt-version at least one node is needed, which runs the pods", param_hint="--nodes"
+        )
     if images and not kubevirt:
         raise click.BadParameter("only with --kubevirt-version there are kubelets that run pods", param_hint="--images")
     names = tuple(f"node-{number}" for number in range(nodes))
@@ -108,9 +128,15 @@ def main(
     with tempfile.TemporaryDirectory(prefix="virt-dra-play-", ignore_cleanup_errors=True) as scratch:
         network = PodNetwork(Path(scratch))
         arguments = network.server_arguments() if site else ()
-        plane = ControlPlane(gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port)
+        plane = ControlPlane(
+            gates=parsed_gates(gates), service_accounts=CONTROLLERS not in left_out, arguments=arguments, port=port
+        )
         try:
-            with contained() if images else nullcontext((None, None)) as (_, starter), network if site else nullcontext(), plane as running:
+            with (
+                contained() if images else nullcontext((None, None)) as (_, starter),
+                network if site else nullcontext(),
+                plane as running,
+            ):
                 _start(running, left_out, site)
                 asyncio.run(_stand(running, kubeconfig, names, site, network, Path(scratch), starter))
         except KeyboardInterrupt:
@@ -129,8 +155,8 @@ def _start(running: ControlPlane, left_out: tuple[str, ...], site: Site | None) 
 
 
 async def _stand(
-    running: ControlPlane, kubeconfig: Path, nodes: tuple[str, ...], site: Site | None, network: PodNetwork, scratch: Path,
-    starter: Starter | None,
+    running: ControlPlane, kubeconfig: Path, nodes: tuple[str, ...], site: Site | None, network: PodNetwork,
+    scratch: Path, starter: Starter | None,
 ) -> None:  # fmt: skip
     """Until it is cancelled, which Ctrl-C does."""
     if site is None:

@@ -13,7 +13,8 @@ from devtools.play.starting import ContainerdStarter
 
 @contextmanager
 def contained(built: Mapping[str, Path] | None = None) -> Iterator[tuple[Containerd, ContainerdStarter]]:
-    """A containerd with the images, and what starts containers of them. ``built``: archives by name; None for those of this source.
+    """A containerd with the images, and what starts containers of them. ``built``: archives by name; None for those of
+    this source.
 
     Raises :class:`~devtools.containers.containerd.ContainerdError`, also where there are none.
     """

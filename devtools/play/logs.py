@@ -26,21 +26,27 @@ LogOf = Callable[[str, str, str], Path | None]
 
 
 @asynccontextmanager
-async def logs_served(cluster: Cluster, network: PodNetwork, nodes: Iterable[str], log_of: LogOf) -> AsyncIterator[None]:
+async def logs_served(
+    cluster: Cluster, network: PodNetwork, nodes: Iterable[str], log_of: LogOf
+) -> AsyncIterator[None]:
     """While the body runs, the nodes say where their kubelet is, and it answers with logs."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         place = request.match_info
         path = log_of(place["namespace"], place["pod"], place["container"])
         if path is None or not path.exists():
-            return web.Response(status=404, text=f"no process of this machine is container {place['container']} of pod {place['pod']}\n")
+            return web.Response(
+                status=404, text=f"no process of this machine is container {place['container']} of pod {place['pod']}\n"
+            )
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         with path.open("rb") as file:
             said = file.read()
             wanted = request.query.get("tailLines")
             lines = said.splitlines(keepends=True)
-            await response.write(said if wanted is None else b"".join(lines[len(lines) - min(int(wanted), len(lines)) :]))
+            await response.write(
+                said if wanted is None else b"".join(lines[len(lines) - min(int(wanted), len(lines)) :])
+            )
             while request.query.get("follow") == "true":
                 await asyncio.sleep(_POLL_SECONDS)
                 if more := file.read():
@@ -55,7 +61,10 @@ async def logs_served(cluster: Cluster, network: PodNetwork, nodes: Iterable[str
         address = network.loopback_of(_ADDRESS)
         files = bootstrap((address,), datetime.now(UTC), SystemKeys()).to_files()
         await web.TCPSite(runner, address, _PORT, ssl_context=await asyncio.to_thread(server_context, files)).start()
-        status = {"addresses": [{"type": "InternalIP", "address": _ADDRESS}], "daemonEndpoints": {"kubeletEndpoint": {"Port": _PORT}}}
+        status = {
+            "addresses": [{"type": "InternalIP", "address": _ADDRESS}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": _PORT}},
+        }
         for node in nodes:
             await cluster.patch(Node, node, merge={"status": status}, subresource="status")
         yield

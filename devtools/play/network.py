@@ -1,9 +1,11 @@
-"""The network of pods that are processes of this machine: each pod has an address, behind which is an address of loopback.
+"""The network of pods that are processes of this machine: each pod has an address, behind which is an address of
+loopback.
 
-A pod's ``10.244.a.b`` is ``127.n.a.b`` here, which any Linux user may listen on, so that replicas keep their ports and nobody needs to be
-root; each network of this machine has an n of its own. The API server reaches pods as in clusters whose nodes it can't reach directly: by
-an HTTP CONNECT proxy (its egress selector), which is :meth:`PodNetwork.served`; and with aggregator routing it is the API server that
-chooses among a Service's endpoints. What else a cluster's network has (names, other pods' way to a Service, NetworkPolicies) isn't here.
+A pod's ``10.244.a.b`` is ``127.n.a.b`` here, which any Linux user may listen on, so that replicas keep their ports and
+nobody needs to be root; each network of this machine has an n of its own. The API server reaches pods as in clusters
+whose nodes it can't reach directly: by an HTTP CONNECT proxy (its egress selector), which is :meth:`PodNetwork.served`;
+and with aggregator routing it is the API server that chooses among a Service's endpoints. What else a cluster's network
+has (names, other pods' way to a Service, NetworkPolicies) isn't here.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class PodNetwork:
             return self
         raise OSError(f"no network of 127.{_NETWORKS[0]} to 127.{_NETWORKS[-1]} is free")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._reservation is not None:
             self._reservation.close()
 
@@ -87,14 +91,17 @@ class PodNetwork:
             server.close()  # without waiting for tunnels, which last as long as the API server
 
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the API server: ``CONNECT address:port``, then bytes in both directions until one side ends."""
+        """One connection of the API server: ``CONNECT address:port``, then bytes in both directions until one side
+        ends."""
         with closing(writer):
             try:
                 target = await self._target(reader)
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     pod_reader, pod_writer = await asyncio.open_connection(*target, limit=_CHUNK)
             except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-                writer.write(f"HTTP/1.1 502 Bad Gateway\r\nContent-Length: {len(str(error).encode())}\r\n\r\n{error}".encode())
+                writer.write(
+                    f"HTTP/1.1 502 Bad Gateway\r\nContent-Length: {len(str(error).encode())}\r\n\r\n{error}".encode()
+                )
                 return
             with closing(pod_writer):
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

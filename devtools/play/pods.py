@@ -1,8 +1,9 @@
-"""Our own pods: what the containers of the images ``virt-dra`` and ``virt-dra-launcher`` run, as :mod:`.starting` starts it.
+"""Our own pods: what the containers of the images ``virt-dra`` and ``virt-dra-launcher`` run, as :mod:`.starting`
+starts it.
 
-A container's arguments and variables are the pod's own, its rights are those of the pod's ServiceAccount (a token bound to the pod), its
-ports are at the pod's address, its probes are asked, it is started again when it ends, and its volumes are folders. NetworkPolicies are
-not tried.
+A container's arguments and variables are the pod's own, its rights are those of the pod's ServiceAccount (a token bound
+to the pod), its ports are at the pod's address, its probes are asked, it is started again when it ends, and its volumes
+are folders. NetworkPolicies are not tried.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ def domain_file(folder: Path, namespace: str, name: str) -> Path:
 
 
 class PodProcesses:
-    """:attr:`images` is for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. ``logs`` gets what containers say, ``domains`` those of
-    launchers, and ``scratch`` what goes with them. :meth:`close` ends all of them."""
+    """:attr:`images` is for :class:`virt_dra.simulator.agents.kubelet.Kubelet`. ``logs`` gets what containers say,
+    ``domains`` those of launchers, and ``scratch`` what goes with them. :meth:`close` ends all of them."""
 
     def __init__(
-        self, plane: ControlPlane, network: PodNetwork, logs: Path, domains: Path, scratch: Path, starter: Starter | None = None
+        self,
+        plane: ControlPlane,
+        network: PodNetwork,
+        logs: Path,
+        domains: Path,
+        scratch: Path,
+        starter: Starter | None = None,
     ) -> None:
         """``starter``: as processes of this machine, if None."""
         self._plane, self._network, self._logs, self._domains = plane, network, logs, domains
@@ -53,7 +60,8 @@ class PodProcesses:
         processes = scratch / "processes"
         processes.mkdir()
         self._supervisor = Supervisor(processes)
-        # A machine to play on has none of the devices: libvirt's own driver for tests takes any domain, and starts nothing.
+        # A machine to play on has none of the devices: libvirt's own driver for tests takes any domain, and starts
+        # nothing.
         self._launchers = Launchers(scratch / "launchers", "--uri", "test:///default")
         self._ending: set[asyncio.Task[None]] = set()
         self._logs_of: dict[tuple[str, str, str], Path] = {}
@@ -69,7 +77,9 @@ class PodProcesses:
 
     async def _launch(self, container: RunningContainer) -> int:
         """``virt-dra-launcher``. The domain that it writes is shown as long as it runs."""
-        owners = [owner.name for owner in container.pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND]
+        owners = [
+            owner.name for owner in container.pod.metadata.owner_references if owner.kind == VirtualMachineInstance.KIND
+        ]
         shown = domain_file(self._domains, container.pod.namespace, owners[0] if owners else container.pod.name)
         shown.unlink(missing_ok=True)
         shown.symlink_to(container.path(f"{standalone.RUN_DIRECTORY}/{standalone.DOMAIN_FILE}"))
@@ -97,7 +107,9 @@ class PodProcesses:
     async def _run(self, container: RunningContainer) -> int:
         """``virt-dra`` with the container's arguments, again and again until the pod goes."""
         pod = container.pod
-        listening = self._network.loopback_of(self._network.address_of(pod.metadata.uid)) if container.spec.ports else ""
+        listening = (
+            self._network.loopback_of(self._network.address_of(pod.metadata.uid)) if container.spec.ports else ""
+        )
         log = self._log(container)
         await asyncio.to_thread(self._write_account, container)
         pause = 0.5
@@ -131,7 +143,9 @@ class PodProcesses:
         account = (pod.spec.model_extra or {}).get("serviceAccountName") or "default"
         bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid}
         path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{account}/token"
-        answer = self._plane.request("POST", path, {"spec": {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound}})
+        answer = self._plane.request(
+            "POST", path, {"spec": {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound}}
+        )
         folder = container.path(ACCOUNT_DIRECTORY)
         folder.mkdir(parents=True, exist_ok=True)
         token = folder / "token"
@@ -193,8 +207,8 @@ class _Probes:
         self._due: dict[str, float] = {}
 
     async def failed(self, session: aiohttp.ClientSession) -> bool:
-        """Asks what is due, and says whether the process is to be started anew. Until it is ready that is asked more often than the probe
-        says: people wait for it."""
+        """Asks what is due, and says whether the process is to be started anew. Until it is ready that is asked more
+        often than the probe says: people wait for it."""
         if not self._started:
             self._started = await self._succeeds(session, self._startup)
             return False

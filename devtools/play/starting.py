@@ -1,7 +1,7 @@
 """How a pod's container is started: as a process of this machine, or in containerd of the image that was built here.
 
-A process runs as you and sees your file system. A container has the image's, the pod's volumes, and what the pod's security context and
-resources say: user, read-only root, capabilities, seccomp, limit of memory.
+A process runs as you and sees your file system. A container has the image's, the pod's volumes, and what the pod's
+security context and resources say: user, read-only root, capabilities, seccomp, limit of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SHARED_FOLDER, _SHARED_FILE = 0o2777, 0o666
 
 @dataclass(frozen=True)
 class Started:
-    """A command that is the container as long as it runs. ``end``: ends at once what may be left of it after a SIGKILL."""
+    """A command that is the container as long as it runs. ``end``: ends at once what may be left of it after a
+    SIGKILL."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -40,7 +41,8 @@ class Starter(Protocol):
     """Commands that run containers."""
 
     def start(self, container: RunningContainer, listening: str, server: str) -> Started:
-        """``listening``: the address at which its ports are; "" where it has none. ``server``: the API server, ``host:port``."""
+        """``listening``: the address at which its ports are; "" where it has none. ``server``: the API server,
+        ``host:port``."""
 
 
 class HostStarter:
@@ -53,7 +55,9 @@ class HostStarter:
             "HOME": str(container.root),
             "TMPDIR": str(container.path("/tmp").resolve()),
         }
-        return Started((sys.executable, "-c", PROGRAM, *_here(container), *_listening(container, listening)), environment)
+        return Started(
+            (sys.executable, "-c", PROGRAM, *_here(container), *_listening(container, listening)), environment
+        )
 
 
 class ContainerdStarter:
@@ -81,7 +85,9 @@ class ContainerdStarter:
         environment = {**container.environment, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
         identity = f"{container.pod.metadata.uid}-{container.spec.name}-{next(self._numbers)}"
         mounts = tuple(_mounts(container, restrictions))
-        command = self._containerd.command(identity, image_name(container.spec.image or ""), argv, restrictions, mounts, environment)
+        command = self._containerd.command(
+            identity, image_name(container.spec.image or ""), argv, restrictions, mounts, environment
+        )
         self.running[container.pod.namespace, container.pod.name, container.spec.name] = identity, restrictions
         return Started(tuple(command), {}, lambda: self._containerd.kill(identity))
 
@@ -123,6 +129,9 @@ def _here(container: RunningContainer) -> list[str]:
     found = []
     for argument in container.spec.args:
         option, equals, value = argument.partition("=")
-        mounted = any(value == mount.mount_path or value.startswith(f"{mount.mount_path}/") for mount in container.spec.volume_mounts)
+        mounted = any(
+            value == mount.mount_path or value.startswith(f"{mount.mount_path}/")
+            for mount in container.spec.volume_mounts
+        )
         found.append(f"{option}{equals}{container.path(value)}" if mounted else argument)
     return found

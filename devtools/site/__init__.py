@@ -1,4 +1,5 @@
-"""The documentation as a site (``make site``): pages of the repository, a reference made of the code, and what holds them to be right.
+"""The documentation as a site (``make site``): pages of the repository, a reference made of the code, and what holds
+them to be right.
 
 * :mod:`.contents`: which pages there are, in which order
 * :mod:`.reference`: pages made of the code: commands, findings, metrics, CRDs, library

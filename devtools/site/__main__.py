@@ -1,4 +1,5 @@
-"""``python -m devtools.site [FOLDER]``: builds the site into a folder (default ``out/site``); exit code 1 says what is broken."""
+"""``python -m devtools.site [FOLDER]``: builds the site into a folder (default ``out/site``); exit code 1 says what is
+broken."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def build_site(target: Path) -> None:
-    """Builds the whole site into ``target``, which is replaced. Raises :class:`.staging.BrokenPages` or :class:`.building.BuildFailed`."""
+    """Builds the whole site into ``target``, which is replaced. Raises :class:`.staging.BrokenPages` or
+    :class:`.building.BuildFailed`."""
     source = target.with_name(f"{target.name}.source")
     for folder in (source, target, target.with_name(f"{target.name}.doctrees")):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""The staged pages as HTML, by Sphinx. Every warning is an error: a link or an anchor that leads nowhere, a page that no menu lists."""
+"""The staged pages as HTML, by Sphinx. Every warning is an error: a link or an anchor that leads nowhere, a page that
+no menu lists."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def build(source: Path, target: Path) -> None:
     nocolor()
     warnings = io.StringIO()
     with patch_docutils(), docutils_namespace(), catch_warnings():
-        simplefilter("ignore", PendingDeprecationWarning)  # of what MyST and the theme use of Sphinx; the ranges keep to versions with it
+        simplefilter(
+            "ignore", PendingDeprecationWarning
+        )  # of what MyST and the theme use of Sphinx; the ranges keep to versions with it
         application = Sphinx(
             source,
             None,

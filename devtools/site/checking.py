@@ -1,4 +1,5 @@
-"""The built site as a browser sees it: every link and anchor leads somewhere, and nothing is loaded from another place."""
+"""The built site as a browser sees it: every link and anchor leads somewhere, and nothing is loaded from another
+place."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def problems(site: Path) -> list[str]:
     """Each fault of the site on a line: the file, and what is wrong."""
     pages = {page: html.parse(page) for page in sorted(site.rglob("*.html"))}
     anchors = {page: {*tree.xpath("//@id"), *tree.xpath("//a/@name")} for page, tree in pages.items()}
-    found = [f"{page.relative_to(site)}: {each}" for page, tree in pages.items() for each in _of_page(site, page, tree, anchors)]
+    found = [
+        f"{page.relative_to(site)}: {each}"
+        for page, tree in pages.items()
+        for each in _of_page(site, page, tree, anchors)
+    ]
     for sheet in sorted(site.rglob("*.css")):
         found += [f"{sheet.relative_to(site)}: {each}" for each in _loaded(sheet.read_text(encoding="utf-8"))]
     for image in sorted(site.rglob("*.svg")):
@@ -28,7 +33,9 @@ def problems(site: Path) -> list[str]:
     return found
 
 
-def _of_page(site: Path, page: Path, tree: html.etree._ElementTree[html.HtmlElement], anchors: dict[Path, set[str]]) -> Iterator[str]:
+def _of_page(
+    site: Path, page: Path, tree: html.etree._ElementTree[html.HtmlElement], anchors: dict[Path, set[str]]
+) -> Iterator[str]:
     for element, attribute, address, _ in tree.getroot().iterlinks():
         parts = urlsplit(address)
         if parts.scheme in ("http", "https", "mailto") or address.startswith("//"):

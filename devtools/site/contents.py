@@ -8,7 +8,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class MenuSection:
-    """``pages``: names without ``.md``, from the repository's root; one that ends in ``*`` stands for all of a folder, in order.
+    """``pages``: names without ``.md``, from the repository's root; one that ends in ``*`` stands for all of a folder,
+    in order.
 
     ``below``: the page under which these are listed, instead of a place of their own in the menu.
     """
@@ -20,7 +21,15 @@ class MenuSection:
 
 MENU: Final = (
     MenuSection(
-        "Start", ("docs/tutorial", "docs/concepts", "docs/guides/install", "docs/guides/integration-paths", "docs/comparison", "docs/faq")
+        "Start",
+        (
+            "docs/tutorial",
+            "docs/concepts",
+            "docs/guides/install",
+            "docs/guides/integration-paths",
+            "docs/comparison",
+            "docs/faq",
+        ),
     ),
     MenuSection(
         "Guides",
@@ -42,7 +51,14 @@ MENU: Final = (
     ),
     MenuSection(
         "Reference",
-        ("reference/commands", "docs/lint/README", "docs/reasons/README", "reference/metrics", "reference/crds", "reference/library"),
+        (
+            "reference/commands",
+            "docs/lint/README",
+            "docs/reasons/README",
+            "reference/metrics",
+            "reference/crds",
+            "reference/library",
+        ),
     ),
     MenuSection("In operation", ("docs/reliability", "docs/security")),
     MenuSection(
@@ -60,7 +76,16 @@ MENU: Final = (
         ),
     ),
     MenuSection(
-        "Project", ("README", "CHANGELOG", "CONTRIBUTING", "RELEASE", "SECURITY", "devtools/README", "devtools/upstream/apiserver/README")
+        "Project",
+        (
+            "README",
+            "CHANGELOG",
+            "CONTRIBUTING",
+            "RELEASE",
+            "SECURITY",
+            "devtools/README",
+            "devtools/upstream/apiserver/README",
+        ),
     ),
     MenuSection("Findings", ("reference/lint", "docs/lint/*"), below="docs/lint/README"),
     MenuSection("Reasons", ("docs/reasons/*",), below="docs/reasons/README"),

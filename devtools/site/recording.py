@@ -1,8 +1,9 @@
 """The README's recording: a command typed into a terminal, and what it prints, as an SVG that moves by CSS alone.
 
-``python -m devtools.site.recording`` runs the command and writes docs/recordings/contention.svg. What is shown is what was printed, but for
-generated names: their random ends become counted ones, so that the same output gives the same file. Where nothing moves (a reader who wants
-less motion, a program that ignores animations), the end of the output stands there.
+``python -m devtools.site.recording`` runs the command and writes docs/recordings/contention.svg. What is shown is what
+was printed, but for generated names: their random ends become counted ones, so that the same output gives the same
+file. Where nothing moves (a reader who wants less motion, a program that ignores animations), the end of the output
+stands there.
 """
 
 from __future__ import annotations
@@ -79,11 +80,14 @@ Line = tuple[Span, ...]
 
 
 def run(command: Sequence[str] = COMMAND) -> str:
-    """What the command prints on a terminal, with its colors. Raises RuntimeError where it ends with another code than 0 or 1."""
+    """What the command prints on a terminal, with its colors. Raises RuntimeError where it ends with another code than
+    0 or 1."""
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
     environment |= {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONUTF8": "1"}
     program = Path(sys.executable).parent / command[0]
-    ran = subprocess.run([program, *command[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [program, *command[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     if ran.returncode not in (0, 1):
         said = [line for line in Text.from_ansi(ran.stderr).plain.splitlines() if line.strip()]
         raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {said[-1] if said else 'no message'}")
@@ -113,7 +117,9 @@ def lines_of(printed: str) -> list[Line]:
         edges = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
         for start, end in pairwise(edges):
             styles = [span.style for span in line.spans if span.start <= start and span.end >= end]
-            spans.append(Span(line.plain[start:end], tuple(dict.fromkeys(look for style in styles for look in _looks(style)))))
+            spans.append(
+                Span(line.plain[start:end], tuple(dict.fromkeys(look for style in styles for look in _looks(style))))
+            )
         found.append(tuple(spans))
     while found and not found[-1]:
         found.pop()
@@ -144,11 +150,13 @@ def animated(command: str, lines: Sequence[Line]) -> str:
     dots = "".join(f'<circle class="dot" cx="{_LEFT + 18 * number}" cy="18" r="5"/>' for number in range(3))
     return "\n".join(
         [
-            f'<svg xml:space="preserve" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
+            '<svg xml:space="preserve" xmlns="http://www.w3.org/2000/svg" '
+            f'viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
             'role="img" aria-labelledby="name">',
             f'<title id="name">{escape(command)}</title>',
             f"<style>\n{_STYLE}{chr(10).join(rules)}\n</style>",
-            f'<defs><clipPath id="screen"><rect x="0" y="{_TOP - 16}" width="{w}" height="{_LINE * ROWS + 16}"/></clipPath></defs>',
+            f'<defs><clipPath id="screen"><rect x="0" y="{_TOP - 16}" width="{w}" '
+            f'height="{_LINE * ROWS + 16}"/></clipPath></defs>',
             f'<rect class="window" x="0.5" y="0.5" width="{width - 1:.1f}" height="{height - 1}" rx="10"/>',
             f'<path class="bar" d="M1 36V11a10 10 0 0 1 10-10h{width - 22:.1f}a10 10 0 0 1 10 10v25z"/>{dots}',
             f'<text class="name" x="{width / 2:.1f}" y="22" text-anchor="middle">virt-dra</text>',
@@ -170,7 +178,11 @@ def _looks(style: str | Style) -> list[str]:
     if isinstance(style, str):
         style = Style.parse(style)
     color = style.color.number if style.color is not None else None
-    return [look for look, holds in (("bold", style.bold), ("dim", style.dim), ("red", color == 1), ("green", color == 2)) if holds]
+    return [
+        look
+        for look, holds in (("bold", style.bold), ("dim", style.dim), ("red", color == 1), ("green", color == 2))
+        if holds
+    ]
 
 
 def _scrolling(appears: Sequence[float], total: float) -> str:
@@ -190,12 +202,17 @@ def _part(time: float, total: float) -> str:
 
 def _text(line: Line, number: int, look: str, after: Span | None = None) -> str:
     spans = "".join(
-        f'<tspan class="{" ".join(span.looks)}">{escape(span.text)}</tspan>' if span.looks else escape(span.text) for span in line
+        f'<tspan class="{" ".join(span.looks)}">{escape(span.text)}</tspan>' if span.looks else escape(span.text)
+        for span in line
     )
     cells = sum(len(span.text) for span in line)
     left = _LEFT + (_CELL * len(after.text) if after is not None else 0)
     kind = f'class="{look}" ' if look else ""
-    return f'<text {kind}x="{left:.1f}" y="{_TOP + _LINE * number}" textLength="{_CELL * cells:.1f}">{spans}</text>' if cells else ""
+    return (
+        f'<text {kind}x="{left:.1f}" y="{_TOP + _LINE * number}" textLength="{_CELL * cells:.1f}">{spans}</text>'
+        if cells
+        else ""
+    )
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
-"""The site's source: the repository's Markdown at its own paths, the generated pages, and a page for each source file that one links to.
+"""The site's source: the repository's Markdown at its own paths, the generated pages, and a page for each source file
+that one links to.
 
-Links of Markdown stay as they are where they lead to another page. Sphinx checks those, anchors included; a link to a file
-that doesn't exist is an error here.
+Links of Markdown stay as they are where they lead to another page. Sphinx checks those, anchors included; a link to a
+file that doesn't exist is an error here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from devtools.site.markdown import code_block
 SOURCES: Final = "source"
 """The folder of the pages with source files."""
 FRONT: Final = "index"
-_LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".sh": "sh", ".go": "go", ".toml": "toml", ".json": "json", ".csv": "text"}
+_LANGUAGES: Final = {
+    ".py": "python",
+    ".yaml": "yaml",
+    ".sh": "sh",
+    ".go": "go",
+    ".toml": "toml",
+    ".json": "json",
+    ".csv": "text",
+}
 _IMAGES: Final = frozenset((".svg", ".png"))
 _LARGEST: Final = 200_000
 """Characters of a source file on a page of its own."""
@@ -36,7 +45,8 @@ class BrokenPages(ValueError):
 
 @dataclass
 class Staged:
-    """``pages``: each page's name -> its Markdown. ``images``: files that are copied as they are. ``problems``: what can't be built."""
+    """``pages``: each page's name -> its Markdown. ``images``: files that are copied as they are. ``problems``: what
+    can't be built."""
 
     pages: dict[str, str] = field(default_factory=dict)
     images: set[str] = field(default_factory=set)
@@ -81,7 +91,10 @@ def _inline(tokens: Iterable[Token]) -> Iterator[Token]:
 def _tracked(root: Path) -> frozenset[str]:
     """The repository's files, those included that are new and not ignored."""
     names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        check=True,
     )
     return frozenset(name for name in names.stdout.decode().split("\0") if name and (root / name).is_file())
 
@@ -89,7 +102,9 @@ def _tracked(root: Path) -> frozenset[str]:
 class _Staging:
     def __init__(self, root: Path, menu: tuple[MenuSection, ...], files: frozenset[str]) -> None:
         self._root, self._menu, self._files = root, menu, files
-        self._folders = frozenset(str(parent) for name in files for parent in PurePosixPath(name).parents if str(parent) != ".")
+        self._folders = frozenset(
+            str(parent) for name in files for parent in PurePosixPath(name).parents if str(parent) != "."
+        )
         self._result = Staged()
         self._own: dict[str, str] = {}
         """The pages' text before links to source files are changed."""
@@ -105,7 +120,11 @@ class _Staging:
             else:
                 problems.append(f"{name}.md: in the menu, and not there")
         unlisted = [name for name in generated if name not in self._own]
-        unlisted += [name for name in self._files if name.startswith("docs/") and name.endswith(".md") and name[:-3] not in self._own]
+        unlisted += [
+            name
+            for name in self._files
+            if name.startswith("docs/") and name.endswith(".md") and name[:-3] not in self._own
+        ]
         problems += [f"{name}: in no section of the menu" for name in sorted(unlisted) if name != f"{INDEX}.md"]
         self._own[FRONT] = self._front(listed)
         for section, pages in listed:
@@ -131,7 +150,13 @@ class _Staging:
     def _front(self, listed: Iterable[tuple[MenuSection, tuple[str, ...]]]) -> str:
         """The README's introduction, the index of the documents, and the menu."""
         introduction = (self._root / "README.md").read_text(encoding="utf-8").split("\n## ", 1)[0].strip()
-        index = (self._root / f"{INDEX}.md").read_text(encoding="utf-8").partition("\n")[2].lstrip("\n").replace(WITHOUT_SITE, WITH_SITE)
+        index = (
+            (self._root / f"{INDEX}.md")
+            .read_text(encoding="utf-8")
+            .partition("\n")[2]
+            .lstrip("\n")
+            .replace(WITHOUT_SITE, WITH_SITE)
+        )
         menus = [_toctree(FRONT, section.title, pages) for section, pages in listed if section.below is None]
         return "\n".join([introduction, "\n## Where to read on\n", _moved(index, "docs"), *menus])
 
@@ -182,12 +207,18 @@ class _Staging:
         if path in self._folders:
             self._result.pages[name] = title  # before its files: they may be folders
             files = sorted(file for file in self._files if file.startswith(f"{path}/") and _is_text(file))
-            lines = [f"* [{file.removeprefix(path + '/')}]({_relative(name, self._target_of(file))})\n" for file in files]
+            lines = [
+                f"* [{file.removeprefix(path + '/')}]({_relative(name, self._target_of(file))})\n" for file in files
+            ]
             self._result.pages[name] = title + "".join(lines)
         else:
             text = (self._root / path).read_text(encoding="utf-8")
             language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
-            shown = code_block(text, language) if len(text) <= _LARGEST else f"{len(text)} characters, which are not shown here.\n"
+            shown = (
+                code_block(text, language)
+                if len(text) <= _LARGEST
+                else f"{len(text)} characters, which are not shown here.\n"
+            )
             self._result.pages[name] = title + shown
         return name
 

@@ -1,10 +1,11 @@
-"""All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories H]``
-(``make conformance N=… SEED=…``).
+"""All comparisons, for long: ``python -m devtools.upstream.conformance N [--seed S] [--hostile-minutes M] [--histories
+H]`` (``make conformance N=… SEED=…``).
 
-N allocation problems and ten times as many expressions against the references, on all processors; H histories of the control loops under
-turbulence against undisturbed ones (:mod:`devtools.interleavings`). Then two searches: M minutes for expressions that hurt
-(:mod:`devtools.cel.hostile`), and for as many seconds as a tenth of N for the selector that holds up the webhook longest
-(:mod:`devtools.webhooks.search`). Fails where a difference is unexplained, or an expression exceeds what it may take.
+N allocation problems and ten times as many expressions against the references, on all processors; H histories of the
+control loops under turbulence against undisturbed ones (:mod:`devtools.interleavings`). Then two searches: M minutes
+for expressions that hurt (:mod:`devtools.cel.hostile`), and for as many seconds as a tenth of N for the selector that
+holds up the webhook longest (:mod:`devtools.webhooks.search`). Fails where a difference is unexplained, or an
+expression exceeds what it may take.
 """
 
 from __future__ import annotations

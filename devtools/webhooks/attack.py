@@ -1,4 +1,5 @@
-"""An attack on a real server over TLS, measured: other tenants' reviews, health probes, and what the attacker's own reviews take."""
+"""An attack on a real server over TLS, measured: other tenants' reviews, health probes, and what the attacker's own
+reviews take."""
 
 from __future__ import annotations
 
@@ -42,13 +43,22 @@ def vmi_of(template: str, namespace: str) -> bytes:
 
 def unseen(number: int) -> str:
     """A selector that nobody has seen before, as tenants write them."""
-    return f'device.attributes["{DRIVER}"].model == "m{number % 3}" && device.attributes["{DRIVER}"].index >= {number % 8} && {number} > 0'
+    return (
+        f'device.attributes["{DRIVER}"].model == "m{number % 3}" && '
+        f'device.attributes["{DRIVER}"].index >= {number % 8} && {number} > 0'
+    )
 
 
 async def measured(
-    served: Served, seconds: float, rate: float, ask: Callable[[int], bytes], hostile: Iterable[bytes] = (), at_once: int = 8
+    served: Served,
+    seconds: float,
+    rate: float,
+    ask: Callable[[int], bytes],
+    hostile: Iterable[bytes] = (),
+    at_once: int = 8,
 ) -> Times:
-    """Others ask ``rate`` times a second, a probe comes every 50 ms, while ``at_once`` attackers ask as fast as they are answered."""
+    """Others ask ``rate`` times a second, a probe comes every 50 ms, while ``at_once`` attackers ask as fast as they
+    are answered."""
     times = Times()
     end = time.perf_counter() + seconds
     attacks = iter(hostile)

@@ -1,7 +1,7 @@
 """Hostile reviews by the thousand, the same for the same seed.
 
-Bytes that are no JSON, JSON that is no review, reviews of objects that nobody would write, texts that try to be something else where they
-are shown.
+Bytes that are no JSON, JSON that is no review, reviews of objects that nobody would write, texts that try to be
+something else where they are shown.
 """
 
 from __future__ import annotations
@@ -89,7 +89,13 @@ def _raw(dice: random.Random) -> Hostile:
 
 def _large(dice: random.Random) -> Hostile:
     """As large as a request may be, with a fault in each of a million places, or texts of megabytes."""
-    lists: tuple[object, ...] = ([0] * 900_000, [None] * 500_000, [{}] * 900_000, [{"name": "g"}] * 180_000, [{"name": "!" * 2_900_000}])
+    lists: tuple[object, ...] = (
+        [0] * 900_000,
+        [None] * 500_000,
+        [{}] * 900_000,
+        [{"name": "g"}] * 180_000,
+        [{"name": "!" * 2_900_000}],
+    )
     if dice.random() < 0.5:
         spec: dict[str, Any] = {"resourceClaims": dice.choice(lists)}
     else:
@@ -128,7 +134,10 @@ def _hostile_object(dice: random.Random) -> Hostile:
     for _ in range(dice.randint(1, 4)):
         _change(dice, obj)
     if dice.random() < 0.1:
-        many = [{"name": f"g{n}", **({"claimName": "c"} if dice.random() < 0.5 else {})} for n in range(dice.randint(10, 400))]
+        many = [
+            {"name": f"g{n}", **({"claimName": "c"} if dice.random() < 0.5 else {})}
+            for n in range(dice.randint(10, 400))
+        ]
         obj["spec"] = {"domain": {"devices": {dice.choice(("gpus", "hostDevices")): many}}}
         obj = make(obj["spec"])
     obj["kind"] = make()["kind"]
@@ -153,15 +162,22 @@ KEYS = ("integration-path", "device-claims", "integration", "device-status", "li
 
 def _hostile_pod(dice: random.Random) -> Hostile:
     """A launcher pod with hostile annotations, claims and values at random places."""
-    claims = [(dice.choice(("c", "d", "virt-dra-0", *TEXTS)), dice.choice(("r", "..", "a/b", *TEXTS))) for _ in range(dice.randrange(4))]
+    claims = [
+        (dice.choice(("c", "d", "virt-dra-0", *TEXTS)), dice.choice(("r", "..", "a/b", *TEXTS)))
+        for _ in range(dice.randrange(4))
+    ]
     pod = launcher_pod((("c", "r"), *claims))
     for _ in range(dice.randrange(3)):
         pod["metadata"]["annotations"][f"virt-dra.io/{dice.choice(KEYS)}"] = dice.choice(ANNOTATIONS)
     if dice.random() < 0.3:
         name = dice.choice(("c", "virt-dra-0", *TEXTS))
-        pod["spec"]["resourceClaims"].append({"name": name, dice.choice(("resourceClaimName", "x")): dice.choice(TEXTS)})
+        pod["spec"]["resourceClaims"].append(
+            {"name": name, dice.choice(("resourceClaimName", "x")): dice.choice(TEXTS)}
+        )
     if dice.random() < 0.1:
-        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c", "request": f"r{n}"} for n in range(dice.randint(10, 3000))]
+        pod["spec"]["containers"][0]["resources"]["claims"] = [
+            {"name": "c", "request": f"r{n}"} for n in range(dice.randint(10, 3000))
+        ]
     for _ in range(dice.randrange(3)):
         _change(dice, pod)
     pod["kind"] = "Pod"
@@ -172,7 +188,11 @@ def _change(dice: random.Random, obj: dict[str, Any]) -> None:
     """One member or item somewhere below becomes something else, twice, or goes."""
     place: Any = obj
     while True:
-        keys: list[Any] = [key for key in place if key not in ("kind", "apiVersion")] if isinstance(place, dict) else [*range(len(place))]
+        keys: list[Any] = (
+            [key for key in place if key not in ("kind", "apiVersion")]
+            if isinstance(place, dict)
+            else [*range(len(place))]
+        )
         if not keys:
             return
         key = dice.choice(keys)
@@ -206,7 +226,8 @@ def _text(value: object) -> bytes:
 
 
 def expected(hostile: Hostile) -> tuple[bool, str]:
-    """Whether an object of a well-formed review is allowed, and the message: as KubeVirt's rules say that read it by themselves."""
+    """Whether an object of a well-formed review is allowed, and the message: as KubeVirt's rules say that read it by
+    themselves."""
     try:
         verdict = vmi_rules.review(read_vmi(json.loads(json.dumps(hostile.object))), Gates.of(NEWEST))
     except WireError as error:
@@ -215,7 +236,8 @@ def expected(hostile: Hostile) -> tuple[bool, str]:
 
 
 def is_settled(pod: dict[str, Any], response: dict[str, Any]) -> bool:
-    """Whether what a launcher pod was answered can be done, is no more than ours, and leaves nothing to be done a second time."""
+    """Whether what a launcher pod was answered can be done, is no more than ours, and leaves nothing to be done a
+    second time."""
     if not response["allowed"]:
         return bool(response["status"]["details"]["causes"])
     operations = json.loads(base64.b64decode(response.get("patch", "W10=")))

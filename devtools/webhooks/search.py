@@ -1,7 +1,9 @@
-"""A search for the selector that holds up the webhook longest: mutates what took longest so far, of what an API server accepts.
+"""A search for the selector that holds up the webhook longest: mutates what took longest so far, of what an API server
+accepts.
 
-``python -m devtools.webhooks.search SECONDS [--seed S]`` (``make conformance``); a short one is a test. What counts is what others
-feel: how long the review itself took, the probes meanwhile, and reviews of another tenant with selectors that nobody has seen before.
+``python -m devtools.webhooks.search SECONDS [--seed S]`` (``make conformance``); a short one is a test. What counts is
+what others feel: how long the review itself took, the probes meanwhile, and reviews of another tenant with selectors
+that nobody has seen before.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ def mutated(rng: random.Random, texts: list[str]) -> str:
         lambda: f"({text}) && ({rng.choice(_ATOMS)})",
         lambda: f"({rng.choice(_ATOMS)}) || ({text})",
         lambda: " && ".join([f"({text})"] * rng.randrange(2, 6)),
-        lambda: " || ".join(rf"'a'.matches(r'\pL{{{rng.randrange(100, 999)}}}{n}')" for n in range(rng.randrange(2, 60))) + f" || ({text})",
+        lambda: (
+            " || ".join(rf"'a'.matches(r'\pL{{{rng.randrange(100, 999)}}}{n}')" for n in range(rng.randrange(2, 60)))
+            + f" || ({text})"
+        ),
         lambda: f"cel.bind(l, [{', '.join(['1'] * rng.randrange(2, 40))}], cel.bind(m, l + l, m == m)) && ({text})",
         lambda: f"'{'a' * rng.randrange(1, 3000)}'.findAll('a').size() >= 0 && ({text})",
         lambda: f"({text}) ? ({rng.choice(_ATOMS)}) : ({rng.choice(texts or list(_ATOMS))})",
@@ -133,7 +138,10 @@ async def tried(served: Served, known: Preflight, texts: list[str], number: int)
     await probing
     for namespace, name, _ in more:
         templates.pop((namespace, name))
-    return [Tried(text, took, percentile(probes, 90), percentile(others, 50)) for text, took in zip(texts, reviews, strict=True)]
+    return [
+        Tried(text, took, percentile(probes, 90), percentile(others, 50))
+        for text, took in zip(texts, reviews, strict=True)
+    ]
 
 
 async def search(folder: Path, seconds: float, seed: int) -> list[Tried]:
@@ -152,7 +160,9 @@ async def search(folder: Path, seconds: float, seed: int) -> list[Tried]:
             texts += [next(candidates) for _ in range(TOGETHER - len(texts))]
             found = await tried(served, known, texts, number)
             best = sorted(
-                {each.text: each for each in (*best, *found)}.values(), key=lambda each: (each.review == 0, each.harm), reverse=True
+                {each.text: each for each in (*best, *found)}.values(),
+                key=lambda each: (each.review == 0, each.harm),
+                reverse=True,
             )
             best = best[:POPULATION]
     return sorted((each for each in best if each.review), key=lambda each: each.harm, reverse=True)
@@ -166,7 +176,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         worst = asyncio.run(search(Path(folder), options.seconds, options.seed))
     for each in worst[:5]:
-        sys.stdout.write(f"review {each.review:.3f} s, probe {each.probe:.3f} s, others {each.other:.3f} s: {each.text[:200]}\n")
+        sys.stdout.write(
+            f"review {each.review:.3f} s, probe {each.probe:.3f} s, others {each.other:.3f} s: {each.text[:200]}\n"
+        )
     bad = [each for each in worst if each.review > 1 or each.probe > 0.1]
     sys.stdout.write(f"seed {options.seed}: {len(bad)} selectors beyond the goals (review 1 s, probe 0.1 s)\n")
     raise SystemExit(1 if bad else 0)

@@ -35,7 +35,12 @@ JSON = {"Content-Type": "application/json"}
 
 
 def vmi(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
-    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "v", **metadata}, "spec": spec}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "v", **metadata},
+        "spec": spec,
+    }
 
 
 def vm(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
@@ -49,7 +54,13 @@ def vm(spec: object = SPEC, **metadata: object) -> dict[str, Any]:
 
 def launcher_pod(claims: object = (("c", "r"),), **metadata: object) -> dict[str, Any]:
     """A pod as virt-controller creates it for the VMI v of :data:`SPEC`, as far as it matters here."""
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "v", "uid": "u1", "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": "v",
+        "uid": "u1",
+        "controller": True,
+    }
     pairs: Any = claims
     uses = [{"name": claim, "request": request} for claim, request in pairs]
     return {
@@ -108,7 +119,8 @@ def body(obj: object = None, old: object = None, **members: object) -> bytes:
 
 
 def decide_body(webhook: Webhook, data: bytes, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
-    """As a server does that knows all answers about selectors: the review in a body, the JSON of the answer, and the verdict."""
+    """As a server does that knows all answers about selectors: the review in a body, the JSON of the answer, and the
+    verdict."""
     reviewed = read_review(data)
     verdict = verdict_on(webhook, reviewed, knowledge)
     return reviewed, json.dumps(answer(reviewed.uid, verdict)).encode(), verdict
@@ -126,8 +138,12 @@ class Served:
     def url(self, path: str) -> str:
         return f"https://localhost:{self.port}{path}"
 
-    async def ask(self, data: bytes, path: str = "/validate-vmi", headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        async with self.client.post(self.url(path), data=BytesIO(data), headers=JSON if headers is None else headers) as response:
+    async def ask(
+        self, data: bytes, path: str = "/validate-vmi", headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        async with self.client.post(
+            self.url(path), data=BytesIO(data), headers=JSON if headers is None else headers
+        ) as response:
             return response.status, await response.json()
 
     async def plain(self, path: str) -> tuple[int, str]:
@@ -164,8 +180,8 @@ async def serving(
     client_ca: Path | None = None,
     evaluation: WorkerLimits | None = None,
 ) -> AsyncIterator[Served]:
-    """A server that is ready, if it has knowledge, and is stopped at the end unless the test did it. Its certificate is the folder's
-    authority's, unless there is another source."""
+    """A server that is ready, if it has knowledge, and is stopped at the end unless the test did it. Its certificate is
+    the folder's authority's, unless there is another source."""
     tls = ReloadingTls(source or authority(folder), client_ca)
     server = WebhookServer(lambda: knowledge, tls, Metrics(), limits, callers, evaluation)
     port, plain_port = await server.start("127.0.0.1", 0, 0)
@@ -183,5 +199,13 @@ async def serving(
 
 def status(code: int, reason: str, message: str) -> tuple[int, dict[str, Any]]:
     """A failure as it is answered."""
-    wire = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    wire = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
     return code, wire

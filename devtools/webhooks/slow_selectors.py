@@ -16,13 +16,17 @@ TENS = "[" + ",".join(str(n) for n in range(10, 100)) + "]"
 def _nested_bind(depth: int) -> str:
     """A text that doubles with each binding, formatted again and again."""
     text = "".join(f"cel.bind(x{n}, x{n - 1} + x{n - 1}, " for n in range(1, depth))
-    return f"cel.bind(x0, 'abcdefgh', {text}'%s%s%s'.format([x{depth - 1}, x{depth - 1}, x{depth - 1}]).size() >= 0{')' * depth}"
+    return (
+        f"cel.bind(x0, 'abcdefgh', {text}'%s%s%s'.format([x{depth - 1}, "
+        f"x{depth - 1}, x{depth - 1}]).size() >= 0{')' * depth}"
+    )
 
 
 NINE = "[1,2,3,4,5,6,7,8,9]"
 _SLOW = {
     "patterns-made-in-loops": rf"{TENS}.exists(i,{TENS}.exists(j,'a'.matches(r'\pL{{9'+'10}}'))) || true",
-    "patterns-none-like-another": rf"{TENS}.all(i, {TENS}.all(j, !'a'.matches(r'(\pL{{900}}){{9'+string(i)+string(j)+'}}') || true))",
+    "patterns-none-like-another": rf"{TENS}.all(i, {TENS}.all(j, "
+    rf"!'a'.matches(r'(\pL{{900}}){{9'+string(i)+string(j)+'}}') || true))",
     "300-patterns": " || ".join(rf"'a'.matches(r'\pL{{{500 + n}}}b')" for n in range(300)) + " || true",
     "format-of-nested-bindings": f"{NINE}.all(a, {NINE}.all(b, {_nested_bind(12)}))",
     "find-all": f"{NINE}.all(a, {NINE}.all(b, cel.bind(x, '{'a' * 4000}', (x+x+x+x).findAll('a').size() > 0)))",
@@ -44,14 +48,21 @@ def cluster(templates: dict[str, str], *, namespace: str = "attacker", devices: 
 
 def with_templates(known: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:
     """The same cluster with more templates: namespace, name, selector."""
-    more: Any = {(namespace, name): read_object(_template(name, text, namespace)) for namespace, name, text in templates}
+    more: Any = {
+        (namespace, name): read_object(_template(name, text, namespace)) for namespace, name, text in templates
+    }
     return replace(known, inputs=replace(known.inputs, templates={**known.inputs.templates, **more}))
 
 
 def _published(devices: int, slices: int) -> list[dict[str, Any]]:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     found: list[dict[str, Any]] = [
-        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": DRIVER},
+            "spec": {"selectors": [selector]},
+        }
     ]
     for number in range(slices):
         spec = {
@@ -72,7 +83,14 @@ def _published(devices: int, slices: int) -> list[dict[str, Any]]:
                 for n in range(devices)
             ],
         }
-        found.append({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"s{number}"}, "spec": spec})
+        found.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"s{number}"},
+                "spec": spec,
+            }
+        )
     return found
 
 

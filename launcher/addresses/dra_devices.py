@@ -1,4 +1,5 @@
-"""Devices of ResourceClaims in spec order, each with the address of the first source that has one (K-7.6, KubeVirt 1.8 and newer)."""
+"""Devices of ResourceClaims in spec order, each with the address of the first source that has one (K-7.6, KubeVirt 1.8
+and newer)."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDe
     claims = ClaimObjects.of(request.vmi, request.pod)
     statuses = kind.statuses(request.vmi.status.device_status)
     entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
-    built = tuple(_device(request, kind, index, entry, _resolve(request, kind, entry, statuses, claims)) for index, entry in entries)
+    built = tuple(
+        _device(request, kind, index, entry, _resolve(request, kind, entry, statuses, claims))
+        for index, entry in entries
+    )
     if kind is not GPUS:
         return built
     shown = with_default_display([device.element for device in built], request.vmi.spec.domain.devices.gpus)
@@ -46,7 +50,11 @@ def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDe
 
 
 def _resolve(
-    request: ConversionInputs, kind: EntryKind, entry: DeviceEntry, statuses: tuple[DeviceStatusInfo, ...], claims: ClaimObjects
+    request: ConversionInputs,
+    kind: EntryKind,
+    entry: DeviceEntry,
+    statuses: tuple[DeviceStatusInfo, ...],
+    claims: ClaimObjects,
 ) -> tuple[SourcedAddress, tuple[str, ...]]:
     """The first address, and a sentence for each later source that disagrees (K-7.6)."""
     device = f"{kind.path}/{entry.name}"
@@ -64,7 +72,10 @@ def _resolve(
     variable = from_environment(request.env, known, wanted) if known and wanted else None
     answers = [answer for answer in (stated, read, variable) if answer is not None]
     if not answers:
-        where = f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID in metadata for claim {claim} request {wanted}"
+        where = (
+            f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID "
+            f"in metadata for claim {claim} request {wanted}"
+        )
         why = f" ({nothing_found(claims, claim, known, wanted)})"
         if files is not None:
             why = f" (mdev: {files.no_mdev}, pci: {files.no_pci})" if request.version >= V1_8_3 else ""
@@ -80,11 +91,17 @@ def _disagreement(device: str, first: SourcedAddress, other: SourcedAddress) -> 
 
 
 def _device(
-    request: ConversionInputs, kind: EntryKind, index: int, entry: DeviceEntry, found: tuple[SourcedAddress, tuple[str, ...]]
+    request: ConversionInputs,
+    kind: EntryKind,
+    index: int,
+    entry: DeviceEntry,
+    found: tuple[SourcedAddress, tuple[str, ...]],
 ) -> ConvertedDevice:
     answer, notes = found
     device = f"{kind.path}/{entry.name}"
-    address, element = dra_element(kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None)
+    address, element = dra_element(
+        kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None
+    )
     return ConvertedDevice(device, answer.source, address, element, kind.field(index), is_dra=True, notes=notes)
 
 
@@ -93,8 +110,11 @@ def mdev_model(request: ConversionInputs, kind: EntryKind) -> str:
     return "vfio-ap" if kind is HOST_DEVICES and request.vmi.spec.architecture == "s390x" else "vfio-pci"
 
 
-def dra_element(kind: EntryKind, name: str, answer: SourcedAddress, model: str, gpu: GPU | None) -> tuple[HostAddress, Hostdev]:
-    """The address and element: an mdev if there is one, else the PCI function (K-6.5). PCI GPUs of claims never get a display (K-7.19)."""
+def dra_element(
+    kind: EntryKind, name: str, answer: SourcedAddress, model: str, gpu: GPU | None
+) -> tuple[HostAddress, Hostdev]:
+    """The address and element: an mdev if there is one, else the PCI function (K-6.5). PCI GPUs of claims never get a
+    display (K-7.19)."""
     try:
         if answer.mdev:
             uuid = MdevUuid.parse(answer.mdev)

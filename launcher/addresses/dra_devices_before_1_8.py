@@ -1,4 +1,5 @@
-"""Devices of ResourceClaims as KubeVirt 1.6 and 1.7 convert them: in the order of the status, not of the spec (K-7.22, K-7.23)."""
+"""Devices of ResourceClaims as KubeVirt 1.6 and 1.7 convert them: in the order of the status, not of the spec (K-7.22,
+K-7.23)."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from virt_dra.api.kubevirt_v1 import GPU, DeviceAttributes, DeviceEntry, DeviceS
 
 
 def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
-    """PCI entries of the status in its order, then mdev entries; a PCI address that is set takes precedence, even if empty.
+    """PCI entries of the status in its order, then mdev entries; a PCI address that is set takes precedence, even if
+    empty.
 
-    Status entries without an entry in the spec are converted too; then their numbers must be equal. Raises :class:`LauncherError`.
+    Status entries without an entry in the spec are converted too; then their numbers must be equal. Raises
+    :class:`LauncherError`.
     """
     wanted = [entry for entry in kind.entries(request.vmi) if entry.is_dra]
     if not wanted:
@@ -26,7 +29,9 @@ def dra_devices_before_1_8(request: ConversionInputs, kind: EntryKind) -> tuple[
     statuses = kind.statuses(request.vmi.status.device_status)
     pci = tuple(_device(request, kind, s) for s in statuses if (a := _attributes(s)) and a.pci_address is not None)
     mdevs = tuple(
-        _device(request, kind, s) for s in statuses if (a := _attributes(s)) and a.pci_address is None and a.mdev_uuid is not None
+        _device(request, kind, s)
+        for s in statuses
+        if (a := _attributes(s)) and a.pci_address is None and a.mdev_uuid is not None
     )
     if kind is GPUS:
         shown = with_default_display([device.element for device in mdevs], request.vmi.spec.domain.devices.gpus)
@@ -58,5 +63,7 @@ def _count_mismatch(kind: EntryKind, wanted: list[DeviceEntry], built: tuple[Con
     subject = next((entry.name for entry in wanted if entry.name not in names), wanted[0].name)
     spec = ", ".join(entry.name for entry in wanted)
     found = ", ".join(f"{name} {device.address}" for name, device in zip(names, built, strict=True))
-    text = f"the number of DRA {kind.word}/s do not match the number of devices:\n{kind.word}: [{spec}]\nDevice: [{found}]"
+    text = (
+        f"the number of DRA {kind.word}/s do not match the number of devices:\n{kind.word}: [{spec}]\nDevice: [{found}]"
+    )
     return LauncherError(COUNT_MISMATCH, f"{kind.path}/{subject}", kind.dra_failure + text)

@@ -49,7 +49,9 @@ class FileDevice:
     mdev: str
 
 
-def device_of(files: Files, entries: tuple[PodResourceClaim, ...], claim: str, request: str, version: KubeVirtVersion) -> FileDevice:
+def device_of(
+    files: Files, entries: tuple[PodResourceClaim, ...], claim: str, request: str, version: KubeVirtVersion
+) -> FileDevice:
     """The device of a pod-local claim and request. Addresses are unchanged, "" for a missing one.
 
     ``entries``: ``spec.resourceClaims``; the first of a name counts. Raises :class:`MetadataError`.
@@ -68,9 +70,12 @@ def device_of(files: Files, entries: tuple[PodResourceClaim, ...], claim: str, r
 def read_folder(root: Path) -> dict[str, str]:
     """Every metadata file below ``root``, which stands for the container's ``/``. Raises OSError.
 
-    Invalid UTF-8 is read as replacement characters, so that it is later refused as JSON or as an address, in a message with the path.
+    Invalid UTF-8 is read as replacement characters, so that it is later refused as JSON or as an address, in a message
+    with the path.
     """
-    return {path: text for base in (BASE, BASE_1_8_0) for path, text in read_base(root / base.lstrip("/"), base).items()}
+    return {
+        path: text for base in (BASE, BASE_1_8_0) for path, text in read_base(root / base.lstrip("/"), base).items()
+    }
 
 
 def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
@@ -86,7 +91,8 @@ def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
 
 
 def overlaid(files: Files, supplied: Files) -> dict[str, str]:
-    """``files`` with each folder that has a supplied file replaced by the supplied files. An empty supplied file doesn't exist yet."""
+    """``files`` with each folder that has a supplied file replaced by the supplied files. An empty supplied file
+    doesn't exist yet."""
     ready = {path: text for path, text in supplied.items() if text.strip()}
     replaced = {path.rpartition("/")[0] for path in ready}
     return {path: text for path, text in files.items() if path.rpartition("/")[0] not in replaced} | ready
@@ -101,17 +107,22 @@ def _read(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, Dev
     if not matches:
         raise MetadataError(f"failed to read metadata {asked}: no files matching {folder}/*{FILE_SUFFIX}")
     if len(matches) > 1:
-        raise MetadataError(f"found {len(matches)} metadata files {asked} but KubeVirt only supports exactly one driver per request")
+        raise MetadataError(
+            f"found {len(matches)} metadata files {asked} but KubeVirt only supports exactly one driver per request"
+        )
     return matches[0], _from_stream(matches[0], files[matches[0]])
 
 
 def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[str, DeviceMetadata]:
-    """K-7.11: a direct claim's first file; for a template's, the first file of any claim that names the entry, unparsable ones skipped."""
+    """K-7.11: a direct claim's first file; for a template's, the first file of any claim that names the entry,
+    unparsable ones skipped."""
     _refuse_separators(entry.resource_claim_name or entry.name, request)
     if entry.resource_claim_name:
         for path in _in_folder(files, f"{BASE_1_8_0}/{entry.resource_claim_name}/{request}"):
             return path, _whole(path, files[path])
-        raise MetadataError(f"metadata not found for claim {_quoted(entry.resource_claim_name)} request {_quoted(request)}")
+        raise MetadataError(
+            f"metadata not found for claim {_quoted(entry.resource_claim_name)} request {_quoted(request)}"
+        )
     candidates = [path for path in files if _parts_1_8_0(path) == request]
     for path in sorted(candidates, key=lambda path: path.split("/")):
         try:
@@ -158,7 +169,9 @@ def _from_stream(path: str, text: str) -> DeviceMetadata:
         position = _skip(text, position)
     if not unknown:
         raise MetadataError(f"{path}: no metadata objects found in stream")
-    raise MetadataError(f"{path}: no compatible metadata version found in stream (unknown versions: {', '.join(unknown)})")
+    raise MetadataError(
+        f"{path}: no compatible metadata version found in stream (unknown versions: {', '.join(unknown)})"
+    )
 
 
 def _whole(path: str, text: str) -> DeviceMetadata:
@@ -197,7 +210,9 @@ def _only_device(found: DeviceMetadata, request: str) -> MetadataDevice:
     if of_request is None:
         names = " ".join(each.name for each in found.requests)
         claim = _quoted(found.metadata.name)
-        raise MetadataError(f"request {_quoted(request)} not found in metadata for claim {claim} (available requests: [{names}])")
+        raise MetadataError(
+            f"request {_quoted(request)} not found in metadata for claim {claim} (available requests: [{names}])"
+        )
     if not of_request.devices:
         raise MetadataError(f"request {_quoted(request)} has no devices")
     if len(of_request.devices) > 1:

@@ -22,7 +22,8 @@ IndexedEntries = Sequence[tuple[int, DeviceEntry]]
 
 
 def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
-    """The devices of all entries without a claim. Raises :class:`LauncherError` for a malformed address, or too few or many (K-7.3)."""
+    """The devices of all entries without a claim. Raises :class:`LauncherError` for a malformed address, or too few or
+    many (K-7.3)."""
     entries = [(index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if not entry.is_dra]
     resources = tuple(dict.fromkeys(entry.device_name for _, entry in entries if entry.device_name))
     built: list[ConvertedDevice] = []
@@ -40,7 +41,9 @@ def plugin_devices(request: ConversionInputs, kind: EntryKind) -> tuple[Converte
     return tuple(built)
 
 
-def _device(kind: EntryKind, prefix: str, index: int, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> ConvertedDevice:
+def _device(
+    kind: EntryKind, prefix: str, index: int, entry: DeviceEntry, text: str, version: KubeVirtVersion
+) -> ConvertedDevice:
     device = f"{kind.path}/{entry.name}"
     try:
         address, element = _element(kind, prefix, entry, text, version)
@@ -49,7 +52,9 @@ def _device(kind: EntryKind, prefix: str, index: int, entry: DeviceEntry, text: 
     return ConvertedDevice(device, ENVIRONMENT, address, element, kind.field(index), is_dra=False)
 
 
-def _element(kind: EntryKind, prefix: str, entry: DeviceEntry, text: str, version: KubeVirtVersion) -> tuple[HostAddress, Hostdev]:
+def _element(
+    kind: EntryKind, prefix: str, entry: DeviceEntry, text: str, version: KubeVirtVersion
+) -> tuple[HostAddress, Hostdev]:
     alias, gpu = kind.plugin_alias + entry.name, entry if isinstance(entry, GPU) else None
     if prefix == PCI_PREFIX:
         address = PciAddress.parse(text)
@@ -61,7 +66,10 @@ def _element(kind: EntryKind, prefix: str, entry: DeviceEntry, text: str, versio
     return place, usb(place, USB_ALIAS + entry.name)
 
 
-_STEP: Mapping[str, str] = {PCI_PREFIX: "failed to create PCI device for {}: ", MDEV_PREFIX: "failed to create mdev device for {}: "}
+_STEP: Mapping[str, str] = {
+    PCI_PREFIX: "failed to create PCI device for {}: ",
+    MDEV_PREFIX: "failed to create mdev device for {}: ",
+}
 
 
 def _failure(kind: EntryKind, prefix: str, name: str, reason: str) -> str:
@@ -78,7 +86,10 @@ def _count_mismatch(kind: EntryKind, entries: IndexedEntries, built: Sequence[Co
     causes = "".join(f"\n{_cause(kind, entry, served.count(kind.field(index)))}" for index, entry in wrong)
     wanted = ", ".join(f"{entry.name} ({entry.device_name or 'no deviceName'})" for _, entry in entries)
     found = ", ".join(f"{device.device.partition('/')[2]} {device.address}" for device in built)
-    text = f"the number of device plugin {kind.word}/s do not match the number of devices:\n{kind.word}: [{wanted}]\nDevice: [{found}]"
+    text = (
+        f"the number of device plugin {kind.word}/s do not match the number of "
+        f"devices:\n{kind.word}: [{wanted}]\nDevice: [{found}]"
+    )
     subject = f"{kind.path}/{wrong[0][1].name}"
     return LauncherError(COUNT_MISMATCH, subject, f"{kind.plugin_failure}{text}{causes}")
 

@@ -1,8 +1,8 @@
 """The sources of a DRA device's address, and their precedence (K-7.5, K-7.6).
 
 In order: an explicit ``status.deviceStatus``, a metadata file (:mod:`launcher.addresses.metadata_files`), a variable
-``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that has an address
-is used; a warning reports later ones that disagree.
+``PCI_RESOURCE_<claim object>_<request>`` or ``MDEV_PCI_RESOURCE_<claim object>_<request>``. The first one that has an
+address is used; a warning reports later ones that disagree.
 """
 
 from __future__ import annotations
@@ -58,16 +58,21 @@ class ClaimObjects:
         entries: tuple[PodResourceClaim, ...] = (*vmi.spec.resource_claims, *(pod.spec.resource_claims if pod else ()))
         names = {entry.name: entry.resource_claim_name for entry in entries if entry.resource_claim_name}
         if pod is not None:
-            names |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses if s.resource_claim_name}
+            names |= {
+                s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses if s.resource_claim_name
+            }
         return cls(names, frozenset(entry.name for entry in entries), f"virt-launcher-{vmi.name}-" if vmi.name else "")
 
 
 def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddress | None:
-    """The address in the status entry of a device; "" counts as absent (K-6.2). None without an entry that has an address."""
+    """The address in the status entry of a device; "" counts as absent (K-6.2). None without an entry that has an
+    address."""
     for entry in entries:
         attributes = entry.device_resource_claim_status.attributes if entry.device_resource_claim_status else None
         if entry.name == device and attributes and (attributes.pci_address or attributes.mdev_uuid):
-            return SourcedAddress(STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or "")
+            return SourcedAddress(
+                STATUS, "status.deviceStatus", pci=attributes.pci_address or "", mdev=attributes.mdev_uuid or ""
+            )
     return None
 
 
@@ -78,7 +83,8 @@ def claim_object_in_status(entries: Iterable[DeviceStatusInfo], device: str) -> 
 
 
 def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[str, ...]:
-    """The names of a variable by precedence: literal; upper case with "/" and "." as "_"; the same with "-" as "_" (K-7.5)."""
+    """The names of a variable by precedence: literal; upper case with "/" and "." as "_"; the same with "-" as "_"
+    (K-7.5)."""
     literal = f"{prefix}_{claim_object}_{request}"
     upper = literal.upper().replace("/", "_").replace(".", "_")
     return tuple(dict.fromkeys((literal, upper, upper.replace("-", "_"))))
@@ -86,7 +92,10 @@ def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[st
 
 def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> SourcedAddress | None:
     """The address in the variables of a claim and request; the first spelling that is set and not empty counts."""
-    found = {prefix: _first_set(env, variable_spellings(prefix, claim_object, request)) for prefix in (MDEV_PREFIX, PCI_PREFIX)}
+    found = {
+        prefix: _first_set(env, variable_spellings(prefix, claim_object, request))
+        for prefix in (MDEV_PREFIX, PCI_PREFIX)
+    }
     mdev, pci = found[MDEV_PREFIX], found[PCI_PREFIX]
     if not mdev and not pci:
         return None
@@ -100,9 +109,9 @@ def _first_set(env: Mapping[str, str], names: Iterable[str]) -> str:
 def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim: str, request: str, device: str) -> str:
     """The claim object that a literal variable names. Needed because a launcher can't read its pod's status.
 
-    Claim objects and requests contain no "_", so a literal name splits at the last one (K-7.5), and the object generated for a
-    pod-local claim is called ``<pod>-<claim>-<5 characters>``. "" without such a variable. Raises :class:`LauncherError` when
-    several objects fit.
+    Claim objects and requests contain no "_", so a literal name splits at the last one (K-7.5), and the object
+    generated for a pod-local claim is called ``<pod>-<claim>-<5 characters>``. "" without such a variable. Raises
+    :class:`LauncherError` when several objects fit.
     """
     generated = re.compile(rf".+-{re.escape(claim)}-[a-z0-9]{{5}}")
     of_this_vmi = re.compile(rf"{re.escape(claims.generated_prefix)}[a-z0-9]{{5}}-{re.escape(claim)}-[a-z0-9]{{5}}")
@@ -111,7 +120,9 @@ def recognised_claim_object(env: Mapping[str, str], claims: ClaimObjects, claim:
     if len(candidates) > 1:
         names = ", ".join(sorted(candidates))
         advice = "pass the pod, whose status names the claim"
-        raise LauncherError(AMBIGUOUS_VARIABLE, device, f"{device}: variables of several claims fit claim {claim}: {names}; {advice}")
+        raise LauncherError(
+            AMBIGUOUS_VARIABLE, device, f"{device}: variables of several claims fit claim {claim}: {names}; {advice}"
+        )
     return next(iter(candidates), "")
 
 
@@ -150,14 +161,21 @@ def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev:
 
 
 def nothing_found(
-    claims: ClaimObjects, claim: str, claim_object: str, request: str, prefixes: tuple[str, ...] = (PCI_PREFIX, MDEV_PREFIX)
+    claims: ClaimObjects,
+    claim: str,
+    claim_object: str,
+    request: str,
+    prefixes: tuple[str, ...] = (PCI_PREFIX, MDEV_PREFIX),
 ) -> str:
     """The sources that have no address, for a message. ``prefixes``: of the variables that were read."""
     if claim_object:
         names = ", ".join(name for prefix in prefixes for name in variable_spellings(prefix, claim_object, request))
         tried = f"environment: none of {names} is set"
     elif claim in claims.listed:
-        tried = f"environment: no variable of a claim generated for {claim}, whose object is not known without the pod's status"
+        tried = (
+            f"environment: no variable of a claim generated for {claim}, whose "
+            "object is not known without the pod's status"
+        )
     else:
         tried = f"environment: claim {claim} is not listed in spec.resourceClaims"
     return f"status.deviceStatus: no address; metadata files: none; {tried}"

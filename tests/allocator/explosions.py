@@ -1,7 +1,7 @@
 """Problems of n devices on which a search that only tries and undoes takes exponential time. One function a family.
 
-Each returns what `build.snapshot` takes, the claims, the features that aren't on by default, and the devices that the first claim gets,
-by name, or None where nothing fits.
+Each returns what `build.snapshot` takes, the claims, the features that aren't on by default, and the devices that the
+first claim gets, by name, or None where nothing fits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def _pool(counters: dict[str, dict[str, str]], devices: list[Json]) -> Json:
 
 
 def _with(count: int, **attributes: Callable[[int], object]) -> list[Json]:
-    return [{"name": f"d{i}", "attributes": {name: value(i) for name, value in attributes.items()}} for i in range(count)]
+    return [
+        {"name": f"d{i}", "attributes": {name: value(i) for name, value in attributes.items()}} for i in range(count)
+    ]
 
 
 def _is(name: str, value: int) -> str:
@@ -45,7 +47,10 @@ def _is(name: str, value: int) -> str:
 def _claims(count: int, constraints: Sequence[Json] = ()) -> list[Json]:
     """Claims of one request each, which together want ``count`` devices."""
     counts = [LIMIT] * (count // LIMIT) + ([count % LIMIT] if count % LIMIT else [])
-    return [{"name": f"c{i}", "requests": [{"count": each}], "constraints": list(constraints)} for i, each in enumerate(counts)]
+    return [
+        {"name": f"c{i}", "requests": [{"count": each}], "constraints": list(constraints)}
+        for i, each in enumerate(counts)
+    ]
 
 
 def _names(start: int, count: int) -> list[str]:
@@ -63,7 +68,9 @@ def only_the_last_devices_match(n: int) -> Problem:
 def last_devices_match_after_many_small_groups(n: int) -> Problem:
     k = 8
     devices = _with(n, m=lambda i: i // 7 if i < n - k else -1)
-    return Problem(_node(devices), [{"requests": [{"count": k}], "constraints": [{"match": f"{D}/m"}]}], _names(n - k, k))
+    return Problem(
+        _node(devices), [{"requests": [{"count": k}], "constraints": [{"match": f"{D}/m"}]}], _names(n - k, k)
+    )
 
 
 def one_device_too_few(n: int) -> Problem:
@@ -82,7 +89,9 @@ def two_requests_one_too_many_in_total(n: int) -> Problem:
 
 
 def many_requests_one_too_many_in_total(n: int) -> Problem:
-    claims = [{"name": f"c{c}", "requests": [{"name": f"r{i}"} for i in range(LIMIT)]} for c in range(max(1, n // LIMIT))]
+    claims = [
+        {"name": f"c{c}", "requests": [{"name": f"r{i}"} for i in range(LIMIT)]} for c in range(max(1, n // LIMIT))
+    ]
     return Problem(_node(_names(0, LIMIT * len(claims) - 1)), claims, None)
 
 
@@ -115,12 +124,16 @@ def a_failing_request_behind_one_that_matters(n: int) -> Problem:
         {"name": "r1", "count": min(n // 2, LIMIT - 2), "when": [_is("role", 1)]},
         {"name": "r2", "when": [_is("role", 2), _is("m", 2)]},
     ]
-    return Problem(_node(devices), [{"requests": requests, "constraints": [{"match": f"{D}/m", "requests": ["r0", "r2"]}]}], None)
+    return Problem(
+        _node(devices), [{"requests": requests, "constraints": [{"match": f"{D}/m", "requests": ["r0", "r2"]}]}], None
+    )
 
 
 def first_choice_is_wrong_for_the_last_request(n: int) -> Problem:
     """As before, but with the second device for r0 there is a solution."""
-    devices = _with(n, m=lambda i: 1 if i == 1 else 0 if i == 0 else 1, role=lambda i: 0 if i < 2 else 1 if i < n - 2 else 2)
+    devices = _with(
+        n, m=lambda i: 1 if i == 1 else 0 if i == 0 else 1, role=lambda i: 0 if i < 2 else 1 if i < n - 2 else 2
+    )
     k = min(n // 2, LIMIT - 2)
     requests = [
         {"name": "r0", "when": [_is("role", 0)]},
@@ -149,7 +162,9 @@ def first_available_then_one_that_no_device_suits(n: int) -> Problem:
 def alternatives_that_each_fail_late(n: int) -> Problem:
     """Every alternative finds devices but for its last one."""
     devices = _with(n, m=lambda i: i // 7)
-    requests = [{"name": f"r{i}", "first": [{"count": 8, "when": ["true"]}, {"count": 9}, {"count": 10}]} for i in range(3)]
+    requests = [
+        {"name": f"r{i}", "first": [{"count": 8, "when": ["true"]}, {"count": 9}, {"count": 10}]} for i in range(3)
+    ]
     return Problem(_node(devices), [{"requests": requests, "constraints": [{"match": f"{D}/m"}]}], None)
 
 
@@ -161,7 +176,9 @@ def the_limit_of_a_claim(n: int) -> Problem:
 
 
 def the_limit_and_a_failing_request(n: int) -> Problem:
-    requests: list[Json] = [{"name": f"r{i}", "first": [{"count": 8}, {"count": 5}, {"count": 3}, {"count": 1}]} for i in range(10)]
+    requests: list[Json] = [
+        {"name": f"r{i}", "first": [{"count": 8}, {"count": 5}, {"count": 3}, {"count": 1}]} for i in range(10)
+    ]
     return Problem(_node(_names(0, n)), [{"requests": [*requests, {"name": "last", "when": ["false"]}]}], None)
 
 
@@ -209,14 +226,22 @@ def unlike_partitions_that_never_suffice(n: int) -> Problem:
     """Each GPU is whole, two halves or four quarters; wanted are more halves than there are and a few quarters."""
     sizes = (8, 4, 4, 2, 2, 2, 2, 1)
     devices = [
-        {"name": f"d{i}", "attributes": {"size": sizes[i % 8]}, "takes": {f"gpu-{i // 8}": {"memory": str(sizes[i % 8])}}} for i in range(n)
+        {
+            "name": f"d{i}",
+            "attributes": {"size": sizes[i % 8]},
+            "takes": {f"gpu-{i // 8}": {"memory": str(sizes[i % 8])}},
+        }
+        for i in range(n)
     ]
     gpus = n // 8
     given = _partitions(n, 8, 8, lambda i: 1)
     given["slices"][1]["devices"] = devices
     halves = min(2 * gpus, LIMIT) - 1
     requests = [{"name": "half", "count": halves, "when": [_is("size", 4)]}]
-    rest = {"name": "c1", "requests": [{"name": "quarter", "count": 8 * gpus // 2 - 2 * halves + 1, "when": [_is("size", 2)]}]}
+    rest = {
+        "name": "c1",
+        "requests": [{"name": "quarter", "count": 8 * gpus // 2 - 2 * halves + 1, "when": [_is("size", 2)]}],
+    }
     return Problem(given, [{"name": "c0", "requests": requests}, rest], None)
 
 
@@ -251,17 +276,23 @@ def compatibility_groups_of_many_sets_too_small(n: int) -> Problem:
 def shared_capacity_that_never_suffices(n: int) -> Problem:
     """Cards with room for three of the requests each, one request too many."""
     cards = max(n // 16, 2)
-    devices = [{"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10"}}} for i in range(cards)]
+    devices = [
+        {"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10"}}}
+        for i in range(cards)
+    ]
     wanted = {"capacity": {"requests": {"memory": "3"}}}
     count = 3 * cards + 1
     claims = [
-        {"name": f"c{c}", "requests": [{"name": f"r{i}", **wanted} for i in range(min(LIMIT, count - c))]} for c in range(0, count, LIMIT)
+        {"name": f"c{c}", "requests": [{"name": f"r{i}", **wanted} for i in range(min(LIMIT, count - c))]}
+        for c in range(0, count, LIMIT)
     ]
     return Problem(_node(devices), claims, None)
 
 
 def shared_capacity_of_unlike_wishes(n: int) -> Problem:
-    devices = [{"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10"}}} for i in range(8)]
+    devices = [
+        {"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10"}}} for i in range(8)
+    ]
     wishes = [3, 5, 2, 4, 1, 3, 2] * 4 + [1]
     requests = [{"name": f"r{i}", "capacity": {"requests": {"memory": str(wish)}}} for i, wish in enumerate(wishes)]
     return Problem(_node(devices), [{"requests": requests}], None)
@@ -275,19 +306,22 @@ def _sharing(cards: int, **amounts: int) -> Json:
 def _wishes(count: int, **amounts: Callable[[int], int]) -> list[Json]:
     """Requests of one device each, in as many claims as it takes."""
     requests = [
-        {"name": f"r{i}", "capacity": {"requests": {name: str(amount(i)) for name, amount in amounts.items()}}} for i in range(count)
+        {"name": f"r{i}", "capacity": {"requests": {name: str(amount(i)) for name, amount in amounts.items()}}}
+        for i in range(count)
     ]
     return [{"name": f"c{start}", "requests": requests[start : start + LIMIT]} for start in range(0, count, LIMIT)]
 
 
 def shared_capacity_of_two_dimensions(n: int) -> Problem:
-    """Two of the requests fit on each card, whichever they are; more than that are wanted, though less than the sums allow."""
+    """Two of the requests fit on each card, whichever they are; more than that are wanted, though less than the sums
+    allow."""
     cards = n * 8 // 19
     return Problem(_sharing(cards, bw=10, mem=10), _wishes(n, bw=lambda i: 3 + i % 3, mem=lambda i: 5 - i % 3), None)
 
 
 def shared_capacity_of_two_sizes(n: int) -> Problem:
-    """A card holds one of the large ones or two of the small ones; half a card is wasted per large one, which no sum sees."""
+    """A card holds one of the large ones or two of the small ones; half a card is wasted per large one, which no sum
+    sees."""
     half = n // 2
     return Problem(_sharing(half + half // 2 - 1, bw=10), _wishes(n, bw=lambda i: 5 + i % 2), None)
 
@@ -301,7 +335,9 @@ def many_alternatives_of_many_claims_one_too_many(n: int) -> Problem:
 def admin_access_in_between(n: int) -> Problem:
     """No administrator's request may have what the claim holds by a request before it."""
     requests: list[Json] = [
-        {"name": f"{kind}{i}"} | ({"adminAccess": True} if kind == "m" else {}) for i in range(10) for kind in ("a", "m")
+        {"name": f"{kind}{i}"} | ({"adminAccess": True} if kind == "m" else {})
+        for i in range(10)
+        for kind in ("a", "m")
     ]
     return Problem(_node(_names(0, 10)), [{"requests": requests}], None)
 
@@ -321,7 +357,10 @@ def all_in_a_later_claim(n: int) -> Problem:
     """The first claim must leave alone what the second wants all of: the first half."""
     k = min(n // 2, LIMIT)
     devices = _with(n, first=lambda i: int(i < k))
-    claims = [{"name": "c0", "requests": [{"count": k}]}, {"name": "c1", "requests": [{"all": True, "when": [_is("first", 1)]}]}]
+    claims = [
+        {"name": "c0", "requests": [{"count": k}]},
+        {"name": "c1", "requests": [{"all": True, "when": [_is("first", 1)]}]},
+    ]
     return Problem(_node(devices), claims, _names(k, k))
 
 
@@ -338,7 +377,10 @@ def all_in_a_later_claim_one_too_many(n: int) -> Problem:
 
 def admin_access_one_too_many(n: int) -> Problem:
     k = min(n, LIMIT)
-    requests = [{"name": "a", "count": k // 2, "adminAccess": True}, {"name": "b", "count": k - k // 2, "adminAccess": True}]
+    requests = [
+        {"name": "a", "count": k // 2, "adminAccess": True},
+        {"name": "b", "count": k - k // 2, "adminAccess": True},
+    ]
     return Problem(_node(_names(0, k - 1)), [{"requests": requests}], None)
 
 
@@ -351,9 +393,16 @@ def list_attributes(n: int) -> Problem:
 
 def list_attributes_of_many_values(n: int) -> Problem:
     """64 devices with 47 values each, in four groups that share some; 17 are wanted of groups of 16."""
-    devices = _with(64, near=lambda i: {"ints": [1000 * (i % 4) + (i * 7 + j) % 60 for j in range(46)] + [9000 + i % 4]})
+    devices = _with(
+        64, near=lambda i: {"ints": [1000 * (i % 4) + (i * 7 + j) % 60 for j in range(46)] + [9000 + i % 4]}
+    )
     requests = [{"name": f"r{i}"} for i in range(17)]
-    return Problem(_node(devices), [{"requests": requests, "constraints": [{"match": f"{D}/near"}]}], None, ("list_type_attributes",))
+    return Problem(
+        _node(devices),
+        [{"requests": requests, "constraints": [{"match": f"{D}/near"}]}],
+        None,
+        ("list_type_attributes",),
+    )
 
 
 def distinct_lists(n: int) -> Problem:
@@ -374,12 +423,17 @@ def two_constraints_at_once(n: int) -> Problem:
 def two_matches_at_once(n: int) -> Problem:
     """Rows and columns of four: no five devices agree in both."""
     devices = _with(n, row=lambda i: i // 16, column=lambda i: i % 4)
-    claim = {"requests": [{"name": f"r{i}"} for i in range(5)], "constraints": [{"match": f"{D}/row"}, {"match": f"{D}/column"}]}
+    claim = {
+        "requests": [{"name": f"r{i}"} for i in range(5)],
+        "constraints": [{"match": f"{D}/row"}, {"match": f"{D}/column"}],
+    }
     return Problem(_node(devices), [claim], None)
 
 
 def taints_leave_one_too_few(n: int) -> Problem:
-    devices: list[Json] = [{"name": f"d{i}", "taints": [{"key": "k", "effect": "NoSchedule"}] if i % 2 else []} for i in range(n)]
+    devices: list[Json] = [
+        {"name": f"d{i}", "taints": [{"key": "k", "effect": "NoSchedule"}] if i % 2 else []} for i in range(n)
+    ]
     return Problem(_node(devices), _claims(n // 2 + 1), None)
 
 

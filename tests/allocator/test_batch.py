@@ -28,7 +28,8 @@ Json = dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"), [(1, 1), (99, 99), (100, 100), (150, 100), (300, 144), (500, 230), (1000, 420), (5000, 500), (10000, 500)]
+    ("nodes", "wanted"),
+    [(1, 1), (99, 99), (100, 100), (150, 100), (300, 144), (500, 230), (1000, 420), (5000, 500), (10000, 500)],
 )
 def test_as_many_nodes_are_looked_for_as_by_kube_scheduler(nodes: int, wanted: int) -> None:
     assert wanted_nodes(nodes) == wanted
@@ -77,7 +78,10 @@ def _cluster(random: Random, nodes: int) -> Json:
     for number in range(nodes):
         rows = random.choice(((0, 0, 1, 1), (0, 1, 0, 1), (0, 1)))
         devices = [
-            {"name": f"n{number}d{i}", "attributes": {"row": row, "uuid": f"{number}-{i}", "model": random.choice("AAB")}}
+            {
+                "name": f"n{number}d{i}",
+                "attributes": {"row": row, "uuid": f"{number}-{i}", "model": random.choice("AAB")},
+            }
             for i, row in enumerate(rows)
         ]
         slices.append({"name": f"s{number}", "pool": f"pool-{number}", "node": f"n{number}", "devices": devices})
@@ -104,7 +108,9 @@ def _pod(random: Random, number: int) -> list[ResourceClaim]:
 
 @pytest.mark.parametrize("all_nodes", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_walk_chooses_what_asking_every_node_anew_would_choose(seed: int, all_nodes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walk_chooses_what_asking_every_node_anew_would_choose(
+    seed: int, all_nodes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(seed)
     given = _cluster(random, nodes=5)
     nodes = [build.node({"name": f"n{i}", "labels": {"zone": f"z{i % 3}"}}) for i in range(5)]
@@ -116,7 +122,10 @@ def test_the_walk_chooses_what_asking_every_node_anew_would_choose(seed: int, al
     for number in range(14):
         claims = _pod(random, number)
         placed, expected = walk.place(claims), plain.place(claims)
-        assert (placed and (placed.node.name, placed.results)) == expected, (number, [claim.to_wire() for claim in claims])
+        assert (placed and (placed.node.name, placed.results)) == expected, (
+            number,
+            [claim.to_wire() for claim in claims],
+        )
         if placed is not None:
             alive.append(placed)
         if alive and random.random() < 0.4:
@@ -131,7 +140,9 @@ def test_broken_claims_are_an_error_under_their_own_names_each_time() -> None:
         with pytest.raises(FatalError, match=rf"^claim ns/{name}, request r0: could not retrieve device class none: "):
             walk.place([build.claim({"name": name, "requests": [{"class": "none"}]})])
     for name in ("one", "two"):
-        with pytest.raises(FatalError, match=rf"^claim ns/{name}: selector #0 on device gpu.example.com/pool/d0: CEL runtime error: "):
+        with pytest.raises(
+            FatalError, match=rf"^claim ns/{name}: selector #0 on device gpu.example.com/pool/d0: CEL runtime error: "
+        ):
             walk.place([build.claim({"name": name, "requests": [{"when": ['device.attributes["a"].b == 1']}]})])
 
 
@@ -146,7 +157,10 @@ def _outcomes(slices: list[Json], claim: Json) -> int:
 
 
 def _two(first: list[Json], second: list[Json]) -> list[Json]:
-    return [{"pool": "p1", "name": "s1", "node": "n1", "devices": first}, {"pool": "p2", "name": "s2", "node": "n2", "devices": second}]
+    return [
+        {"pool": "p1", "name": "s1", "node": "n1", "devices": first},
+        {"pool": "p2", "name": "s2", "node": "n2", "devices": second},
+    ]
 
 
 def _devices(*attributes: Json, prefix: str = "d") -> list[Json]:
@@ -159,9 +173,14 @@ MATCH = {"requests": [{"count": 2}], "constraints": [{"match": "gpu.example.com/
 @pytest.mark.parametrize(
     ("claim", "first", "second", "kept"),
     [
-        pytest.param({"requests": [{}]}, [{"uuid": "a"}], [{"uuid": "b"}], 1, id="what nobody looks at doesn't tell nodes apart"),
-        pytest.param(MATCH, [{"row": "a"}, {"row": "b"}], [{"row": "x"}, {"row": "y"}], 1, id="of constrained values the pattern"),
-        pytest.param(MATCH, [{"row": "a"}, {"row": "a"}], [{"row": "x"}, {"row": "y"}], 2, id="another pattern is another shape"),
+        pytest.param({"requests": [{}]}, [{"uuid": "a"}], [{"uuid": "b"}], 1, id="what nobody looks at doesn't tell "
+"nodes apart"),
+        pytest.param(MATCH, [{"row": "a"}, {"row": "b"}], [{"row": "x"}, {"row": "y"}], 1,
+            id="of constrained values the "
+"pattern"),
+        pytest.param(MATCH, [{"row": "a"}, {"row": "a"}], [{"row": "x"}, {"row": "y"}], 2,
+            id="another pattern is another "
+"shape"),
         pytest.param(MATCH, [{"row": 1}, {"row": 1}], [{"row": 1}, {"row": True}], 2, id="1 and true are two values"),
         pytest.param(
             {"requests": [{"when": ['device.attributes["gpu.example.com"].model == "A"']}]},
@@ -169,10 +188,14 @@ MATCH = {"requests": [{"count": 2}], "constraints": [{"match": "gpu.example.com/
         ),
     ],
 )  # fmt: skip
-def test_nodes_are_alike_as_far_as_the_claims_can_tell(claim: Json, first: list[Json], second: list[Json], kept: int) -> None:
+def test_nodes_are_alike_as_far_as_the_claims_can_tell(
+    claim: Json, first: list[Json], second: list[Json], kept: int
+) -> None:
     assert _outcomes(_two(_devices(*first), _devices(*second, prefix="other")), claim) == kept
 
 
 def test_two_parts_of_one_pool_are_never_alike() -> None:
-    parts = [{"pool": "p", "name": f"s{i}", "node": f"n{i}", "count": 2, "devices": [{"name": f"d{i}"}]} for i in (1, 2)]
+    parts = [
+        {"pool": "p", "name": f"s{i}", "node": f"n{i}", "count": 2, "devices": [{"name": f"d{i}"}]} for i in (1, 2)
+    ]
     assert _outcomes(parts, {"requests": [{}]}) == 2

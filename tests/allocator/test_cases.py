@@ -1,4 +1,5 @@
-"""Every case under cases/: `given` and `features` in, then `want`: devices, a refusal's text, or an error (see cases/README.md)."""
+"""Every case under cases/: `given` and `features` in, then `want`: devices, a refusal's text, or an error (see
+cases/README.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ import yaml
 
 from devtools.allocator import build
 from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import DEFAULT, DEFAULT_EFFORT, Allocated, AllocationError, Allocator, Effort, Features, NodeError
+from virt_dra.allocator import (
+    DEFAULT,
+    DEFAULT_EFFORT,
+    Allocated,
+    AllocationError,
+    Allocator,
+    Effort,
+    Features,
+    NodeError,
+)
 from virt_dra.allocator.explain import lines
 
 CASES = Path(__file__).parent / "cases"
@@ -43,7 +53,10 @@ def _got(case: dict[str, Any], want: dict[str, Any], effort: Effort) -> dict[str
         return got | {"refused": lines(found.explanation)}
     wires = [result.to_wire() for result in found.results]
     if "devices" in want:
-        got["devices"] = [[f"{r['request']} {r['driver']}/{r['pool']}/{r['device']}" for r in wire["devices"]["results"]] for wire in wires]
+        got["devices"] = [
+            [f"{r['request']} {r['driver']}/{r['pool']}/{r['device']}" for r in wire["devices"]["results"]]
+            for wire in wires
+        ]
     if "shares" in want:
         got["shares"] = [[_share(result) for result in wire["devices"]["results"]] for wire in wires]
     if "results" in want:
@@ -78,7 +91,9 @@ def _check(file: Path, effort: Effort) -> None:
     assert [_got(case, want, effort) for want in wants] == wants
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if "refused:" not in file.read_text(encoding="utf-8")], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if "refused:" not in file.read_text(encoding="utf-8")], ids=lambda file: file.stem
+)
 def test_pruning_at_once_changes_nothing_but_how_far_a_search_came(file: Path) -> None:
     _check(file, Effort(patience=0, look_ahead=0))
 

@@ -1,4 +1,5 @@
-"""What a request takes of a capacity: properties of the rounding, in both units, and where the fault lies when there is none."""
+"""What a request takes of a capacity: properties of the rounding, in both units, and where the fault lies when there is
+none."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def test_whole_units_round_bounds_and_wishes_up(least: int, step: int, wanted: i
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 9), st.integers(1, 9), st.integers(0, 99), st.sampled_from(["", "Ki", "Gi", "M"]))
-def test_an_integer_range_takes_the_same_with_and_without_the_gate(least: int, step: int, wanted: int, unit: str) -> None:
+def test_an_integer_range_takes_the_same_with_and_without_the_gate(
+    least: int, step: int, wanted: int, unit: str
+) -> None:
     capacity = ranged("1E", min=f"{least}{unit}", step=f"{step}{unit}")
     assert taken(capacity, f"{wanted}{unit}") == taken(capacity, f"{wanted}{unit}", fractional=False)
 
@@ -85,7 +88,11 @@ def test_a_rounded_amount_is_written_as_the_step_is(step: str, wanted: str, amou
 @pytest.mark.parametrize(
     ("capacity", "wanted", "text"),
     [
-        (ranged("1", min="0", step="1"), "9223372036854775807", "capacity c: wanted 9223372036854775807, the device has 1"),
+        (
+            ranged("1", min="0", step="1"),
+            "9223372036854775807",
+            "capacity c: wanted 9223372036854775807, the device has 1",
+        ),
         (
             ranged("1", min="1", step="2"),
             "9223372036854775808",
@@ -107,7 +114,11 @@ def test_a_rounded_amount_is_written_as_the_step_is(step: str, wanted: str, amou
         ({"value": "1"}, "-1", 'capacity "c": capacity value is negative'),
         (ranged("1", min="-2", step="1"), "-1", 'capacity "c": capacity value is negative'),
         (ranged("9", min="1", step="-1"), "3", 'capacity "c": request policy has a step of -1, which is not positive'),
-        ({"value": "9", "requestPolicy": {"validRange": {"step": "1"}}}, "3", 'capacity "c": request policy has a step of 1, but no min'),
+        (
+            {"value": "9", "requestPolicy": {"validRange": {"step": "1"}}},
+            "3",
+            'capacity "c": request policy has a step of 1, but no min',
+        ),
     ],
 )
 def test_what_is_wrong_is_said(capacity: Json, wanted: str, text: str) -> None:
@@ -119,7 +130,11 @@ def test_what_is_wrong_is_said(capacity: Json, wanted: str, text: str) -> None:
     [
         ({"min": "1", "step": "500u"}, "1.2", "2"),  # a step finer than thousandths: whole units, where it counts as 1
         ({"min": "1", "step": "1", "max": "1.5"}, "1", "1"),
-        ({"min": "9223372036854776", "step": "500m"}, "9223372036854776.5", "9223372036854777"),  # thousandths don't fit in 64 bits
+        (
+            {"min": "9223372036854776", "step": "500m"},
+            "9223372036854776.5",
+            "9223372036854777",
+        ),  # thousandths don't fit in 64 bits
     ],
 )
 def test_thousandths_only_where_all_bounds_are_some(range_: dict[str, str], wanted: str, amount: str) -> None:
@@ -132,7 +147,11 @@ def test_thousandths_only_where_all_bounds_are_some(range_: dict[str, str], want
         ("6Gi", None, "6Gi"),
         ("6Gi", "6Gi", "6Gi"),
         ("6Gi", "6442450944", "capacity c: 6442450944 is none of the valid values 1Gi"),
-        ("1.5Gi", None, "capacity c: 1536Mi is none of the valid values 1Gi"),  # as the reference, which compares by reference here
+        (
+            "1.5Gi",
+            None,
+            "capacity c: 1536Mi is none of the valid values 1Gi",
+        ),  # as the reference, which compares by reference here
     ],
 )
 def test_only_the_default_as_it_is_spelled_may_break_its_policy(default: str, wanted: str | None, amount: str) -> None:

@@ -1,4 +1,5 @@
-"""Counters and compatibility groups beyond single cases: what is left under changing use, and searches that must end early."""
+"""Counters and compatibility groups beyond single cases: what is left under changing use, and searches that must end
+early."""
 
 from __future__ import annotations
 
@@ -37,15 +38,21 @@ def _allocation(*devices: str) -> AllocationResult:
 
 def _random_pool(random: Random) -> tuple[Json, list[Json]]:
     sets = [f"s{i}" for i in range(random.randint(1, 3))]
-    counters = {name: {counter: random.choice(("1", "2", "3", "4", "1500m", "1Gi", "0")) for counter in "mx"} for name in sets}
+    counters = {
+        name: {counter: random.choice(("1", "2", "3", "4", "1500m", "1Gi", "0")) for counter in "mx"} for name in sets
+    }
     devices: list[Json] = []
     for i in range(random.randint(1, 9)):
         device: Json = {"name": f"d{i}", "attributes": {"k": i % 2}}
         if random.random() < 0.9:
             chosen = random.sample(sets, random.randint(1, min(2, len(sets))))
             amounts = ("1", "1", "2", "500m", "1536Mi", "0")
-            device["takes"] = {name: {c: random.choice(amounts) for c in "mx" if random.random() < 0.8} for name in chosen}
-            device["groups"] = {name: random.sample(("a", "b", "c"), random.randint(1, 2)) for name in chosen if random.random() < 0.7}
+            device["takes"] = {
+                name: {c: random.choice(amounts) for c in "mx" if random.random() < 0.8} for name in chosen
+            }
+            device["groups"] = {
+                name: random.sample(("a", "b", "c"), random.randint(1, 2)) for name in chosen if random.random() < 0.7
+            }
         if random.random() < 0.1:
             device["allowMultipleAllocations"] = True
         devices.append(device)
@@ -68,10 +75,17 @@ def test_what_is_left_follows_use_wherever_it_came_from(random: Random) -> None:
         account = sets.account(use)
         used = use.devices if use is not None else frozenset()
         for number, counter in enumerate(sets.counters):
-            taken = sum(amount for device in used & sets.charges.keys() for n, amount in sets.charges[device].amounts if n == number)
+            taken = sum(
+                amount
+                for device in used & sets.charges.keys()
+                for n, amount in sets.charges[device].amounts
+                if n == number
+            )
             assert account.left[number] == sets.declared[number] - taken
             assert counter.quantity(sets.declared[number]) == next(
-                entry.counters[counter.name].value for entry in slices[0].spec.shared_counters if entry.name == counter.counter_set
+                entry.counters[counter.name].value
+                for entry in slices[0].spec.shared_counters
+                if entry.name == counter.counter_set
             )
         assert account.unknown == used - {device["name"] for device in devices}
 
@@ -87,7 +101,9 @@ def _claim(random: Random, number: int) -> ResourceClaim:
         if random.random() < 0.25:
             requests.append({"name": f"r{i}", "first": [_wanted(random) for _ in range(2)]})
         else:
-            requests.append({"name": f"r{i}", **_wanted(random), **({"adminAccess": True} if random.random() < 0.1 else {})})
+            requests.append(
+                {"name": f"r{i}", **_wanted(random), **({"adminAccess": True} if random.random() < 0.1 else {})}
+            )
     return build.claim({"name": f"claim{number}", "requests": requests})
 
 
@@ -115,7 +131,8 @@ def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:
 
 
 def _gpus(number: int, kinds: Json) -> tuple[Json, list[Json]]:
-    """GPUs with a counter set each, and their partitions, kind by kind: name of the kind -> what each of how many takes."""
+    """GPUs with a counter set each, and their partitions, kind by kind: name of the kind -> what each of how many
+    takes."""
     counters = {f"gpu-{i}": {"memory": "2"} for i in range(number)}
     devices = [
         {"name": f"{kind}-{i}-{place}", "attributes": {"kind": kind}, "takes": {f"gpu-{i}": {"memory": amount}}}
@@ -147,7 +164,11 @@ NEVER_ENOUGH: dict[str, tuple[tuple[Json, list[Json]], list[Json], Features]] = 
         _split(16),
         DEFAULT,
     ),
-    "a counter for each device and its twin, one device too many": (_gpus(128, {"whole": ("2", 2)}), _split(129), DEFAULT),
+    "a counter for each device and its twin, one device too many": (
+        _gpus(128, {"whole": ("2", 2)}),
+        _split(129),
+        DEFAULT,
+    ),
     "halves, then one whole too many": (
         _gpus(128, HALVES_AND_WHOLES),
         [{"requests": [{"count": 16, "when": _of("half")}]}, *_split(121, when=_of("whole"))],
@@ -159,7 +180,10 @@ NEVER_ENOUGH: dict[str, tuple[tuple[Json, list[Json]], list[Json], Features]] = 
         DEFAULT,
     ),
     "seven of one group among groups of six": (
-        ({"cs": {"m": 999}}, [{"name": f"d{i}", "takes": {"cs": {"m": 1}}, "groups": {"cs": [f"g{i // 6}"]}} for i in range(128)]),
+        (
+            {"cs": {"m": 999}},
+            [{"name": f"d{i}", "takes": {"cs": {"m": 1}}, "groups": {"cs": [f"g{i // 6}"]}} for i in range(128)],
+        ),
         _split(7),
         GROUPS,
     ),
@@ -167,7 +191,9 @@ NEVER_ENOUGH: dict[str, tuple[tuple[Json, list[Json]], list[Json], Features]] = 
 
 
 @pytest.mark.parametrize(("pool", "wanted", "features"), NEVER_ENOUGH.values(), ids=NEVER_ENOUGH.keys())
-def test_counters_that_never_suffice_end_the_search(pool: tuple[Json, list[Json]], wanted: list[Json], features: Features) -> None:
+def test_counters_that_never_suffice_end_the_search(
+    pool: tuple[Json, list[Json]], wanted: list[Json], features: Features
+) -> None:
     claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(wanted)]
     found = allocate(build.snapshot({"slices": _slices(*pool)}, Toy), claims, NODE, features, step_limit=10_000)
     assert isinstance(found, Unsatisfiable)

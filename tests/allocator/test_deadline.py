@@ -1,4 +1,5 @@
-"""An interrupt ends what selectors and derived attributes compute, in the middle of one evaluation, and nothing half done is kept."""
+"""An interrupt ends what selectors and derived attributes compute, in the middle of one evaluation, and nothing half
+done is kept."""
 
 from __future__ import annotations
 
@@ -9,16 +10,29 @@ from contextlib import suppress
 import pytest
 
 from devtools.allocator import build
-from virt_dra.allocator import Allocated, Allocator, BatchAllocator, DeadlineExceeded, FatalError, Features, Snapshot, allocate, explain
+from virt_dra.allocator import (
+    Allocated,
+    Allocator,
+    BatchAllocator,
+    DeadlineExceeded,
+    FatalError,
+    Features,
+    Snapshot,
+    allocate,
+    explain,
+)
 from virt_dra.api.resource_v1 import ResourceClaim
 
 LONG = "lists.range(200).all(x, lists.range(100).all(y, x + y >= 0))"
 """20,000 steps: it asks some 200 times."""
 GOOD_ALL_THE_SAME = f"({LONG} && false) || true"
 """An interruption inside would be made good by ``||``, if it were an error of the expression."""
-ISSUE = r"[{0}].exists(i, [{0}].exists(j, 'a'.matches(r'\pL{{9'+'10}}'))) || true".format(",".join(map(str, range(10, 100))))
+ISSUE = r"[{0}].exists(i, [{0}].exists(j, 'a'.matches(r'\pL{{9'+'10}}'))) || true".format(
+    ",".join(map(str, range(10, 100)))
+)
 RUN_TIME_PATTERNS = (
-    "lists.range(60).exists(i, lists.range(60).exists(j, 'a'.matches(r'\\pL{' + string(100 + i) + '}' + string(j)))) || true"
+    "lists.range(60).exists(i, lists.range(60).exists(j, 'a'.matches(r'\\pL{' "
+    "+ string(100 + i) + '}' + string(j)))) || true"
 )
 DERIVED = "lists.range(200).all(x, lists.range(100).all(y, x + y >= 0)) ? 'a' : 'b'"
 NODE = build.node("n0")
@@ -117,7 +131,9 @@ def test_a_walk_over_nodes_ends_and_goes_on_with_the_next_pod() -> None:
     assert walk.place([_claim(LONG)]) is not None
 
 
-@pytest.mark.parametrize("selector", [ISSUE, RUN_TIME_PATTERNS, "||".join(["'a'.matches(r'\\pL{9'+'10}')"] * 60) + "||true"])
+@pytest.mark.parametrize(
+    "selector", [ISSUE, RUN_TIME_PATTERNS, "||".join(["'a'.matches(r'\\pL{9'+'10}')"] * 60) + "||true"]
+)
 def test_a_deadline_of_the_clock_ends_hostile_patterns(selector: str) -> None:
     """Each of these took seconds to minutes."""
     began = time.monotonic()

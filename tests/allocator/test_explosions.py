@@ -35,7 +35,8 @@ def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem]
 
 
 def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
-    """All of a later claim breaks its constraint whatever the first claim takes, and its other requests could pass the limit."""
+    """All of a later claim breaks its constraint whatever the first claim takes, and its other requests could pass the
+    limit."""
     devices = [{"name": f"d{i}", "attributes": {"role": i // 16, "value": 1}} for i in range(32)]
     everything: Json = {"name": "all", "all": True, "when": ['device.attributes["gpu.example.com"].role == 1']}
     later = {
@@ -45,7 +46,10 @@ def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
     }
     first = {"name": "first", "requests": [{"count": 8, "when": ['device.attributes["gpu.example.com"].role == 0']}]}
     claims = [build.claim(first), build.claim(later)]
-    message = r"^claim ns/later, request all: cannot add device gpu.example.com/pool/d17 because a claim constraint would not be satisfied$"
+    message = (
+        r"^claim ns/later, request all: cannot add device gpu.example.com/pool/d17 "
+        r"because a claim constraint would not be satisfied$"
+    )
     with pytest.raises(NodeError, match=message):
         allocate(build.snapshot({"slices": [{"node": "n1", "devices": devices}]}, Toy), claims, NODE, step_limit=500)
 

@@ -19,7 +19,9 @@ CLASS = DeviceClass.from_wire({"metadata": {"name": "gpu"}})
 def _slice(*devices: str, node: str = "n1", **of_each: Any) -> ResourceSlice:
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     listed = [{"name": name, **of_each} for name in devices]
-    return ResourceSlice.from_wire({"metadata": {"name": node}, "spec": {"driver": "d", "nodeName": node, "pool": pool, "devices": listed}})
+    return ResourceSlice.from_wire(
+        {"metadata": {"name": node}, "spec": {"driver": "d", "nodeName": node, "pool": pool, "devices": listed}}
+    )
 
 
 def _claim(name: str, allocation: dict[str, Any] | None = None, **exactly: Any) -> ResourceClaim:
@@ -33,7 +35,10 @@ def _claim(name: str, allocation: dict[str, Any] | None = None, **exactly: Any) 
 def _held(device: str, node: str | None = "n1", **more: Any) -> dict[str, Any]:
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
     selector = {"nodeSelector": {"nodeSelectorTerms": terms}} if node else {}
-    return {"devices": {"results": [{"request": "r", "driver": "d", "pool": node or "n1", "device": device, **more}]}, **selector}
+    return {
+        "devices": {"results": [{"request": "r", "driver": "d", "pool": node or "n1", "device": device, **more}]},
+        **selector,
+    }
 
 
 def _devices(found: Allocated | Unsatisfiable) -> list[str]:
@@ -46,7 +51,11 @@ def test_a_claim_without_defaults_asks_for_one_device() -> None:
 
 
 def test_a_claim_of_an_older_version_is_taken_as_it_is_read() -> None:
-    raw = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "default"}}
+    raw = {
+        "apiVersion": "resource.k8s.io/v1beta1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+    }
     claim = read_object({**raw, "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}})
     assert isinstance(claim, ResourceClaim)
     assert _devices(allocate(Snapshot.build([_slice("a")], [CLASS]), [claim], NODE)) == ["a"]
@@ -82,7 +91,9 @@ def test_what_a_claim_has_it_keeps_and_nobody_else_gets(known: bool) -> None:
 def test_a_share_that_the_snapshot_knows_is_counted_once() -> None:
     shared = _slice("a", allowMultipleAllocations=True, capacity={"memory": {"value": "10Gi"}})
     share = "7b0f4c1e-0000-4000-8000-000000000001"
-    has = _claim("has", _held("a", shareID=share, consumedCapacity={"memory": "4Gi"}), capacity={"requests": {"memory": "4Gi"}})
+    has = _claim(
+        "has", _held("a", shareID=share, consumedCapacity={"memory": "4Gi"}), capacity={"requests": {"memory": "4Gi"}}
+    )
     wants = _claim("wants", capacity={"requests": {"memory": "6Gi"}})
     for known in ([], [has]):
         assert _devices(allocate(Snapshot.build([shared], [CLASS], known), [has, wants], NODE)) == ["a", "a"]
@@ -134,7 +145,9 @@ def test_a_claims_manifest_has_what_the_claim_of_the_dump_has() -> None:
         known = ResourceClaim.from_wire(
             {**_claim("mine", _held("b")).to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": "u"}}
         )
-        asked = ResourceClaim.from_wire({**_claim("mine").to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": uid}})
+        asked = ResourceClaim.from_wire(
+            {**_claim("mine").to_wire(), "metadata": {"name": "mine", "namespace": "n", "uid": uid}}
+        )
         assert _devices(allocate(Snapshot.build([_slice("a", "b")], [CLASS], [known]), [asked], NODE)) == [device]
 
 
@@ -143,7 +156,9 @@ def test_a_claim_that_is_given_twice_gets_its_devices_once() -> None:
     assert _devices(allocate(snapshot, [_claim("x"), _claim("x"), _claim("y")], NODE)) == ["a", "a", "b"]
     held = _claim("x", _held("b"))
     assert _devices(allocate(snapshot, [held, _claim("y"), held], NODE)) == ["b", "a", "b"]
-    with pytest.raises(FatalError, match=r"^claim default/x: given twice with different content; leave one of them out$"):
+    with pytest.raises(
+        FatalError, match=r"^claim default/x: given twice with different content; leave one of them out$"
+    ):
         allocate(snapshot, [_claim("x"), _claim("x", count=2)], NODE)
     unnamed = ResourceClaim.from_wire({"spec": _claim("x").spec.to_wire()})
     assert _devices(allocate(snapshot, [unnamed, unnamed], NODE)) == ["a", "b"]
@@ -154,7 +169,10 @@ def test_a_claim_that_is_given_twice_gets_its_devices_once() -> None:
     [
         ({"deviceClassName": "gpu"}, "deviceClassName stands under exactly in v1"),
         ({"exactly": {"deviceClassName": "gpu", "count": -1}}, "count -1 must be greater than zero"),
-        ({"firstAvailable": [{"name": "a", "deviceClassName": "gpu", "count": -2}]}, "count -2 must be greater than zero"),
+        (
+            {"firstAvailable": [{"name": "a", "deviceClassName": "gpu", "count": -2}]},
+            "count -2 must be greater than zero",
+        ),
     ],
 )
 def test_a_claim_that_means_nothing_is_refused(request_: dict[str, Any], message: str) -> None:
@@ -174,7 +192,10 @@ def test_claims_may_come_one_by_one() -> None:
     ("claims", "message"),
     [
         (_claim("x"), "claims: a sequence of ResourceClaims is needed, this is one; write [claim]"),
-        ([_claim("x").to_wire()], "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one"),
+        (
+            [_claim("x").to_wire()],
+            "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one",
+        ),
         ([_claim("x"), CLASS], "claims[1]: a ResourceClaim is needed, this is of type DeviceClass"),
         (["x"], "claims[0]: a ResourceClaim is needed, this is of type str"),
     ],
@@ -190,7 +211,10 @@ def test_a_snapshot_of_objects_of_another_kind_is_refused() -> None:
     for given, message in (
         (([CLASS], [CLASS]), "slices[0]: a ResourceSlice is needed, this is of type DeviceClass"),
         (([], [_slice("a")]), "classes[0]: a DeviceClass is needed, this is of type ResourceSlice"),
-        (([], [], [{}]), "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one"),
+        (
+            ([], [], [{}]),
+            "claims[0]: a ResourceClaim is needed, this is of type dict; ResourceClaim.from_wire reads one",
+        ),
     ):
         with pytest.raises(TypeError) as caught:
             Snapshot.build(*given)

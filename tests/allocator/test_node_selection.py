@@ -64,12 +64,15 @@ def test_terms_are_ored_and_none_selects_nothing() -> None:
     [
         (
             label("zone", "Near"),
-            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Near": supported values: "In", "NotIn", '
+            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported '
+'value: "Near": supported values: "In", "NotIn", '
             '"Exists", "DoesNotExist", "Gt", "Lt"',
         ),
-        (label("cores", "Gt", "x"), "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, "
+        (label("cores", "Gt", "x"), "nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid "
+"value: \"x\": for 'Gt', 'Lt' operators, "
          "the value must be an integer"),
-        (name("In", "a", "b"), 'nodeSelectorTerms[0].matchFields[0].values: Invalid value: ["a","b"]: must have one element'),
+        (name("In", "a", "b"), 'nodeSelectorTerms[0].matchFields[0].values: Invalid '
+'value: ["a","b"]: must have one element'),
         (
             {"matchExpressions": [{"key": "-a", "operator": "In"}]},
             """[nodeSelectorTerms[0].matchExpressions[0].key: Invalid value: "-a": name part must consist of alphanumeric """
@@ -80,7 +83,8 @@ def test_terms_are_ored_and_none_selects_nothing() -> None:
         ),
         (
             name("Exists"),
-            'nodeSelectorTerms[0].matchFields[0].operator: Unsupported value: "Exists": supported values: "In", "NotIn"',
+            'nodeSelectorTerms[0].matchFields[0].operator: Unsupported value: '
+'"Exists": supported values: "In", "NotIn"',
         ),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
-"""Random problems of every feature against the plain allocator, with every saving of work and without; and one allocator for many nodes and
-pods against a fresh one for each. The Go reference stands behind both (devtools/upstream/allocator); here nothing else is needed."""
+"""Random problems of every feature against the plain allocator, with every saving of work and without; and one
+allocator for many nodes and pods against a fresh one for each. The Go reference stands behind both
+(devtools/upstream/allocator); here nothing else is needed."""
 
 from __future__ import annotations
 
@@ -88,7 +89,9 @@ def test_the_rules_taken_plainly_give_the_same_answers(patience: int) -> None:
     assert compared > 230
 
 
-@pytest.mark.parametrize("savings", [(each,) for each in SAVINGS] + [tuple(SAVINGS)], ids=lambda names: " + ".join(names)[:40])
+@pytest.mark.parametrize(
+    "savings", [(each,) for each in SAVINGS] + [tuple(SAVINGS)], ids=lambda names: " + ".join(names)[:40]
+)
 def test_no_saving_changes_an_answer(savings: tuple[str, ...]) -> None:
     for given in _problems(100, seed=hash_of(savings)):
         with _without(*savings):
@@ -163,7 +166,10 @@ def _node(given: Json, name: str) -> Json:
 
 def _pod(given: Json, number: int) -> Json:
     """The same claims under other names."""
-    claims = [each | {"metadata": each["metadata"] | {"name": f"pod{number}-{each['metadata']['name']}"}} for each in given["claims"]]
+    claims = [
+        each | {"metadata": each["metadata"] | {"name": f"pod{number}-{each['metadata']['name']}"}}
+        for each in given["claims"]
+    ]
     return given | {"claims": claims}
 
 
@@ -184,7 +190,9 @@ def test_what_is_remembered_for_many_nodes_and_pods_is_what_a_fresh_allocator_fi
                     assert isinstance(found, Allocated)
                     shared = shared.with_allocation(*found.results)
                     status = [{"allocation": each.to_wire()} for each in found.results]
-                    given["allocated"] += [{**claim, "status": each} for claim, each in zip(pod["claims"], status, strict=True)]
+                    given["allocated"] += [
+                        {**claim, "status": each} for claim, each in zip(pod["claims"], status, strict=True)
+                    ]
                     placed += 1
                     break
     assert placed > 30

@@ -40,7 +40,9 @@ def test_equal_numbers_mean_equal_values_of_equal_types(one: Json, other: Json, 
 
 def test_what_is_compared_are_the_elements_of_lists_where_lists_count() -> None:
     numbers = PublishedValues()
-    device = _device(one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={})
+    device = _device(
+        one={"string": "a"}, many={"strings": ["b", "a"]}, lone={"strings": ["a"]}, other={"int": 1}, none={}
+    )
     found = dict(zip(device.attributes, numbers.facts("d", device, "").numbers, strict=True))
     kind, (a,) = numbers.elements(found["one"], lists=True) or pytest.fail("nothing is compared of a string")
     assert kind == "string"
@@ -56,17 +58,32 @@ def test_what_is_compared_are_the_elements_of_lists_where_lists_count() -> None:
 
 
 def test_one_snapshot_answers_for_every_feature_set_as_a_new_one_does() -> None:
-    """With compatibility groups off, slices that name some aren't looked at: other devices, of other values, come first."""
+    """With compatibility groups off, slices that name some aren't looked at: other devices, of other values, come
+    first."""
     charge: Json = {"takes": {"board": {"power": 1}}, "groups": {"board": ["g"]}}
     given: Json = {
         "slices": [
             {"pool": "0", "node": "n", "count": 2, "name": "0-0", "counters": {"board": {"power": 2}}},
-            {"pool": "0", "node": "n", "count": 2, "name": "0-1", "devices": [_model(name, "b") | charge for name in ("x", "y", "z")]},
-            {"pool": "1", "node": "n", "devices": [_model("d0", "c"), _model("d1", "a"), _model("d2", "b"), _model("d3", "a")]},
+            {
+                "pool": "0",
+                "node": "n",
+                "count": 2,
+                "name": "0-1",
+                "devices": [_model(name, "b") | charge for name in ("x", "y", "z")],
+            },
+            {
+                "pool": "1",
+                "node": "n",
+                "devices": [_model("d0", "c"), _model("d1", "a"), _model("d2", "b"), _model("d3", "a")],
+            },
         ],
         "classes": [{"name": "gpu", "when": [f'device.attributes["{build.DRIVER}"].model != "c"']}],
     }
-    wanted = {"name": "c", "requests": [{"name": "r", "class": "gpu", "count": 2}], "constraints": [{"match": f"{build.DRIVER}/model"}]}
+    wanted = {
+        "name": "c",
+        "requests": [{"name": "r", "class": "gpu", "count": 2}],
+        "constraints": [{"match": f"{build.DRIVER}/model"}],
+    }
     claims, node = [build.claim(wanted)], build.node("n")
     shared = build.snapshot(given)
     found = []

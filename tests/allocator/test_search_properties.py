@@ -55,7 +55,9 @@ def _request(random: Random, number: int) -> Json:
 def _claim(random: Random, number: int) -> Json:
     constraints = []
     for kind in random.sample(("match", "distinct"), random.choice((0, 1, 1, 2))):
-        constraints.append({kind: f"gpu.example.com/{random.choice('mn')}", "requests": random.choice(([], ["r0"], ["r1", "r0/s1"]))})
+        constraints.append(
+            {kind: f"gpu.example.com/{random.choice('mn')}", "requests": random.choice(([], ["r0"], ["r1", "r0/s1"]))}
+        )
     requests = [_request(random, i) for i in range(random.randint(1, 3))]
     return {"name": f"claim{number}", "requests": requests, "constraints": constraints}
 
@@ -76,12 +78,22 @@ def _partition(random: Random, number: int) -> Json:
     device = _device(random, number)
     if random.random() < 0.7:
         device["consumesCounters"] = [
-            {"counterSet": name, "counters": {counter: {"value": str(random.choice((0, 1, 1, 2)))} for counter in LIMITS[name]}}
-            | ({"compatibilityGroups": random.sample(("mig", "mps"), random.choice((0, 1, 1, 2)))} if random.random() < 0.3 else {})
+            {
+                "counterSet": name,
+                "counters": {counter: {"value": str(random.choice((0, 1, 1, 2)))} for counter in LIMITS[name]},
+            }
+            | (
+                {"compatibilityGroups": random.sample(("mig", "mps"), random.choice((0, 1, 1, 2)))}
+                if random.random() < 0.3
+                else {}
+            )
             for name in random.sample(tuple(LIMITS), random.choice((1, 1, 2)))
         ]
     if random.random() < 0.5:
-        device |= {"capacity": {"mem": {"value": str(random.randint(2, 4))}}, "allowMultipleAllocations": random.random() < 0.8}
+        device |= {
+            "capacity": {"mem": {"value": str(random.randint(2, 4))}},
+            "allowMultipleAllocations": random.random() < 0.8,
+        }
     return device
 
 
@@ -95,7 +107,10 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
             used.append({**place, "shareID": "s1", "consumedCapacity": {"mem": "1"}})
         elif random.random() < 0.1:
             used.append(place)
-    counters = [{"name": name, "counters": {each: {"value": str(value)} for each, value in of.items()}} for name, of in LIMITS.items()]
+    counters = [
+        {"name": name, "counters": {each: {"value": str(value)} for each, value in of.items()}}
+        for name, of in LIMITS.items()
+    ]
     slices: list[Json] = [
         {"name": "counters", "count": 2, "node": "n1", "sharedCounters": counters},
         {"name": "devices", "count": 2, "node": "n1", "devices": devices},
@@ -111,7 +126,9 @@ def _limited_problem(random: Random) -> tuple[Json, list[ResourceClaim]]:
 class BruteForce:
     """Every choice in the order of A-7, judged only when complete. Nothing shared with the search but the plan."""
 
-    def __init__(self, snapshot: Snapshot, claims: Sequence[ClaimPlan], devices: Sequence[PoolDevice], table: FeatureTable) -> None:
+    def __init__(
+        self, snapshot: Snapshot, claims: Sequence[ClaimPlan], devices: Sequence[PoolDevice], table: FeatureTable
+    ) -> None:
         self._snapshot = snapshot
         self._claims = claims
         self._devices = devices
@@ -134,7 +151,9 @@ class BruteForce:
     def _options(self, slots: Slots) -> Iterator[tuple[PoolDevice, ...]]:
         if slots.fixed is not None:
             return iter([slots.fixed] if slots.fixed else [])
-        return combinations([device for device in self._devices if self._table.selectable(slots.request, device)], slots.count)
+        return combinations(
+            [device for device in self._devices if self._table.selectable(slots.request, device)], slots.count
+        )
 
     def _valid(self, chosen: list[Choice]) -> bool:
         for i, choice in enumerate(chosen):
@@ -161,22 +180,31 @@ class BruteForce:
         for device in {choice.device for choice in chosen if choice.device.published.allow_multiple_allocations}:
             for name, capacity in device.published.capacity.items():
                 held = self._use.consumed.get(device.id.device, {}).get(name, Quantity("0"))
-                wanted = [choice.request.capacity.get(name, capacity.value) for choice in chosen if choice.device is device]
+                wanted = [
+                    choice.request.capacity.get(name, capacity.value) for choice in chosen if choice.device is device
+                ]
                 if sum(each.nano for each in (held, *wanted)) > capacity.value.nano:
                     return False
         return True
 
     def _charged(self, chosen: list[Choice]) -> list[PoolDevice]:
-        """Devices that newly take from counters, in the order in which they were chosen: shared ones only with their first share."""
+        """Devices that newly take from counters, in the order in which they were chosen: shared ones only with their
+        first share."""
         devices = dict.fromkeys(choice.device for choice in chosen)
-        return [each for each in devices if not (each.published.allow_multiple_allocations and each.id.device in self._use.shared)]
+        return [
+            each
+            for each in devices
+            if not (each.published.allow_multiple_allocations and each.id.device in self._use.shared)
+        ]
 
     def _counters_suffice(self, chosen: list[Choice]) -> bool:
         """What is taken of a counter by somebody new is no more than what is left of it."""
         new = self._charged(chosen)
         in_use = [each for each in self._devices if each.id.device in self._use.devices]
         taken = _amounts(in_use)
-        return all(amount <= max(LIMITS[key[0]][key[1]] - taken.get(key, 0), 0) for key, amount in _amounts(new).items())
+        return all(
+            amount <= max(LIMITS[key[0]][key[1]] - taken.get(key, 0), 0) for key, amount in _amounts(new).items()
+        )
 
     def _groups_agree(self, chosen: list[Choice]) -> bool:
         """Members of a counter set have a group in common, or none has any. Those in use may disagree already."""
@@ -237,16 +265,22 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
     snapshot = build.snapshot(given, Toy)
     pools = snapshot.caches.pools(FEATURES)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot.used, snapshot.caches, pools, NODE, FEATURES, SelectorFilter(snapshot.caches.selectors))
+    table = FeatureTable(
+        snapshot.used, snapshot.caches, pools, NODE, FEATURES, SelectorFilter(snapshot.caches.selectors)
+    )
     plans = plan_claims(claims, snapshot.classes, reachable, FEATURES, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
-    everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True)
+    everything = Upcoming(
+        tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: True
+    )
     before = [[check.state(everything) for check in each] for each in checks]
     whole = Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks)
     search = Search(whole, pruner=SearchPruner(table.bounds))
     want = BruteForce(snapshot, plans, reachable.devices, table).first()
     if search.run():
-        assert [f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each] == want
+        assert [
+            f"{c.request.claim.name} {c.request.full_name} {c.device.id.device}" for each in search.chosen for c in each
+        ] == want
         for choice in reversed([choice for each in search.chosen for choice in each]):
             search.unplace(choice.request, choice.device)
     else:
@@ -280,7 +314,9 @@ def test_what_is_left_out_changes_neither_the_answer_nor_the_error(random: Rando
     assert _outcome(given, claims, explain=False, effort=Effort(patience=None)) == got
 
 
-def _outcome(given: Json, claims: list[ResourceClaim], *, explain: bool = True, effort: Effort = DEFAULT_EFFORT) -> object:
+def _outcome(
+    given: Json, claims: list[ResourceClaim], *, explain: bool = True, effort: Effort = DEFAULT_EFFORT
+) -> object:
     try:
         found = allocate(build.snapshot(given, Toy), claims, NODE, explain=explain, effort=effort)
     except AllocationError as error:

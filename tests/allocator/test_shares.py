@@ -54,7 +54,9 @@ def _requests(random: Random) -> list[Json]:
         if random.random() < 0.25:
             found.append({"name": f"r{i}", "first": [_wanted(random) for _ in range(2)]})
         else:
-            found.append({"name": f"r{i}", **_wanted(random)} | ({"adminAccess": True} if random.random() < 0.1 else {}))
+            found.append(
+                {"name": f"r{i}", **_wanted(random)} | ({"adminAccess": True} if random.random() < 0.1 else {})
+            )
     return found
 
 
@@ -93,7 +95,10 @@ class BruteForce:
         """None: can't, ever."""
         asked = {name: int(amount) for name, amount in wish["capacity"]["requests"].items()}
         capacity = device["capacity"]
-        takes = {name: asked.get(name, int(each.get("requestPolicy", {}).get("default", each["value"]))) for name, each in capacity.items()}
+        takes = {
+            name: asked.get(name, int(each.get("requestPolicy", {}).get("default", each["value"])))
+            for name, each in capacity.items()
+        }
         fits = asked.keys() <= capacity.keys() and all(takes[name] <= int(capacity[name]["value"]) for name in takes)
         return takes if fits else None
 
@@ -136,7 +141,11 @@ def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
     want = BruteForce(given["slices"][0]["devices"], given["used"], requests).first()
     claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
     found = allocate(build.snapshot(given, Toy), claims, NODE)
-    got = [result.device for each in found.results for result in each.devices.results] if isinstance(found, Allocated) else None
+    got = (
+        [result.device for each in found.results for result in each.devices.results]
+        if isinstance(found, Allocated)
+        else None
+    )
     assert got == want
 
 
@@ -147,11 +156,15 @@ def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     snapshot = build.snapshot(given, Toy)
     pools = snapshot.caches.pools(DEFAULT)
     reachable = pools.reachable(NODE)
-    table = FeatureTable(snapshot.used, snapshot.caches, pools, NODE, DEFAULT, SelectorFilter(snapshot.caches.selectors))
+    table = FeatureTable(
+        snapshot.used, snapshot.caches, pools, NODE, DEFAULT, SelectorFilter(snapshot.caches.selectors)
+    )
     claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
     plans = plan_claims(claims, snapshot.classes, reachable, DEFAULT, table.selectable)
     checks = [table.checks(plan.claim) for plan in plans]
-    everything = Upcoming(tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: device)
+    everything = Upcoming(
+        tuple(s.request for p in plans for r in p.requests for s in r.alternatives), lambda device: device
+    )
     search = Search(Problem(plans, lambda request: reachable.devices, table.availability, table.filters, checks))
     if search.run():
         for choice in reversed([choice for each in search.chosen for choice in each]):
@@ -169,7 +182,9 @@ def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
     refused = allocate(after[-1], [last], NODE)
     assert isinstance(refused, Unsatisfiable)
     assert refused.explanation is not None
-    assert [each.detail for each in refused.explanation.requests[0].rejections] == ["capacity bw: wanted 3, left 1 of 10"]
+    assert [each.detail for each in refused.explanation.requests[0].rejections] == [
+        "capacity bw: wanted 3, left 1 of 10"
+    ]
     assert allocated(after[-1].without_allocation(*results), last)
 
 
@@ -182,7 +197,11 @@ def test_amounts_in_use_count_without_a_share() -> None:
 
 def test_share_ids_tell_claims_requests_and_devices_apart() -> None:
     devices = [card("d0", "10"), card("d1", "10")]
-    requests = [{"name": "r0", "count": 2, **asking("1")}, {"name": "r1", "first": [asking("1")]}, {"name": "r2", **asking("1")}]
+    requests = [
+        {"name": "r0", "count": 2, **asking("1")},
+        {"name": "r1", "first": [asking("1")]},
+        {"name": "r2", **asking("1")},
+    ]
     snapshot = build.snapshot({"slices": [{"node": "n1", "devices": devices}]}, Toy)
     claims = [build.claim({"name": name, "requests": requests}) for name in ("c0", "c1")]
     assert len({share for claim in claims for share in shares(snapshot, claim)}) == 8

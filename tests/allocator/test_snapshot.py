@@ -17,7 +17,9 @@ D0 = DeviceId(build.DRIVER, "pool", "d0")
 
 
 def allocation(*devices: str, **fields: object) -> AllocationResult:
-    results = [{"request": "r", "driver": build.DRIVER, "pool": "pool", "device": device, **fields} for device in devices]
+    results = [
+        {"request": "r", "driver": build.DRIVER, "pool": "pool", "device": device, **fields} for device in devices
+    ]
     return AllocationResult.from_wire({"devices": {"results": results}})
 
 
@@ -41,7 +43,10 @@ def test_a_device_held_twice_is_free_only_after_both_releases() -> None:
 def test_shares_count_until_the_last_is_released() -> None:
     shared = empty().with_allocation(allocation("d0", shareID="a"), allocation("d0", shareID="b"))
     left = shared.without_allocation(allocation("d0", shareID="a"))
-    assert (build.in_use(left, D0), left.without_allocation(allocation("d0", shareID="b")).used) == (True, PersistentMap())
+    assert (build.in_use(left, D0), left.without_allocation(allocation("d0", shareID="b")).used) == (
+        True,
+        PersistentMap(),
+    )
 
 
 def test_admin_results_leave_no_mark() -> None:
@@ -64,7 +69,9 @@ def test_selectors_run_once_per_device_for_all_pods_and_nodes() -> None:
 def test_nodes_of_one_name_with_other_labels_are_judged_anew() -> None:
     snapshot = build.snapshot({"slices": [{"zone": "a", "devices": ["d0"]}]}, Toy)
     claim = build.claim({"requests": [{}]})
-    outcomes = [allocate(snapshot, [claim], build.node({"name": "n", "labels": {"zone": zone}})) for zone in ("b", "a", "b")]
+    outcomes = [
+        allocate(snapshot, [claim], build.node({"name": "n", "labels": {"zone": zone}})) for zone in ("b", "a", "b")
+    ]
     assert [isinstance(each, Allocated) for each in outcomes] == [False, True, False]
 
 
@@ -74,7 +81,11 @@ def rule(name: str, selector: dict[str, str] | None, key: str) -> DeviceTaintRul
 
 
 def taints(*rules: DeviceTaintRule) -> list[list[str]]:
-    slices = [build.slice_({"name": "s", "node": "n1", "devices": [{"name": "d0", "taints": [{"key": "own", "effect": "None"}]}, "d1"]})]
+    slices = [
+        build.slice_(
+            {"name": "s", "node": "n1", "devices": [{"name": "d0", "taints": [{"key": "own", "effect": "None"}]}, "d1"]}
+        )
+    ]
     snapshot = Snapshot.build(slices, [], taint_rules=rules, compile_selector=Toy)
     return [[taint.key for taint in device.taints] for device in snapshot.slices[0].spec.devices]
 
@@ -86,7 +97,11 @@ def test_taint_rules_are_applied_by_name_and_only_where_they_select() -> None:
 
 
 def test_the_real_selector_engine_is_the_default() -> None:
-    given = {"slices": [{"node": "n1", "devices": [{"name": "d0", "attributes": {"m": 1}}, {"name": "d1", "attributes": {"m": 2}}]}]}
+    given = {
+        "slices": [
+            {"node": "n1", "devices": [{"name": "d0", "attributes": {"m": 1}}, {"name": "d1", "attributes": {"m": 2}}]}
+        ]
+    }
     claim = build.claim({"requests": [{"when": ['device.attributes["gpu.example.com"].?m.orValue(0) > 1']}]})
     found = allocate(build.snapshot(given), [claim], build.node("n1"))
     assert isinstance(found, Allocated)

@@ -1,4 +1,5 @@
-"""A feature that supplies only `add`, `remove` and `explain` works: pruning and reuse save nothing for it, and answers stay right."""
+"""A feature that supplies only `add`, `remove` and `explain` works: pruning and reuse save nothing for it, and answers
+stay right."""
 
 from __future__ import annotations
 

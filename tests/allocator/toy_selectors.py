@@ -1,4 +1,5 @@
-"""A selector engine for tests: just enough of CEL's texts, evaluated without virt_dra.cel, so that allocator tests stand alone."""
+"""A selector engine for tests: just enough of CEL's texts, evaluated without virt_dra.cel, so that allocator tests
+stand alone."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _ATTRIBUTE = re.compile(r'device\.attributes\["([^"]*)"\]\.(\w+) == ("[^"]*"|\d+
 
 
 class Toy:
-    """Terms joined by ``&&``: ``true``, ``false``, ``device.driver == "…"``, ``device.attributes["…"].name == value``."""
+    """Terms joined by ``&&``: ``true``, ``false``, ``device.driver == "…"``, ``device.attributes["…"].name ==
+    value``."""
 
     evaluations = 0
 

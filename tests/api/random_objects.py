@@ -1,4 +1,5 @@
-"""Random JSON for the wire types: every kind, with fields nobody knows, in canonical spelling so that it survives unchanged."""
+"""Random JSON for the wire types: every kind, with fields nobody knows, in canonical spelling so that it survives
+unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def random_json(rng: Random, depth: int = 2) -> Any:
 
 
 def random_value(annotation: object, rng: Random) -> Any:
-    """JSON that the annotation reads and writes again as it is: no null for a list or map, quantities in canonical form."""
+    """JSON that the annotation reads and writes again as it is: no null for a list or map, quantities in canonical
+    form."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         (only,) = (argument for argument in arguments if argument is not type(None))

@@ -11,7 +11,10 @@ from virt_dra.api.conversion import from_v1, to_v1
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.wire import Json, WireError
 
-CLASSIC = "belongs to classic DRA, where a driver's controller allocates; Kubernetes removed it in 1.32 and it is not supported"
+CLASSIC = (
+    "belongs to classic DRA, where a driver's controller allocates; "
+    "Kubernetes removed it in 1.32 and it is not supported"
+)
 
 
 def dra(version: str, kind: str, **rest: Any) -> Json:
@@ -46,7 +49,10 @@ ALTERNATIVE: Json = {"name": "big", "deviceClassName": "c", "count": 1}
         ({"name": "r", **INLINED}, {"name": "r", "exactly": INLINED}),
         ({"name": "r", "firstAvailable": [ALTERNATIVE]}, {"name": "r", "firstAvailable": [ALTERNATIVE]}),
         ({"name": "r"}, {"name": "r"}),
-        ({"name": "r", "deviceClassName": "c", "future": 1}, {"name": "r", "future": 1, "exactly": {"deviceClassName": "c"}}),
+        (
+            {"name": "r", "deviceClassName": "c", "future": 1},
+            {"name": "r", "future": 1, "exactly": {"deviceClassName": "c"}},
+        ),
     ],
 )
 def test_a_requests_exact_part_is_wrapped_and_inlined_again(version: str, old: Json, new: Json) -> None:
@@ -57,7 +63,10 @@ def test_a_requests_exact_part_is_wrapped_and_inlined_again(version: str, old: J
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"name": "r", "deviceClassName": "", "count": 0, "firstAvailable": [ALTERNATIVE]}, {"name": "r", "firstAvailable": [ALTERNATIVE]}),
+        (
+            {"name": "r", "deviceClassName": "", "count": 0, "firstAvailable": [ALTERNATIVE]},
+            {"name": "r", "firstAvailable": [ALTERNATIVE]},
+        ),
         ({"name": "r", "adminAccess": False}, {"name": "r", "exactly": {"adminAccess": False}}),
         ({"name": "r", "selectors": []}, {"name": "r", "exactly": {"selectors": []}}),
         ({"name": "r", "selectors": None}, {"name": "r"}),
@@ -77,8 +86,16 @@ def test_what_counts_as_set(old: Json, new: Json) -> None:
 
 
 def test_a_template_is_converted_below_its_inner_spec() -> None:
-    old = dra("v1beta1", "ResourceClaimTemplate", spec={"spec": {"devices": {"requests": [{"name": "r", **INLINED}]}}, "metadata": {}})
-    new = dra("v1", "ResourceClaimTemplate", spec={"spec": {"devices": {"requests": [{"name": "r", "exactly": INLINED}]}}, "metadata": {}})
+    old = dra(
+        "v1beta1",
+        "ResourceClaimTemplate",
+        spec={"spec": {"devices": {"requests": [{"name": "r", **INLINED}]}}, "metadata": {}},
+    )
+    new = dra(
+        "v1",
+        "ResourceClaimTemplate",
+        spec={"spec": {"devices": {"requests": [{"name": "r", "exactly": INLINED}]}}, "metadata": {}},
+    )
     assert to_v1(old) == new
     assert from_v1(new, "resource.k8s.io/v1beta1") == old
 
@@ -89,7 +106,10 @@ ATTRIBUTES: Json = {"model": {"string": "a100"}}
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"name": "d", "basic": {"attributes": ATTRIBUTES, "future": 1}}, {"name": "d", "attributes": ATTRIBUTES, "future": 1}),
+        (
+            {"name": "d", "basic": {"attributes": ATTRIBUTES, "future": 1}},
+            {"name": "d", "attributes": ATTRIBUTES, "future": 1},
+        ),
         ({"name": "d", "basic": {}}, {"name": "d"}),
         (
             {"name": "d", "basic": {"capacity": {"memory": {"value": "1Gi", "requestPolicy": {"default": "1"}}}}},
@@ -118,21 +138,29 @@ def test_a_device_without_basic_keeps_what_it_has(old: Json, new: Json) -> None:
 def test_an_empty_node_name_and_all_nodes_false_mean_absent() -> None:
     old = resource_slice("v1beta1", nodeName="", allNodes=False, perDeviceNodeSelection=True)
     assert to_v1(old) == resource_slice("v1", perDeviceNodeSelection=True)
-    assert to_v1(resource_slice("v1beta1", nodeName="n", allNodes=True)) == resource_slice("v1", nodeName="n", allNodes=True)
+    assert to_v1(resource_slice("v1beta1", nodeName="n", allNodes=True)) == resource_slice(
+        "v1", nodeName="n", allNodes=True
+    )
     unchanged = resource_slice("v1", nodeName="", allNodes=False)
     assert to_v1(unchanged) is unchanged
 
 
 def test_the_first_alpha_wrote_capacities_as_bare_quantities() -> None:
-    old = resource_slice("v1alpha3", {"name": "d", "basic": {"capacity": {"memory": "80Gi", "cores": 7, "new": {"value": "1"}}}})
-    new = resource_slice("v1", {"name": "d", "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": 7}, "new": {"value": "1"}}})
+    old = resource_slice(
+        "v1alpha3", {"name": "d", "basic": {"capacity": {"memory": "80Gi", "cores": 7, "new": {"value": "1"}}}}
+    )
+    new = resource_slice(
+        "v1", {"name": "d", "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": 7}, "new": {"value": "1"}}}
+    )
     assert to_v1(old) == new
     back = from_v1(new, "resource.k8s.io/v1alpha3")
     assert back["spec"]["devices"] == [{"name": "d", "basic": {"capacity": {"memory": "80Gi", "cores": 7, "new": "1"}}}]
     assert to_v1(back) == new
 
 
-@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate", "DeviceTaintRule"])
+@pytest.mark.parametrize(
+    "kind", ["ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate", "DeviceTaintRule"]
+)
 def test_the_second_beta_differs_by_its_name_only(kind: str) -> None:
     spec = {"devices": [{"name": "d", "basic": {"kept": True}}], "anything": [1]}
     assert to_v1(dra("v1beta2", kind, spec=spec)) == dra("v1", kind, spec=spec)
@@ -141,7 +169,11 @@ def test_the_second_beta_differs_by_its_name_only(kind: str) -> None:
 
 def test_tolerations_of_results_are_treated_like_those_of_requests() -> None:
     status = {
-        "allocation": {"devices": {"results": [{"request": "r", "tolerations": []}, {"request": "s", "tolerations": [{"key": "k"}]}]}}
+        "allocation": {
+            "devices": {
+                "results": [{"request": "r", "tolerations": []}, {"request": "s", "tolerations": [{"key": "k"}]}]
+            }
+        }
     }
     results = to_v1(dra("v1beta1", "ResourceClaim", status=status))["status"]["allocation"]["devices"]["results"]
     assert results == [{"request": "r"}, {"request": "s", "tolerations": [{"key": "k"}]}]
@@ -153,7 +185,9 @@ def test_a_pool_request_stays_in_its_only_version() -> None:
     assert read_object(request).to_wire() == request
 
 
-@pytest.mark.parametrize("kind", ["VirtualMachine", "VirtualMachineInstance", "KubeVirt", "VirtualMachineInstanceReplicaSet"])
+@pytest.mark.parametrize(
+    "kind", ["VirtualMachine", "VirtualMachineInstance", "KubeVirt", "VirtualMachineInstanceReplicaSet"]
+)
 def test_kubevirts_alpha_differs_by_its_name_only(kind: str) -> None:
     old: Json = {"apiVersion": "kubevirt.io/v1alpha3", "kind": kind, "spec": {"x": [1]}}
     new = old | {"apiVersion": "kubevirt.io/v1"}
@@ -188,8 +222,16 @@ def test_a_list_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"resourceClaims": [{"source": {"resourceClaimName": "c"}}]}},
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"controller": "kept, as any unknown field"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "spec": {"resourceClaims": [{"source": {"resourceClaimName": "c"}}]},
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "spec": {"controller": "kept, as any unknown field"},
+        },
         {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype"},
         {"apiVersion": 7, "kind": "Pod"},
         {"kind": "Pod"},
@@ -205,20 +247,30 @@ REFUSED: list[tuple[Json, str]] = [
         dra("v1alpha2", "ResourceClaim"),
         f"apiVersion: resource.k8s.io/v1alpha2 {CLASSIC}; supported are v1, v1beta2, v1beta1, v1alpha3",
     ),
-    (dra("v2", "ResourceClaim"), "apiVersion: resource.k8s.io/v2 is not supported; supported are v1, v1beta2, v1beta1, v1alpha3"),
+    (
+        dra("v2", "ResourceClaim"),
+        "apiVersion: resource.k8s.io/v2 is not supported; supported are v1, v1beta2, v1beta1, v1alpha3",
+    ),
     (dra("v1alpha2", "ResourceClass"), f"kind: ResourceClass {CLASSIC}"),
     (dra("v1alpha3", "PodSchedulingContext"), f"kind: PodSchedulingContext {CLASSIC}"),
     (
         dra(
-            "v1alpha3", "ResourceClaim", spec={"controller": "c"}, status={"allocation": {"controller": "c"}, "deallocationRequested": True}
+            "v1alpha3",
+            "ResourceClaim",
+            spec={"controller": "c"},
+            status={"allocation": {"controller": "c"}, "deallocationRequested": True},
         ),
         f"spec.controller: {CLASSIC}; status.allocation.controller: {CLASSIC}; status.deallocationRequested: {CLASSIC}",
     ),
     (dra("v1alpha3", "ResourceClaimTemplate", spec={"spec": {"controller": "c"}}), f"spec.spec.controller: {CLASSIC}"),
-    (dra("v1alpha3", "DeviceClass", spec={"suitableNodes": {"nodeSelectorTerms": []}}), f"spec.suitableNodes: {CLASSIC}"),
+    (
+        dra("v1alpha3", "DeviceClass", spec={"suitableNodes": {"nodeSelectorTerms": []}}),
+        f"spec.suitableNodes: {CLASSIC}",
+    ),
     (
         dra("v1alpha3", "DeviceTaintRule", spec={"deviceSelector": {"deviceClassName": "c"}}),
-        "spec.deviceSelector.deviceClassName: was removed in Kubernetes 1.35 and is not supported; select by driver, pool and device",
+        "spec.deviceSelector.deviceClassName: was removed in Kubernetes 1.35 and "
+        "is not supported; select by driver, pool and device",
     ),
     (
         dra("v1beta1", "DeviceTaintRule"),
@@ -242,8 +294,13 @@ REFUSED: list[tuple[Json, str]] = [
         "spec.devices[0].basic.name: differs from name beside basic; give only one of them",
     ),
     (
-        {"apiVersion": "v1", "kind": "Pod", "spec": {"resourceClaims": [{"resourceClaimName": "a", "source": {"resourceClaimName": "b"}}]}},
-        "spec.resourceClaims[0].source.resourceClaimName: differs from resourceClaimName beside source; give only one of them",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "spec": {"resourceClaims": [{"resourceClaimName": "a", "source": {"resourceClaimName": "b"}}]},
+        },
+        "spec.resourceClaims[0].source.resourceClaimName: differs from "
+        "resourceClaimName beside source; give only one of them",
     ),
 ]
 
@@ -263,7 +320,11 @@ def test_what_is_refused_says_why(raw: Json, message: str) -> None:
             "resource.k8s.io/v1beta1",
             "apiVersion: DeviceTaintRule does not exist in resource.k8s.io/v1beta1; it does in v1, v1beta2, v1alpha3",
         ),
-        (dra("v1", "ResourceClaim"), "kubevirt.io/v1", "apiVersion: 'resource.k8s.io/v1' cannot be written as 'kubevirt.io/v1'"),
+        (
+            dra("v1", "ResourceClaim"),
+            "kubevirt.io/v1",
+            "apiVersion: 'resource.k8s.io/v1' cannot be written as 'kubevirt.io/v1'",
+        ),
         ({"apiVersion": "v1", "kind": "Pod"}, "v2", "apiVersion: 'v1' cannot be written as 'v2'"),
         (
             {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt"},
@@ -290,7 +351,13 @@ def test_a_value_of_the_wrong_type_is_left_for_the_reader(version: str, wrong: A
             {"spec": wrong, "devices": wrong},
             {"devices": {"requests": wrong, "results": wrong}, "spec": {"devices": wrong}},
             {"devices": [{"name": wrong, "basic": wrong, "capacity": wrong}], "nodeName": wrong, "allNodes": wrong},
-            {"devices": {"requests": [{"name": wrong, "exactly": wrong, "firstAvailable": wrong, "tolerations": wrong, "count": 1}]}},
+            {
+                "devices": {
+                    "requests": [
+                        {"name": wrong, "exactly": wrong, "firstAvailable": wrong, "tolerations": wrong, "count": 1}
+                    ]
+                }
+            },
         ]
         for shape in shapes:
             raw = dra(version, kind, spec=shape, status=shape)
@@ -310,7 +377,10 @@ def test_reading_reports_the_wrong_type_with_its_path() -> None:
 
 
 def test_the_input_is_never_changed() -> None:
-    for raw in (claim("v1beta1", {"name": "r", **INLINED}), resource_slice("v1alpha3", {"name": "d", "basic": {"capacity": {"m": "1"}}})):
+    for raw in (
+        claim("v1beta1", {"name": "r", **INLINED}),
+        resource_slice("v1alpha3", {"name": "d", "basic": {"capacity": {"m": "1"}}}),
+    ):
         before = copy.deepcopy(raw)
         converted = to_v1(raw)
         assert raw == before

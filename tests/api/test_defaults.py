@@ -28,7 +28,12 @@ REQUESTS = [
     {"name": "three", "exactly": {"deviceClassName": "c", "count": 3}},
     {"name": "all", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
     {"name": "unknown", "exactly": {"deviceClassName": "c", "allocationMode": "Some"}},
-    {"name": "either", "firstAvailable": [{"name": "a", "deviceClassName": "c", "tolerations": [{"key": "k"}, {"operator": "Exists"}]}]},
+    {
+        "name": "either",
+        "firstAvailable": [
+            {"name": "a", "deviceClassName": "c", "tolerations": [{"key": "k"}, {"operator": "Exists"}]}
+        ],
+    },
 ]
 EXPECTED_REQUESTS = [
     {"name": "bare", "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}},
@@ -52,7 +57,9 @@ EXPECTED_REQUESTS = [
 
 
 def test_a_claims_requests_get_mode_count_and_toleration_operator() -> None:
-    assert defaulted("ResourceClaim", {"devices": {"requests": REQUESTS}})["spec"] == {"devices": {"requests": EXPECTED_REQUESTS}}
+    assert defaulted("ResourceClaim", {"devices": {"requests": REQUESTS}})["spec"] == {
+        "devices": {"requests": EXPECTED_REQUESTS}
+    }
 
 
 def test_a_templates_requests_get_the_same() -> None:
@@ -68,9 +75,15 @@ def test_tolerations_of_results_get_an_operator() -> None:
 
 
 def test_taints_of_devices_get_the_time_in_whole_seconds() -> None:
-    taints: list[Json] = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "None", "timeAdded": "2020-01-01T00:00:00Z"}]
+    taints: list[Json] = [
+        {"key": "a", "effect": "NoSchedule"},
+        {"key": "b", "effect": "None", "timeAdded": "2020-01-01T00:00:00Z"},
+    ]
     wire = defaulted("ResourceSlice", {"devices": [{"name": "d", "taints": taints}, {"name": "e"}]})
-    assert wire["spec"]["devices"] == [{"name": "d", "taints": [taints[0] | {"timeAdded": SECONDS}, taints[1]]}, {"name": "e"}]
+    assert wire["spec"]["devices"] == [
+        {"name": "d", "taints": [taints[0] | {"timeAdded": SECONDS}, taints[1]]},
+        {"name": "e"},
+    ]
 
 
 def test_a_rules_taint_gets_the_time() -> None:
@@ -89,7 +102,12 @@ def test_a_pool_request_is_limited(spec: Json, limit: int) -> None:
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}},
         {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {}},
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {"devices": [{"name": "d"}]}},
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {"devices": [{"name": "d"}]},
+        },
     ],
 )
 def test_an_object_without_anything_to_fill_in_stays_the_same_object(raw: dict[str, Any]) -> None:
@@ -98,7 +116,9 @@ def test_an_object_without_anything_to_fill_in_stays_the_same_object(raw: dict[s
 
 
 def test_filling_in_twice_changes_nothing() -> None:
-    claim = read_object({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": {"requests": REQUESTS}}})
+    claim = read_object(
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": {"requests": REQUESTS}}}
+    )
     once = apply_defaults(claim, NOW)
     assert apply_defaults(once, "2027-01-01T00:00:00Z") is once
 
@@ -116,8 +136,12 @@ def test_a_clock_that_is_none_is_refused() -> None:
         ("NoExecute", "2021-01-01T00:00:00Z", "2021-01-01T00:00:00Z"),
     ],
 )
-def test_a_changed_effect_starts_the_clock_again_unless_the_client_set_it(effect: str, time_added: str, expected: str) -> None:
-    old = DeviceTaintRule.from_wire({"spec": {"taint": {"key": "k", "effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}}})
+def test_a_changed_effect_starts_the_clock_again_unless_the_client_set_it(
+    effect: str, time_added: str, expected: str
+) -> None:
+    old = DeviceTaintRule.from_wire(
+        {"spec": {"taint": {"key": "k", "effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}}}
+    )
     taint = DeviceTaint(key="k", effect=effect, time_added=time_added)
     new = old.with_(spec=old.spec.with_(taint=taint))
     assert retimed_taint(new, old, NOW).spec.taint == taint.with_(time_added=expected)

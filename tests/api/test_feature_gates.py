@@ -33,7 +33,10 @@ def test_a_plain_cluster_has_what_is_ga_or_beta_except_fractional_ranges() -> No
     [
         ("", PLAIN),
         ("DRAListTypeAttributes=true", replace(PLAIN, list_type_attributes=True)),
-        (" DRADeviceTaints = false , DRADeviceTaintRules=F,", replace(PLAIN, device_taints=False, device_taint_rules=False)),
+        (
+            " DRADeviceTaints = false , DRADeviceTaintRules=F,",
+            replace(PLAIN, device_taints=False, device_taint_rules=False),
+        ),
         ("DRAListTypeAttributes=true,DRAListTypeAttributes=0", PLAIN),
         ("DRAAdminAccess=true", PLAIN),
         (str(FeatureGates.all()), FeatureGates.all()),
@@ -52,9 +55,15 @@ def test_gates_are_read_as_components_read_them(text: str, gates: FeatureGates) 
         ("DRAListTypeAttributes=on", ("invalid value of DRAListTypeAttributes=on: write true or false",)),
         (
             "DRAConsumableCapacity=false,DRAFractionalCapacityRange=true",
-            ("DRAFractionalCapacityRange is enabled, but depends on features that are disabled: [DRAConsumableCapacity]",),
+            (
+                "DRAFractionalCapacityRange is enabled, but depends on features "
+                "that are disabled: [DRAConsumableCapacity]",
+            ),
         ),
-        ("DRADeviceTaints=false", ("DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]",)),
+        (
+            "DRADeviceTaints=false",
+            ("DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]",),
+        ),
         (
             "DRAPartitionableDevicesType=true,DRAPartitionableDevices=false",
             (
@@ -71,5 +80,7 @@ def test_gates_that_no_component_starts_with_are_refused(text: str, problems: tu
 
 
 def test_an_unknown_gate_is_told_with_the_known_ones() -> None:
-    with pytest.raises(FeatureGateError, match=r"^unrecognized feature gate: DRAmatic; known are DRAAdminAccess, DRAPrioritizedList, "):
+    with pytest.raises(
+        FeatureGateError, match=r"^unrecognized feature gate: DRAmatic; known are DRAAdminAccess, DRAPrioritizedList, "
+    ):
         FeatureGates.parse("DRAmatic=true")

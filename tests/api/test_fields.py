@@ -55,7 +55,8 @@ def expected_type(upstream: str) -> str:
 @pytest.mark.parametrize("name", sorted(UPSTREAM))
 def test_a_type_has_every_upstream_field_with_its_json_type(name: str) -> None:
     ours = {
-        field.serialization_alias or field.alias or "?": json_type(field.annotation) for field in class_named(name).model_fields.values()
+        field.serialization_alias or field.alias or "?": json_type(field.annotation)
+        for field in class_named(name).model_fields.values()
     }
     wanted = {field: expected_type(kind) for field, kind in UPSTREAM[name].items()}
     assert {field: ours.get(field) for field in wanted} == wanted
@@ -71,7 +72,13 @@ def test_no_type_invents_a_field() -> None:
 
 
 def test_the_witness_covers_every_type_of_the_group() -> None:
-    ours = {name for name, value in vars(resource_v1).items() if isinstance(value, type) and value.__module__ == resource_v1.__name__}
+    ours = {
+        name
+        for name, value in vars(resource_v1).items()
+        if isinstance(value, type) and value.__module__ == resource_v1.__name__
+    }
     assert ours == {
-        name for name in UPSTREAM if hasattr(resource_v1, name) and getattr(resource_v1, name).__module__ == resource_v1.__name__
+        name
+        for name in UPSTREAM
+        if hasattr(resource_v1, name) and getattr(resource_v1, name).__module__ == resource_v1.__name__
     }

@@ -25,7 +25,9 @@ def _at(wire: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
 def test_expansion(case: dict[str, Any]) -> None:
-    vm = VirtualMachine.from_wire({"metadata": {"name": "vm", "namespace": "team"}, "spec": case["spec"], "status": case.get("status", {})})
+    vm = VirtualMachine.from_wire(
+        {"metadata": {"name": "vm", "namespace": "team"}, "spec": case["spec"], "status": case.get("status", {})}
+    )
     before = vm.to_wire()
     expansion = expand(vm, Instancetypes.of([read_object(each) for each in case.get("have", ())], "team"), "default")
     want = dict(case["want"])
@@ -38,24 +40,56 @@ def test_expansion(case: dict[str, Any]) -> None:
 
 _text = st.text(max_size=3)
 _anything: st.SearchStrategy[Any] = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), _text, st.sampled_from(["m", "8Gi", "spread", "CoresThreads"])),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**30), 10**30),
+        _text,
+        st.sampled_from(["m", "8Gi", "spread", "CoresThreads"]),
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(_text, inner, max_size=2)),
     max_leaves=5,
 )
-_members = ("cpu", "memory", "gpus", "hostDevices", "nodeSelector", "annotations", "machine", "devices", "requirements", "guest", "ratio")
-_spec = st.dictionaries(st.sampled_from(_members), st.one_of(_anything, st.dictionaries(st.sampled_from(_members), _anything)), max_size=4)
+_members = (
+    "cpu",
+    "memory",
+    "gpus",
+    "hostDevices",
+    "nodeSelector",
+    "annotations",
+    "machine",
+    "devices",
+    "requirements",
+    "guest",
+    "ratio",
+)
+_spec = st.dictionaries(
+    st.sampled_from(_members), st.one_of(_anything, st.dictionaries(st.sampled_from(_members), _anything)), max_size=4
+)
 
 
 @pytest.mark.slow
-@given(_spec, _spec, st.dictionaries(st.sampled_from(["name", "kind", "revisionName", "inferFromVolume"]), _anything), _spec)
+@given(
+    _spec,
+    _spec,
+    st.dictionaries(st.sampled_from(["name", "kind", "revisionName", "inferFromVolume"]), _anything),
+    _spec,
+)
 @settings(max_examples=200, deadline=None)
 def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matcher: Any, domain: Any) -> None:
     group = "instancetype.kubevirt.io/v1beta1"
     have = [
         {"apiVersion": group, "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "m"}, "spec": sizes},
-        {"apiVersion": group, "kind": "VirtualMachineClusterPreference", "metadata": {"name": "m"}, "spec": preferences},
+        {
+            "apiVersion": group,
+            "kind": "VirtualMachineClusterPreference",
+            "metadata": {"name": "m"},
+            "spec": preferences,
+        },
     ]
     known = Instancetypes.of([read_object(each) for each in have], "default")
     for spec in ({"instancetype": matcher}, {"instancetype": {"name": "m"}, "preference": {"name": "m"}}):
-        vm = VirtualMachine.from_wire({"metadata": {"name": "vm"}, "spec": {**spec, "template": {"spec": {"domain": {}}}}})
+        vm = VirtualMachine.from_wire(
+            {"metadata": {"name": "vm"}, "spec": {**spec, "template": {"spec": {"domain": {}}}}}
+        )
         expand(vm, known, "default")

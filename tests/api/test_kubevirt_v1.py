@@ -16,7 +16,10 @@ from virt_dra.api.wire import WireError
         ({"claim": {"name": "c", "request": "r"}}, {"claimName": "c", "requestName": "r"}),
         ({"claim": {"name": "c"}}, {"claimName": "c"}),
         ({"claim": {"request": "r"}, "claimName": "c"}, {"claimName": "c", "requestName": "r"}),
-        ({"claim": {"name": "c", "request": "r"}, "claimName": "c", "requestName": "r"}, {"claimName": "c", "requestName": "r"}),
+        (
+            {"claim": {"name": "c", "request": "r"}, "claimName": "c", "requestName": "r"},
+            {"claimName": "c", "requestName": "r"},
+        ),
         ({"claim": {"name": "c"}, "claimName": None}, {"claimName": "c"}),
         ({"claim": {"name": None}, "claimName": "c"}, {"claimName": "c"}),
         ({"claim": {}}, {"claimName": None}),
@@ -51,7 +54,10 @@ def test_the_presence_of_a_key_makes_a_dra_device(given: dict[str, Any], dra: bo
     [
         ({"claim": {"name": "a"}, "claimName": "b"}, "claim.name 'a' and claimName 'b' differ; give only one of them"),
         ({"claim": {"name": "a"}, "claimName": ""}, "claim.name 'a' and claimName '' differ; give only one of them"),
-        ({"claim": {"request": ""}, "requestName": "r"}, "claim.request '' and requestName 'r' differ; give only one of them"),
+        (
+            {"claim": {"request": ""}, "requestName": "r"},
+            "claim.request '' and requestName 'r' differ; give only one of them",
+        ),
         ({"claim": "c"}, "claim must be an object with name and request"),
         ({"claim": {"name": 1}}, "claimName: must be a string, not an integer"),
     ],

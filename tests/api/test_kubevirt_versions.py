@@ -12,7 +12,9 @@ SINCE = {
     **dict.fromkeys(("HostDevices", "Sidecar"), "0.36"),
     **dict.fromkeys(BOTH, "1.6.0"),
     **dict.fromkeys(("PCINUMAAwareTopology", "ReservedOverheadMemlock"), "1.8.0"),
-    **dict.fromkeys(("NetworkDevicesWithDRA", "VGPULiveMigration", "Plugins", "IOMMUFD", "GraceIOVirtualization"), "1.9.0"),
+    **dict.fromkeys(
+        ("NetworkDevicesWithDRA", "VGPULiveMigration", "Plugins", "IOMMUFD", "GraceIOVirtualization"), "1.9.0"
+    ),
 }
 
 
@@ -39,7 +41,14 @@ def test_a_version_is_read(text: str, shown: str) -> None:
 
 NO_RELEASE = [
     *("", "1", "1.9.", "1.x", "latest", "1.8.3.1", "-1.8", "١.٩", "99999.1", "devel"),
-    *("20260801_abcdef", "2026.08.01", "v0.0.0-20260801120000-abcdef123456", "v0.0.0", "0.0.0-dirty", "sha256:" + "0123abcd" * 8),
+    *(
+        "20260801_abcdef",
+        "2026.08.01",
+        "v0.0.0-20260801120000-abcdef123456",
+        "v0.0.0",
+        "0.0.0-dirty",
+        "sha256:" + "0123abcd" * 8,
+    ),
 ]
 """A date, a digest, a name of a build, Go's version of an untagged commit: what builds of main call themselves."""
 
@@ -57,7 +66,8 @@ def test_versions_are_ordered_by_number_and_no_patch_level_means_the_newest() ->
 
 
 @pytest.mark.parametrize(
-    ("version", "on"), [("1.5", set()), ("1.6", set()), ("1.7", set()), ("1.8.0", set()), ("1.8", set()), ("1.9.0", BOTH), ("main", BOTH)]
+    ("version", "on"),
+    [("1.5", set()), ("1.6", set()), ("1.7", set()), ("1.8.0", set()), ("1.8", set()), ("1.9.0", BOTH), ("main", BOTH)],
 )
 def test_beta_gates_are_on_since_1_9(version: str, on: set[str]) -> None:
     assert Gates.of(_version(version)).on == on
@@ -93,7 +103,9 @@ def test_the_designs_gate_stands_for_two_and_choices_change_the_default(choices:
         ("1.7", ["NetworkDevicesWithDRA", "LiveMigration"], [], set()),
     ],
 )
-def test_a_configuration_lists_and_disables_gates(version: str, listed: list[str], disabled: list[str], on: set[str]) -> None:
+def test_a_configuration_lists_and_disables_gates(
+    version: str, listed: list[str], disabled: list[str], on: set[str]
+) -> None:
     configuration = DeveloperConfiguration.from_wire({"featureGates": listed, "disabledFeatureGates": disabled})
     assert Gates.configured(_version(version), configuration).on == on
 
@@ -136,7 +148,12 @@ LISTS = "spec.configuration.developerConfiguration"
             "GPUsWithDRA",
             f"move GPUsWithDRA from {LISTS}.disabledFeatureGates to featureGates beside it; in both it is refused",
         ),
-        ("1.9", ["GPUsWithDRA"], "GPUsWithDRA", f"take GPUsWithDRA out of {LISTS}.disabledFeatureGates; it is on by default"),
+        (
+            "1.9",
+            ["GPUsWithDRA"],
+            "GPUsWithDRA",
+            f"take GPUsWithDRA out of {LISTS}.disabledFeatureGates; it is on by default",
+        ),
         ("main", [], "GPUsWithDRA", f"keep GPUsWithDRA out of {LISTS}.disabledFeatureGates; it is on by default"),
         (
             "1.9",
@@ -147,7 +164,9 @@ LISTS = "spec.configuration.developerConfiguration"
         ("1.9", ["GPUsWithDRA"], "HostDevices", f"add HostDevices to {LISTS}.featureGates"),
     ],
 )
-def test_how_to_enable_a_gate_depends_on_the_lists_that_it_is_in(version: str, disabled: list[str], gate: str, change: str) -> None:
+def test_how_to_enable_a_gate_depends_on_the_lists_that_it_is_in(
+    version: str, disabled: list[str], gate: str, change: str
+) -> None:
     configuration = DeveloperConfiguration.from_wire({"disabledFeatureGates": disabled})
     assert Gates.configured(_version(version), configuration).how_to_enable(gate) == change
 

@@ -1,4 +1,5 @@
-"""Names, with apimachinery's texts (compared with k8s.io/apimachinery v0.37.2 on 3000 random texts when this was written)."""
+"""Names, with apimachinery's texts (compared with k8s.io/apimachinery v0.37.2 on 3000 random texts when this was
+written)."""
 
 from __future__ import annotations
 
@@ -9,33 +10,41 @@ from hypothesis import strategies as st
 from virt_dra.api import names
 
 LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters "
+    "or '-', and must start and end with an alphanumeric "
     "character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric "
+    "characters, '-' or '.', and must start and end with an "
     "alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 CASELESS = (
-    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character "
-    r"(e.g. 'Example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character "
+    r"(e.g. 'Example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 LABEL_1035 = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an "
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an "
     "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 KEY = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or "
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyName',  or "
     "'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 VALUE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "a valid label must be an empty string or consist of alphanumeric characters, "
+    "'-', '_' or '.', and must start and end with an "
     "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 IDENTIFIER = (
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' "
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_' "
     "(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
 )
 
@@ -97,7 +106,10 @@ def test_a_1035_label_starts_with_a_letter() -> None:
     [
         ("MyName", ()),
         ("example.com/My_name.1", ()),
-        ("a/b/c", (f"a valid label key {KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)),
+        (
+            "a/b/c",
+            (f"a valid label key {KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",),
+        ),
         ("/a", ("prefix part must be non-empty",)),
         ("A/a", (f"prefix part {SUBDOMAIN}",)),
         ("a/", ("name part must be non-empty", f"name part {KEY}")),
@@ -119,7 +131,9 @@ def test_label_value(text: str, faults: tuple[str, ...]) -> None:
     assert names.label_value(text) == faults
 
 
-@pytest.mark.parametrize(("text", "faults"), [("_a1", ()), ("A", ()), ("", (IDENTIFIER,)), ("1a", (IDENTIFIER,)), ("a-b", (IDENTIFIER,))])
+@pytest.mark.parametrize(
+    ("text", "faults"), [("_a1", ()), ("A", ()), ("", (IDENTIFIER,)), ("1a", (IDENTIFIER,)), ("a-b", (IDENTIFIER,))]
+)
 def test_c_identifier(text: str, faults: tuple[str, ...]) -> None:
     assert names.c_identifier(text) == faults
 

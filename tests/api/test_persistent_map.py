@@ -103,4 +103,6 @@ def test_a_change_costs_a_small_part_of_a_copy_and_grows_slower_than_the_map() -
     key = ("namespace", "name-500")
     change = cpu(lambda: large.set(key, -1), 2000)
     assert change * 10 < cpu(lambda: {**plain}, 20)
-    assert change < 20 * cpu(lambda: small.set(key, -1), 2000)  # 100 times the entries; √100 is 10, most of it is constant
+    assert change < 20 * cpu(
+        lambda: small.set(key, -1), 2000
+    )  # 100 times the entries; √100 is 10, most of it is constant

@@ -1,4 +1,5 @@
-"""Quantities: Kubernetes' answers (quantity_upstream.jsonl, made by devtools/upstream/quantity), and exact arithmetic."""
+"""Quantities: Kubernetes' answers (quantity_upstream.jsonl, made by devtools/upstream/quantity), and exact
+arithmetic."""
 
 from __future__ import annotations
 
@@ -112,7 +113,12 @@ QUANTITIES = st.builds(Quantity.of, NUMBERS | st.integers(), st.sampled_from(lis
 @given(QUANTITIES, QUANTITIES, st.integers(-(2**40), 2**40))
 def test_arithmetic_and_order_are_those_of_fractions(a: Quantity, b: Quantity, n: int) -> None:
     x, y = a.as_fraction(), b.as_fraction()
-    assert ((a + b).as_fraction(), (a - b).as_fraction(), (-a).as_fraction(), (a * n).as_fraction()) == (x + y, x - y, -x, x * n)
+    assert ((a + b).as_fraction(), (a - b).as_fraction(), (-a).as_fraction(), (a * n).as_fraction()) == (
+        x + y,
+        x - y,
+        -x,
+        x * n,
+    )
     assert (a == b, a < b, a <= b, a > b, a >= b) == (x == y, x < y, x <= y, x > y, x >= y)
     assert (hash(a) == hash(b)) or a != b
     assert (a.sign(), bool(a), a.is_integer()) == ((x > 0) - (x < 0), x != 0, x.denominator == 1)
@@ -125,7 +131,15 @@ def test_text_reads_back_as_the_same_value(quantity: Quantity) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value", "milli"),
-    [("1", 1, 1000), ("1.5", 2, 1500), ("-1.5", -2, -1500), ("1u", 1, 1), ("-1u", -1, -1), ("0", 0, 0), ("1Ei", 2**60, 2**60 * 1000)],
+    [
+        ("1", 1, 1000),
+        ("1.5", 2, 1500),
+        ("-1.5", -2, -1500),
+        ("1u", 1, 1),
+        ("-1u", -1, -1),
+        ("0", 0, 0),
+        ("1Ei", 2**60, 2**60 * 1000),
+    ],
 )
 def test_whole_units_round_away_from_zero(text: str, value: int, milli: int) -> None:
     assert (Quantity(text).value(), Quantity(text).milli_value()) == (value, milli)
@@ -182,10 +196,21 @@ def test_reads_json_strings_and_numbers_as_kubernetes_does(value: object, text: 
             'value: "200K" is not a quantity: unknown suffix "K" (write "k" for 1000 or "Ki" for 1024); '
             "known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents such as e3",
         ),
-        ("", 'value: "" is not a quantity: it is empty; write a number with an optional unit such as "500m", "2" or "10Gi"'),
+        (
+            "",
+            'value: "" is not a quantity: it is empty; write a number with an '
+            'optional unit such as "500m", "2" or "10Gi"',
+        ),
         ("10 Gi", 'value: "10 Gi" is not a quantity: it must not contain white space: write "10Gi", not "10 Gi"'),
-        ("10GB", 'value: "10GB" is not a quantity: units have no "B": write "10Gi" for 10·2^30 bytes or "10G" for 10·10^9 bytes'),
-        ("ten", 'value: "ten" is not a quantity: write a number with an optional unit such as "500m", "2", "1.5" or "10Gi"'),
+        (
+            "10GB",
+            'value: "10GB" is not a quantity: units have no "B": write "10Gi" '
+            'for 10·2^30 bytes or "10G" for 10·10^9 bytes',
+        ),
+        (
+            "ten",
+            'value: "ten" is not a quantity: write a number with an optional unit such as "500m", "2", "1.5" or "10Gi"',
+        ),
         ("1e999999999", 'value: "1e999999999" is not a quantity: it has more than 4000 digits'),
         pytest.param(10**5000, 'value: "..." is not a quantity: it has more than 4000 digits', id="huge integer"),
         (float("inf"), 'value: "inf" is not a quantity: it must be a finite number'),
@@ -207,7 +232,8 @@ def test_keeps_the_words_of_kubernetes() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0" * 60_000 + "x", "1" * 60_000, "1" * 60_000 + "x", "." + "0" * 60_000 + "k" * 60_000, "1e" + "9" * 60_000]
+    "text",
+    ["0" * 60_000 + "x", "1" * 60_000, "1" * 60_000 + "x", "." + "0" * 60_000 + "k" * 60_000, "1e" + "9" * 60_000],
 )
 def test_hostile_lengths_are_refused_at_once(text: str) -> None:
     with pytest.raises(QuantityError):

@@ -137,13 +137,25 @@ def test_numbers_are_exact() -> None:
 
 NUMBER = st.integers(0, 10**30)
 WORD = st.from_regex(r"[0-9]*[A-Za-z-][0-9A-Za-z-]*", fullmatch=True)
-VERSIONS = st.builds(SemVer, NUMBER, NUMBER, NUMBER, st.lists(NUMBER | WORD, max_size=3).map(tuple), st.lists(WORD, max_size=2).map(tuple))
+VERSIONS = st.builds(
+    SemVer,
+    NUMBER,
+    NUMBER,
+    NUMBER,
+    st.lists(NUMBER | WORD, max_size=3).map(tuple),
+    st.lists(WORD, max_size=2).map(tuple),
+)
 
 
 @given(VERSIONS)
 def test_text_reads_back(version: SemVer) -> None:
     again = SemVer.parse(str(version))
-    assert (again, str(again), again.build, again.prerelease) == (version, str(version), version.build, version.prerelease)
+    assert (again, str(again), again.build, again.prerelease) == (
+        version,
+        str(version),
+        version.build,
+        version.prerelease,
+    )
 
 
 @given(st.text(), st.booleans())

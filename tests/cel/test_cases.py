@@ -1,7 +1,8 @@
 """Expressions with their answers, as data.
 
-``language.jsonl``, ``random.jsonl`` and ``device.jsonl`` hold what Kubernetes' own package answers (made with devtools/upstream/cel),
-word for word. ``deviations.jsonl`` holds what this engine answers where that differs, with the reference's answer and the reason.
+``language.jsonl``, ``random.jsonl`` and ``device.jsonl`` hold what Kubernetes' own package answers (made with
+devtools/upstream/cel), word for word. ``deviations.jsonl`` holds what this engine answers where that differs, with the
+reference's answer and the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from virt_dra.cel.syntax.parser import parse
 
 
 def expected(case: Case) -> Case:
-    return {key: case[key] for key in ("compile_error", "type", "cost_estimate", "result", "error", "cost") if key in case}
+    return {
+        key: case[key] for key in ("compile_error", "type", "cost_estimate", "result", "error", "cost") if key in case
+    }
 
 
 def identify(case: Case) -> str:

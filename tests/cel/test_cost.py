@@ -1,6 +1,7 @@
 """The limit on what an evaluation costs, its interruption, and the worst case from the text (L-4.*).
 
-What single expressions cost is data: the cases of test_cases.py carry ``cost`` and ``cost_estimate`` as Kubernetes gives them.
+What single expressions cost is data: the cases of test_cases.py carry ``cost`` and ``cost_estimate`` as Kubernetes
+gives them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from virt_dra.cel import (
     device_input,
 )
 
-DEVICE = device_input("d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}}))
+DEVICE = device_input(
+    "d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}})
+)
 EXCEEDED = "operation cancelled: actual cost limit exceeded"
 UNBOUNDED = 2**64 - 1
 
@@ -73,7 +76,10 @@ def test_nothing_makes_good_what_costs_too_much(guard: str) -> None:
 
 @pytest.mark.parametrize(
     ("expression", "cost"),
-    [("lists.range(3000).distinct().size() > 0", 3011 + 18_000_011), ("lists.range(900).sort().size() > 0", 911 + 1_620_011)],
+    [
+        ("lists.range(3000).distinct().size() > 0", 3011 + 18_000_011),
+        ("lists.range(900).sort().size() > 0", 911 + 1_620_011),
+    ],
 )
 def test_a_call_that_must_exceed_the_limit_is_not_made(expression: str, cost: int) -> None:
     assert compile_selector(expression).examine(DEVICE).cost == cost

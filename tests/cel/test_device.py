@@ -48,12 +48,16 @@ def test_names_are_split_into_domain_and_identifier_and_values_converted() -> No
         "a": {"b/c": "the first slash splits"},
         "resource.kubernetes.io": {"pcieRoot": "pci0000:00"},
     }
-    assert converted["capacity"] == {DRIVER: {"memory": Quantity("16Gi")}, "other.example.com": {"lanes": Quantity("4")}}
+    assert converted["capacity"] == {
+        DRIVER: {"memory": Quantity("16Gi")},
+        "other.example.com": {"lanes": Quantity("4")},
+    }
 
 
 def test_a_list_wins_over_a_scalar_and_an_empty_list_counts_as_set() -> None:
     converted = device_input(
-        DRIVER, device({"x": {"int": 1, "ints": []}, "y": {"string": "s", "int": 2}, "z": {"bools": [True], "string": "s"}})
+        DRIVER,
+        device({"x": {"int": 1, "ints": []}, "y": {"string": "s", "int": 2}, "z": {"bools": [True], "string": "s"}}),
     )
     assert converted["attributes"] == {DRIVER: {"x": [], "y": 2, "z": [True]}}
 
@@ -63,7 +67,8 @@ def test_the_qualified_form_of_a_name_wins_over_the_bare_one(order: tuple[str, s
     values = {"x": 1, f"{DRIVER}/x": 2}
     sizes = {"x": "1", f"{DRIVER}/x": "2"}
     converted = device_input(
-        DRIVER, device({name: {"int": values[name]} for name in order}, {name: {"value": sizes[name]} for name in order})
+        DRIVER,
+        device({name: {"int": values[name]} for name in order}, {name: {"value": sizes[name]} for name in order}),
     )
     assert converted["attributes"] == {DRIVER: {"x": 2}}
     assert converted["capacity"] == {DRIVER: {"x": Quantity("2")}}

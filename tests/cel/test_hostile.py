@@ -14,7 +14,9 @@ from virt_dra.cel import CompileError, EvaluationError, compile_expression, comp
 from virt_dra.cel.functions.patterns import InvalidPattern
 from virt_dra.cel.functions.regex import PatternTooLarge, compile_pattern
 
-DEVICE = device_input("d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}}))
+DEVICE = device_input(
+    "d", Device.from_wire({"name": "x", "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}}})
+)
 TOO_MUCH_BUILT = "operation cancelled: the expression builds more than 40 MB on this device"
 TOO_MANY_STEPS = "operation cancelled: the expression takes more than 5000000 steps on this device"
 TOO_DEEP = "compilation failed: ERROR: <input>:-1:0: expression recursion limit exceeded: 250"
@@ -43,13 +45,19 @@ def test_nesting_works_up_to_the_limit_and_is_refused_beyond(build: Callable[[in
 
 @pytest.mark.parametrize(
     ("chain", "works"),
-    [("+".join(["1"] * 250) + " > 0", True), ("1 == 1" + " == true" * 249, True), ("'a'" + ".trim()" * 249 + " == 'a'", True)],
+    [
+        ("+".join(["1"] * 250) + " > 0", True),
+        ("1 == 1" + " == true" * 249, True),
+        ("'a'" + ".trim()" * 249 + " == 'a'", True),
+    ],
 )
 def test_chains_of_operators_work_up_to_the_limit(chain: str, works: bool) -> None:
     assert compile_selector(chain).matches(DEVICE) is works
 
 
-@pytest.mark.parametrize("chain", ["+".join(["1"] * 300), "dyn(1)" + ".a" * 300, "dyn([])" + "[0]" * 300, "1" + " == 1" * 300])
+@pytest.mark.parametrize(
+    "chain", ["+".join(["1"] * 300), "dyn(1)" + ".a" * 300, "dyn([])" + "[0]" * 300, "1" + " == 1" * 300]
+)
 def test_longer_chains_are_refused(chain: str) -> None:
     with pytest.raises(CompileError) as refusal:
         compile_selector(chain)
@@ -172,7 +180,10 @@ _CLASSES = "&&".join(f"'x'.matches(r'\\pL{{{count}}}')" for count in range(50, 9
     [
         (f"{_CLASSES}", "the expression is too complex: its patterns need more than 100000 instructions"),
         (_CLASSES.replace(".matches(", ".find(").replace(")", ") == ''"), "the expression is too complex"),
-        ("'x'.matches(r'" + r"\pL" * 3000 + "')", "the expression is too complex: its patterns have more than 300 Unicode classes"),
+        (
+            "'x'.matches(r'" + r"\pL" * 3000 + "')",
+            "the expression is too complex: its patterns have more than 300 Unicode classes",
+        ),
         ("'x'.matches('(x{1000}){1000}')", "invalid matches argument"),
         ("'x'.matches('" + "(" * 1000 + "x" + ")" * 1000 + "')", "invalid matches argument"),
     ],
@@ -183,7 +194,9 @@ def test_patterns_that_take_long_to_compile_are_refused(expression: str, message
     assert message in str(refusal.value)
 
 
-@pytest.mark.parametrize("pattern", ["(" * 999 + "x" + ")" * 999, "(?:" * 2000 + "x" + ")" * 2000, "[(]?" * 1100, r"\\(?" * 1100])
+@pytest.mark.parametrize(
+    "pattern", ["(" * 999 + "x" + ")" * 999, "(?:" * 2000 + "x" + ")" * 2000, "[(]?" * 1100, r"\\(?" * 1100]
+)
 def test_patterns_with_many_groups_are_quick(pattern: str) -> None:
     assert compile_selector(f"device.attributes['d'].m.matches('{pattern}')").matches(DEVICE) is True
 
@@ -200,7 +213,12 @@ def test_patterns_with_many_groups_are_quick(pattern: str) -> None:
             "\\Q" * 50_000 + "(?<n>",
             "(?<a" * 30_000,
         ),
-        *("a" * 100_000 + "\\C", "\\p{" + "_" * 100_000 + "}", "".join(f"\\p{{x{i}}}" for i in range(290)), "[\\P{LC}\\p{Cn}]" * 149),
+        *(
+            "a" * 100_000 + "\\C",
+            "\\p{" + "_" * 100_000 + "}",
+            "".join(f"\\p{{x{i}}}" for i in range(290)),
+            "[\\P{LC}\\p{Cn}]" * 149,
+        ),
     ],
     ids=lambda pattern: pattern[:8],
 )
@@ -214,7 +232,9 @@ def test_patterns_are_read_in_linear_time(pattern: str) -> None:
 def test_patterns_made_while_evaluating_use_up_the_budget() -> None:
     with pytest.raises(EvaluationError) as failure:
         compile_selector("lists.range(60).exists(i, 'x'.matches(r'\\pL{' + string(i + 30) + '}y'))").matches(DEVICE)
-    assert str(failure.value) == "operation cancelled: the patterns of the expression need more than 100000 instructions"
+    assert (
+        str(failure.value) == "operation cancelled: the patterns of the expression need more than 100000 instructions"
+    )
 
 
 @pytest.mark.parametrize("text", ["9" * 10000, "0x" + "F" * 10000, "9" * 5000 + "u"])

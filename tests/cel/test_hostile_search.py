@@ -1,4 +1,5 @@
-"""A minute's search for expressions that hurt (``HOSTILE_SECONDS`` asks for longer); the seed changes with every run and is printed."""
+"""A minute's search for expressions that hurt (``HOSTILE_SECONDS`` asks for longer); the seed changes with every run
+and is printed."""
 
 from __future__ import annotations
 
@@ -26,11 +27,14 @@ def test_the_search_finds_nothing_that_exceeds_the_bounds(objective: str, capsys
         print(f"HOSTILE_SEED={seed} {objective}", end=" ")  # noqa: T201 - to repeat what fails
     finds = search(objective, seed, SECONDS / len(OBJECTIVES), worst())
     assert finds
-    assert [(find.expression, why) for find in finds if exceeded(find.times) and (why := _confirmed(find.expression))] == []
+    assert [
+        (find.expression, why) for find in finds if exceeded(find.times) and (why := _confirmed(find.expression))
+    ] == []
 
 
 def _confirmed(expression: str) -> str:
-    """Which bound the expression exceeds whenever it is measured. A loaded machine now and then stretches a single measurement."""
+    """Which bound the expression exceeds whenever it is measured. A loaded machine now and then stretches a single
+    measurement."""
     times = [measured(expression, free=True) for _ in range(3)]
     return min((exceeded(each) for each in times if each is not None), key=len, default="")
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from virt_dra.api.resource_v1 import Device
 from virt_dra.cel import CompileError, EvaluationError, compile_expression, device_input
 
-DEVICE = device_input("d", Device.from_wire({"name": "x", "attributes": {"a": {"int": 1}, "l": {"strings": ["a", "b"]}}}))
+DEVICE = device_input(
+    "d", Device.from_wire({"name": "x", "attributes": {"a": {"int": 1}, "l": {"strings": ["a", "b"]}}})
+)
 LINES = (Path(__file__).parent / "cases" / "language.jsonl").read_text(encoding="utf-8").splitlines()
 EXPRESSIONS = [json.loads(line)["expression"] for line in LINES]
 PIECES = """
@@ -44,7 +46,12 @@ def test_any_sequence_of_tokens(pieces: list[str]) -> None:
     assert outcome(" ".join(pieces)) != ""
 
 
-@given(st.sampled_from(EXPRESSIONS), st.sampled_from(EXPRESSIONS), st.sampled_from(["==", "&&", "+", "in", ".", "?", ",", "["]), st.data())
+@given(
+    st.sampled_from(EXPRESSIONS),
+    st.sampled_from(EXPRESSIONS),
+    st.sampled_from(["==", "&&", "+", "in", ".", "?", ",", "["]),
+    st.data(),
+)
 @settings(max_examples=500, deadline=None)
 def test_expressions_cut_and_joined(left: str, right: str, between: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(left)))

@@ -32,7 +32,10 @@ def _attributes(*names: str) -> Reads:
         (f'has(device.attributes["{GPU}"].model)', _attributes("model")),
         (f'"model" in device.attributes["{GPU}"]', _attributes("model")),
         ("device.attributes.nic.mac == ''", NOTHING._replace(attributes=frozenset({("nic", "mac")}))),
-        (f'device.capacity["{GPU}"].memory.isGreaterThan(quantity("1"))', NOTHING._replace(capacity=frozenset({(GPU, "memory")}))),
+        (
+            f'device.capacity["{GPU}"].memory.isGreaterThan(quantity("1"))',
+            NOTHING._replace(capacity=frozenset({(GPU, "memory")})),
+        ),
         (f'["a", "b"].exists(x, x == device.attributes["{GPU}"].model)', _attributes("model")),
         # Where the text doesn't tell: a map gone through, a computed name, a domain's presence, the whole device.
         (f'device.attributes["{GPU}"].exists(name, name == "model")', None),
@@ -52,7 +55,9 @@ def test_what_an_expression_looks_at_is_told_by_its_text_or_not_at_all(expressio
 
 def test_together_is_all_that_any_of_them_looks_at_and_unknown_if_one_is() -> None:
     driver = NOTHING._replace(driver=True)
-    assert together([driver, _attributes("a"), _attributes("b")]) == Reads(True, False, frozenset({(GPU, "a"), (GPU, "b")}), frozenset())
+    assert together([driver, _attributes("a"), _attributes("b")]) == Reads(
+        True, False, frozenset({(GPU, "a"), (GPU, "b")}), frozenset()
+    )
     assert together([driver, None]) is None
     assert together([]) == NOTHING
 
@@ -67,12 +72,19 @@ def test_nothing_but_what_is_read_decides_the_answer() -> None:
         except CompileError:
             continue
         reads = made.reads
-        driver, wire = question["device"]["driver"], {key: value for key, value in question["device"].items() if key != "driver"}
+        driver, wire = (
+            question["device"]["driver"],
+            {key: value for key, value in question["device"].items() if key != "driver"},
+        )
         device = Device.from_wire(wire)
         if reads is None or not all(map(convertible, device.attributes.values())):
             continue
         other = _changed_elsewhere(driver, wire, reads)
-        assert _said(made, driver, device) == _said(made, driver, Device.from_wire(other)), (question["expression"], wire, other)
+        assert _said(made, driver, device) == _said(made, driver, Device.from_wire(other)), (
+            question["expression"],
+            wire,
+            other,
+        )
         judged += other != wire
     assert judged > 250
 
@@ -84,7 +96,11 @@ def _changed_elsewhere(driver: str, wire: dict[str, Any], reads: Reads) -> dict[
         split = {name: tuple(name.split("/", 1)) if "/" in name else (driver, name) for name in names}
         return {name: value for name, value in names.items() if split[name] in read}
 
-    changed = {**wire, "attributes": kept(wire["attributes"], reads.attributes), "capacity": kept(wire["capacity"], reads.capacity)}
+    changed = {
+        **wire,
+        "attributes": kept(wire["attributes"], reads.attributes),
+        "capacity": kept(wire["capacity"], reads.capacity),
+    }
     if not reads.allow_multiple_allocations:
         changed["allowMultipleAllocations"] = not wire.get("allowMultipleAllocations")
     changed["attributes"]["unheard.example.com/of"] = {"int": 1}

@@ -41,7 +41,9 @@ def charged(expression: str) -> float:
 
 
 def test_searches_without_a_loop_are_charged() -> None:
-    once, often = (charged("||".join([f"device.attributes['d'].m.matches('y{i}')" for i in range(n)])) for n in (1, 200))
+    once, often = (
+        charged("||".join([f"device.attributes['d'].m.matches('y{i}')" for i in range(n)])) for n in (1, 200)
+    )
     assert often > 100 * once > 100
 
 
@@ -78,7 +80,9 @@ def test_a_deadline_is_asked_outside_of_loops_too() -> None:
         asked += 1
         return asked >= 3
 
-    searches = "||".join(f"(device.attributes['d'].m + '{i}').matches('(a|b)*a(a|b){{1' + '{i % 9}}}c')" for i in range(90))
+    searches = "||".join(
+        f"(device.attributes['d'].m + '{i}').matches('(a|b)*a(a|b){{1' + '{i % 9}}}c')" for i in range(90)
+    )
     with pytest.raises(Interrupted):
         new_selector(searches).matches(DEVICE, deadline)
     assert asked == 3
@@ -261,7 +265,8 @@ def test_large_selectors_keep_little_together() -> None:
 def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
     SELECTORS.clear()
     expressions = [
-        f'device.attributes["g.example.com"].model == "A{i}" && device.capacity["g.example.com"].memory.isGreaterThan(quantity("{i}Gi"))'
+        f'device.attributes["g.example.com"].model == "A{i}" && '
+        f'device.capacity["g.example.com"].memory.isGreaterThan(quantity("{i}Gi"))'
         for i in range(4096)
     ]
     first = compile_selector(expressions[0])
@@ -286,7 +291,8 @@ def test_the_selectors_of_a_large_cluster_are_all_kept() -> None:
     ids=lambda text: text[:16],
 )
 def test_the_cache_knows_what_is_kept(expression: str) -> None:
-    # What other threads of the process allocate meanwhile is measured, too, and never makes it less: the least of three counts.
+    # What other threads of the process allocate meanwhile is measured, too, and never makes it less: the least of three
+    # counts.
     found = [measured for measured in (kept(expression) for _ in range(3)) if measured is not None]
     assert len(found) == 3
     real, estimated = min(found)

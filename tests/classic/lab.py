@@ -1,4 +1,5 @@
-"""A laboratory of classic DRA under virtual time: an embedded cluster of an old release, its loops, and drivers of the tests."""
+"""A laboratory of classic DRA under virtual time: an embedded cluster of an old release, its loops, and drivers of the
+tests."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class FakeDriver:
         self.broken: str = ""
         """An error with which allocate fails, as long as it is set."""
 
-    async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+    async def allocate(
+        self, claims: Sequence[PendingClaim], node: str
+    ) -> Sequence[ClassicAllocation | AllocationRefused]:
         self.calls.append(f"allocate {', '.join(each.claim.name for each in claims)} on {node or 'any node'}")
         self.pending += claims
         if self.broken:
@@ -63,7 +66,9 @@ class FakeDriver:
         if node is not None:
             self.free[node] += 1
 
-    async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
+    async def unsuitable_nodes(
+        self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
+    ) -> Sequence[Collection[str]]:
         self.calls.append(f"unsuitable nodes of {pod.name} among {', '.join(nodes)}")
         uids = [each.claim.metadata.uid for each in claims]
 
@@ -116,15 +121,18 @@ class Lab:
 
 
 def play_classic(
-    story: Callable[[Lab], Awaitable[T]], *drivers: ClassicDriver, release: ClassicRelease = NEWEST_STRUCTURED, nodes: int = 3,
-    between: Callable[[MemoryCluster], Cluster] = lambda cluster: cluster, settings: DriverSettings | None = None,
+    story: Callable[[Lab], Awaitable[T]], *drivers: ClassicDriver, release: ClassicRelease = NEWEST_STRUCTURED,
+    nodes: int = 3, between: Callable[[MemoryCluster], Cluster] = lambda cluster: cluster,
+    settings: DriverSettings | None = None,
 ) -> T:  # fmt: skip
     """Run a story on ``nodes`` nodes n1, n2, … while a control plane and drivers run."""
 
     async def main() -> T:
         lab = await new_lab(nodes)
         loops = loops_of(drivers, release, settings)
-        async with control_plane(between(lab.cluster), AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), loops=loops):
+        async with control_plane(
+            between(lab.cluster), AmbientSources(virtual_now, counted_suffixes(), lambda: 0.5), loops=loops
+        ):
             return await story(lab)
 
     return run_virtually(main())
@@ -141,7 +149,9 @@ async def new_lab(nodes: int = 3) -> Lab:
 
 
 def loops_of(
-    drivers: Sequence[ClassicDriver], release: ClassicRelease = NEWEST_STRUCTURED, settings: DriverSettings | None = None
+    drivers: Sequence[ClassicDriver],
+    release: ClassicRelease = NEWEST_STRUCTURED,
+    settings: DriverSettings | None = None,
 ) -> tuple[LoopKind, ...]:
     """A control plane of a release, and a controller for each driver."""
     chosen = settings or DriverSettings(release=release)
@@ -162,7 +172,12 @@ def resource_class(name: str, driver: str, **fields: object) -> Json:
 
 def claim(name: str, cls: str, **spec: object) -> Json:
     metadata = {"name": name, "namespace": "lab"}
-    return {"apiVersion": V1ALPHA2, "kind": "ResourceClaim", "metadata": metadata, "spec": {"resourceClassName": cls, **spec}}
+    return {
+        "apiVersion": V1ALPHA2,
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"resourceClassName": cls, **spec},
+    }
 
 
 def template(name: str, cls: str, **spec: object) -> Json:
@@ -180,4 +195,6 @@ def pod(name: str, *claims: str, templates: Sequence[str] = (), **spec: object) 
 
 
 def config_map(name: str, **data: str) -> TypedObject:
-    return CONFIG_MAP.from_wire({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "lab"}, "data": data})
+    return CONFIG_MAP.from_wire(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "lab"}, "data": data}
+    )

@@ -48,7 +48,9 @@ OTHER = {"resource": "pods", "name": "q", "uid": "2"}
 MINE = {"resource": "pods", "name": "p", "uid": "1"}
 
 
-def _claim(name: str = "c", *, finalizers: Sequence[str] = (), deleted: bool = False, mode: str = "", **status: object) -> ClassicClaim:
+def _claim(
+    name: str = "c", *, finalizers: Sequence[str] = (), deleted: bool = False, mode: str = "", **status: object
+) -> ClassicClaim:
     spec = {"allocationMode": mode} if mode else {}
     raw = claim(name, "gpu", **spec)
     raw["metadata"] |= {"uid": f"u-{name}", "finalizers": list(finalizers)} | (
@@ -69,14 +71,18 @@ def _context(spec: Json | None = None, answers: Mapping[str, Sequence[str]] | No
     entries = [{"name": name, "unsuitableNodes": list(nodes)} for name, nodes in (answers or {}).items()]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
     metadata = {"name": "p", "namespace": "lab", "ownerReferences": [owner]}
-    return PodSchedulingContext.from_wire({"metadata": metadata, "spec": spec or {}, "status": {"resourceClaims": entries}})
+    return PodSchedulingContext.from_wire(
+        {"metadata": metadata, "spec": spec or {}, "status": {"resourceClaims": entries}}
+    )
 
 
 def _node(name: str, **labels: str) -> Node:
     return Node.from_wire(node(name, **labels))
 
 
-def _view(*claims: ClassicClaim, context: PodSchedulingContext | None = None, minor: int = 30, **of_class: object) -> ClassicView:
+def _view(
+    *claims: ClassicClaim, context: PodSchedulingContext | None = None, minor: int = 30, **of_class: object
+) -> ClassicView:
     read = read_classic(resource_class("gpu", GPU, **of_class))
     assert isinstance(read, ResourceClass)
     classes = {"gpu": read}
@@ -106,7 +112,10 @@ BLOCKED: dict[str, tuple[ClassicClaim, str]] = {
     "deallocating": (_claim(**ALLOCATED, deallocationRequested=True), "resourceclaim must be reallocated"),
     "in use": (_claim(**ALLOCATED, reservedFor=[OTHER]), "resourceclaim in use"),
     "deleted": (_claim(deleted=True), 'resourceclaim "c" is being deleted'),
-    "other class": (_claim().with_(spec=_claim().spec.with_(resource_class_name="none")), "resource class none does not exist"),
+    "other class": (
+        _claim().with_(spec=_claim().spec.with_(resource_class_name="none")),
+        "resource class none does not exist",
+    ),
 }
 
 
@@ -136,7 +145,9 @@ def test_filter_takes_the_claims_nodes_the_classs_and_the_drivers_answers() -> N
     racked = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
     state = _state(_view(_claim(), suitableNodes=racked, context=_context(answers={"c": ["n1"]})), "c")
     assert filter_node(state, _node("n2")) == NodeRefused("excluded by resource class node filter")
-    assert filter_node(state, _node("n1", rack="a")) == NodeRefused("resourceclaim cannot be allocated for the node (unsuitable)")
+    assert filter_node(state, _node("n1", rack="a")) == NodeRefused(
+        "resourceclaim cannot be allocated for the node (unsuitable)"
+    )
     allocated = _state(_view(_claim(**ALLOCATED)), "c")
     assert filter_node(allocated, _node("n2")) == NodeRefused("resourceclaim not available on the node", (0,))
     immediate = _state(_view(_claim(mode="Immediate", **ALLOCATED)), "c")
@@ -207,7 +218,11 @@ HINTS = (
     (None, _context({"potentialNodes": ["n1"]}), False),
     (_context(), _context(answers={"a": []}), False),
     (_context(answers={"a": []}), _context(answers={"a": [], "b": []}), True),
-    (_context({"selectedNode": "n1"}, {"a": [], "b": []}), _context({"selectedNode": "n1"}, {"a": [], "b": ["n1"]}), True),
+    (
+        _context({"selectedNode": "n1"}, {"a": [], "b": []}),
+        _context({"selectedNode": "n1"}, {"a": [], "b": ["n1"]}),
+        True,
+    ),
     (_context({}, {"a": [], "b": []}), _context({"selectedNode": "n1"}, {"a": [], "b": []}), False),
     (_context(answers={"a": [], "b": []}), None, False),
 )

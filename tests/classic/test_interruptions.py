@@ -1,4 +1,5 @@
-"""Crashes between any two writes, lost answers and conflicting writers: the end is as if nothing had happened (C-18.5, C-18.8)."""
+"""Crashes between any two writes, lost answers and conflicting writers: the end is as if nothing had happened (C-18.5,
+C-18.8)."""
 
 from __future__ import annotations
 
@@ -26,10 +27,13 @@ NEVER = 10**6
 
 
 class Disturbed:
-    """A cluster whose writes may be cut off. ``crash_after``: so many writes succeed, all later ones hang, and ``crashed`` is set.
-    ``chance`` decides which writes are refused as conflicts, get lost, or take effect while their answer is lost."""
+    """A cluster whose writes may be cut off. ``crash_after``: so many writes succeed, all later ones hang, and
+    ``crashed`` is set. ``chance`` decides which writes are refused as conflicts, get lost, or take effect while their
+    answer is lost."""
 
-    def __init__(self, cluster: MemoryCluster, *, crash_after: int = NEVER, chance: random.Random | None = None) -> None:
+    def __init__(
+        self, cluster: MemoryCluster, *, crash_after: int = NEVER, chance: random.Random | None = None
+    ) -> None:
         self._cluster = cluster
         self._left = crash_after
         self._chance = chance
@@ -64,13 +68,26 @@ class Disturbed:
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
         after = await self._before()
-        return after(await self._cluster.patch(kind, name, namespace, merge=merge, operations=operations, subresource=subresource))
+        return after(
+            await self._cluster.patch(
+                kind, name, namespace, merge=merge, operations=operations, subresource=subresource
+            )
+        )
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *, uid: str = "", resource_version: str = "", grace_seconds: int | None = None
+        self,
+        kind: type[O],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
     ) -> None:
         after = await self._before()
-        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
+        await self._cluster.delete(
+            kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
+        )
         after(Pod())
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -86,7 +103,9 @@ class Disturbed:
             await asyncio.Event().wait()
         fate = self._chance.random() if self._chance is not None else 1.0
         if fate < 0.1:
-            raise Conflict("the object has been modified; please apply your changes to the latest version and try again")
+            raise Conflict(
+                "the object has been modified; please apply your changes to the latest version and try again"
+            )
         if fate < 0.2:
             raise Unavailable("connection refused")
         return _After(lost=fate < 0.3)
@@ -112,12 +131,15 @@ async def _check_running(lab: Lab, gpu: FakeDriver, net: FakeDriver) -> None:
     assert (await lab.pod("p")).spec.node_name == "n2"
     claims = await lab.claims()
     assert len(claims) == 2
-    assert all(each.status.allocation is not None and [c.name for c in each.status.reserved_for] == ["p"] for each in claims)
+    assert all(
+        each.status.allocation is not None and [c.name for c in each.status.reserved_for] == ["p"] for each in claims
+    )
     assert (gpu.free, net.free) == ({"n1": 1, "n2": 0}, {"n2": 0, "n3": 1})
 
 
 async def _check_released(lab: Lab, gpu: FakeDriver, net: FakeDriver) -> None:
-    """After the pod: the generated claim is gone, the other one free, no finalizer and no scheduling context is left."""
+    """After the pod: the generated claim is gone, the other one free, no finalizer and no scheduling context is
+    left."""
     await lab.cluster.delete(Pod, "p", "lab", grace_seconds=0)
     await lab.calm(1)
     (left,) = await lab.claims()
@@ -135,7 +157,8 @@ def _sources() -> AmbientSources:
 
 
 def _crash_after(writes: int) -> bool:
-    """A whole life with a crash of everything after so many writes, and a new start. False if there were fewer writes."""
+    """A whole life with a crash of everything after so many writes, and a new start. False if there were fewer
+    writes."""
 
     async def main() -> bool:
         lab = await new_lab()
@@ -203,7 +226,10 @@ def test_a_foreign_writer_of_the_context_loses_nothing_and_wins_nothing() -> Non
             await lab.calm(5)
             (context,) = await lab.contexts()
             assert {each.name for each in context.status.resource_claims} == {"t"}
-            entries = [{"name": "n", "unsuitableNodes": ["n3"]}, *(each.to_wire() for each in context.status.resource_claims)]
+            entries = [
+                {"name": "n", "unsuitableNodes": ["n3"]},
+                *(each.to_wire() for each in context.status.resource_claims),
+            ]
             merge = {"status": {"resourceClaims": entries}}
             await lab.cluster.patch(PodSchedulingContext, "p", "lab", merge=merge, subresource="status")
             gpu.free["n1"] = 0
@@ -219,20 +245,25 @@ def test_a_foreign_writer_of_the_context_loses_nothing_and_wins_nothing() -> Non
 
 @pytest.mark.parametrize("seed", range(12))
 def test_pods_that_compete_for_devices_of_two_drivers_all_run_in_the_end(seed: int) -> None:
-    """C-18.8: eight pods, room for two at a time, failing writes: none starves, nothing is held twice, nothing leaks."""
+    """C-18.8: eight pods, room for two at a time, failing writes: none starves, nothing is held twice, nothing
+    leaks."""
 
     async def main() -> None:
         lab = await new_lab()
         gpu, net = FakeDriver(GPU, {"n1": 1, "n2": 1}), FakeDriver(NET, {"n1": 1, "n2": 1, "n3": 2})
         disturbed = Disturbed(lab.cluster, chance=random.Random(seed))
         async with control_plane(disturbed, _sources(), loops=loops_of((gpu, net))):
-            await lab.create(resource_class("gpu", GPU), resource_class("net", NET), template("g", "gpu"), template("n", "net"))
+            await lab.create(
+                resource_class("gpu", GPU), resource_class("net", NET), template("g", "gpu"), template("n", "net")
+            )
             names = [f"p{number}" for number in range(8)]
             await lab.create(*(pod(name, templates=["g", "n"]) for name in names))
             for _ in range(60):
                 await lab.calm(60)
                 running = [
-                    each for each in [await lab.pod(name) for name in names] if each.spec.node_name and each.status.phase == "Pending"
+                    each
+                    for each in [await lab.pod(name) for name in names]
+                    if each.spec.node_name and each.status.phase == "Pending"
                 ]
                 assert len(running) <= 2
                 for each in running:

@@ -27,7 +27,10 @@ def _allocated(name: str, *handles: Json) -> ClassicClaim:
     return _claim(name, driverName="a.io", allocation={"resourceHandles": list(handles)}, reservedFor=reserved)
 
 
-BOTH = (_allocated("x", {"driverName": "a.io", "data": "1"}, {"driverName": "b.io", "data": "2"}), _allocated("y", {"data": "3"}))
+BOTH = (
+    _allocated("x", {"driverName": "a.io", "data": "1"}, {"driverName": "b.io", "data": "2"}),
+    _allocated("y", {"data": "3"}),
+)
 
 
 def test_each_driver_gets_its_handles_with_opaque_data_in_one_call() -> None:

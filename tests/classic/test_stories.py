@@ -1,4 +1,5 @@
-"""The user stories of KEP-3063 and the properties of C-18.8, played by drivers, scheduler and claim controller under virtual time."""
+"""The user stories of KEP-3063 and the properties of C-18.8, played by drivers, scheduler and claim controller under
+virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ NET = "net.example.com"
 
 
 def test_a_pod_gets_a_gpu_with_parameters_of_class_and_claim() -> None:
-    """C-18.5, C-18.6: one pending claim is allocated for the node that the scheduler selects without a round of questions."""
+    """C-18.5, C-18.6: one pending claim is allocated for the node that the scheduler selects without a round of
+    questions."""
     driver = FakeDriver(GPU, {"n2": 1})
 
     async def story(lab: Lab) -> Json:
@@ -46,7 +48,8 @@ def test_a_pod_gets_a_gpu_with_parameters_of_class_and_claim() -> None:
 
 
 def test_a_released_delayed_claim_is_deallocated_and_serves_another_pod_elsewhere() -> None:
-    """C-18.2, C-18.4, C-18.7: the last consumer goes, deallocation is requested in the same write, the driver frees the device."""
+    """C-18.2, C-18.4, C-18.7: the last consumer goes, deallocation is requested in the same write, the driver frees the
+    device."""
     driver = FakeDriver(GPU, {"n1": 1, "n4": 1})
 
     async def story(lab: Lab) -> None:
@@ -69,7 +72,9 @@ def test_a_network_attached_accelerator_is_offered_on_the_nodes_that_reach_it_on
     """C-18.1, C-18.6: the class excludes nodes without asking a driver; the allocation is available on several."""
 
     class Accelerator(FakeDriver):
-        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        async def allocate(
+            self, claims: Sequence[PendingClaim], node: str
+        ) -> Sequence[ClassicAllocation | AllocationRefused]:
             found = claims[0].resource_class
             assert isinstance(found, ResourceClass)
             return [on_nodes(self.name, "port-7", found.suitable_nodes, shareable=True) for _ in claims]
@@ -78,8 +83,12 @@ def test_a_network_attached_accelerator_is_offered_on_the_nodes_that_reach_it_on
     racked = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}]}
 
     async def story(lab: Lab) -> None:
-        await lab.create(node("n4", rack="a"), node("n5", rack="a"), resource_class("accelerator", NET, suitableNodes=racked))
-        await lab.create(claim("shared", "accelerator"), pod("p", "shared"), pod("q", "shared", nodeSelector={"rack": "b"}))
+        await lab.create(
+            node("n4", rack="a"), node("n5", rack="a"), resource_class("accelerator", NET, suitableNodes=racked)
+        )
+        await lab.create(
+            claim("shared", "accelerator"), pod("p", "shared"), pod("q", "shared", nodeSelector={"rack": "b"})
+        )
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name == "n4"
         assert await lab.waits("q") == "0/5 nodes are available: 5 node(s) didn't match Pod's node affinity/selector."
@@ -94,10 +103,14 @@ def test_optional_resources_are_the_drivers_business_which_may_allocate_nothing(
     """C-18.8: an allocation without a handle is one."""
 
     class Generous(FakeDriver):
-        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        async def allocate(
+            self, claims: Sequence[PendingClaim], node: str
+        ) -> Sequence[ClassicAllocation | AllocationRefused]:
             return [ClassicAllocation(shareable=True) for _ in claims]
 
-        async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
+        async def unsuitable_nodes(
+            self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
+        ) -> Sequence[Collection[str]]:
             return [() for _ in claims]
 
     async def story(lab: Lab) -> None:
@@ -180,7 +193,13 @@ def test_several_drivers_are_asked_first_and_then_agree_on_a_node() -> None:
     gpu, net = FakeDriver(GPU, {"n1": 1, "n2": 1}), FakeDriver(NET, {"n2": 1, "n3": 1})
 
     async def story(lab: Lab) -> list[str]:
-        await lab.create(resource_class("gpu", GPU), resource_class("net", NET), claim("g", "gpu"), claim("n", "net"), pod("p", "g", "n"))
+        await lab.create(
+            resource_class("gpu", GPU),
+            resource_class("net", NET),
+            claim("g", "gpu"),
+            claim("n", "net"),
+            pod("p", "g", "n"),
+        )
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name == "n2"
         return await lab.events()
@@ -196,12 +215,15 @@ def test_several_drivers_are_asked_first_and_then_agree_on_a_node() -> None:
 
 
 def test_one_driver_may_allocate_while_another_fails_and_the_claim_is_then_moved() -> None:
-    """C-18.8: no atomicity. What was allocated pins the pod until PostFilter has it deallocated; the pod ends on another node."""
+    """C-18.8: no atomicity. What was allocated pins the pod until PostFilter has it deallocated; the pod ends on
+    another node."""
 
     class Late(FakeDriver):
         """Finds out that n1 doesn't do only when it is asked to allocate there."""
 
-        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        async def allocate(
+            self, claims: Sequence[PendingClaim], node: str
+        ) -> Sequence[ClassicAllocation | AllocationRefused]:
             if node == "n1":
                 self.free.pop("n1", None)
             return await super().allocate(claims, node)
@@ -209,7 +231,13 @@ def test_one_driver_may_allocate_while_another_fails_and_the_claim_is_then_moved
     gpu, net = FakeDriver(GPU, {"n1": 1, "n2": 1}), Late(NET, {"n1": 1, "n2": 1})
 
     async def story(lab: Lab) -> list[str]:
-        await lab.create(resource_class("gpu", GPU), resource_class("net", NET), claim("g", "gpu"), claim("n", "net"), pod("p", "g", "n"))
+        await lab.create(
+            resource_class("gpu", GPU),
+            resource_class("net", NET),
+            claim("g", "gpu"),
+            claim("n", "net"),
+            pod("p", "g", "n"),
+        )
         await lab.calm(300)
         assert (await lab.pod("p")).spec.node_name == "n2"
         return await lab.events()
@@ -335,7 +363,9 @@ def test_another_pods_claim_of_the_fixed_name_is_not_used() -> None:
     """C-18.7: before 1.28 a name may be taken."""
 
     async def story(lab: Lab) -> list[str]:
-        await lab.create(resource_class("gpu", GPU), template("t", "gpu"), claim("p-t", "gpu"), pod("p", templates=["t"]))
+        await lab.create(
+            resource_class("gpu", GPU), template("t", "gpu"), claim("p-t", "gpu"), pod("p", templates=["t"])
+        )
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name is None
         return await lab.events()
@@ -350,7 +380,13 @@ def test_drivers_are_asked_about_many_nodes_in_turns_of_128_until_one_fits() -> 
     gpu, net = FakeDriver(GPU, {"n300": 1}), FakeDriver(NET, {"n300": 1})
 
     async def story(lab: Lab) -> None:
-        await lab.create(resource_class("gpu", GPU), resource_class("net", NET), claim("g", "gpu"), claim("n", "net"), pod("p", "g", "n"))
+        await lab.create(
+            resource_class("gpu", GPU),
+            resource_class("net", NET),
+            claim("g", "gpu"),
+            claim("n", "net"),
+            pod("p", "g", "n"),
+        )
         await lab.calm(600)
         assert (await lab.pod("p")).spec.node_name == "n300"
 
@@ -358,10 +394,13 @@ def test_drivers_are_asked_about_many_nodes_in_turns_of_128_until_one_fits() -> 
 
 
 def test_a_claim_of_131_names_its_driver_and_its_classes_only_restrict_nodes() -> None:
-    """C-18.1, C-18.6: v1alpha3 with a controller: no mode, no parameters, always shareable, DeviceClasses with suitableNodes."""
+    """C-18.1, C-18.6: v1alpha3 with a controller: no mode, no parameters, always shareable, DeviceClasses with
+    suitableNodes."""
 
     class Devices(FakeDriver):
-        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        async def allocate(
+            self, claims: Sequence[PendingClaim], node: str
+        ) -> Sequence[ClassicAllocation | AllocationRefused]:
             self.calls.append(f"allocate on {node}")
             return [ClassicAllocation(devices={"results": []}, shareable=True) for _ in claims]
 
@@ -372,7 +411,12 @@ def test_a_claim_of_131_names_its_driver_and_its_classes_only_restrict_nodes() -
     asked = {"metadata": {"name": "g", "namespace": "lab"}, "spec": {"controller": GPU, "devices": devices}}
 
     async def story(lab: Lab) -> Json:
-        await lab.create({"apiVersion": v1alpha3, "kind": "ResourceClaim", **asked}, pod("p", "g"), pod("q", "g"), node("n4", rack="a"))
+        await lab.create(
+            {"apiVersion": v1alpha3, "kind": "ResourceClaim", **asked},
+            pod("p", "g"),
+            pod("q", "g"),
+            node("n4", rack="a"),
+        )
         await lab.calm()
         assert await lab.waits("p") == "0/4 nodes are available: device class racked does not exist."
         spec = {"metadata": {"name": "racked"}, "spec": {"suitableNodes": racked}}
@@ -389,15 +433,20 @@ def test_a_claim_of_131_names_its_driver_and_its_classes_only_restrict_nodes() -
 
 
 def test_what_a_driver_answers_is_judged_and_reported() -> None:
-    """C-18.3, C-18.5: too much data, foreign nodes among the unsuitable ones, a wrong number of answers: Events, no harm."""
+    """C-18.3, C-18.5: too much data, foreign nodes among the unsuitable ones, a wrong number of answers: Events, no
+    harm."""
 
     class Hostile(FakeDriver):
         answers = 1
 
-        async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
+        async def allocate(
+            self, claims: Sequence[PendingClaim], node: str
+        ) -> Sequence[ClassicAllocation | AllocationRefused]:
             return [on_nodes(self.name, "x" * 20_000)] * self.answers
 
-        async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
+        async def unsuitable_nodes(
+            self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
+        ) -> Sequence[Collection[str]]:
             return [[f"made-up-{number}" for number in range(5000)] for _ in claims]
 
     driver = Hostile(GPU, {})
@@ -438,7 +487,9 @@ def test_a_driver_may_read_parameters_itself() -> None:
         async def class_parameters(self, resource_class: object) -> object:
             return {"of": "class"}
 
-        async def claim_parameters(self, claim: ClassicClaim, resource_class: object, class_parameters: object) -> object:
+        async def claim_parameters(
+            self, claim: ClassicClaim, resource_class: object, class_parameters: object
+        ) -> object:
             return [class_parameters, claim.name]
 
     driver = Reading(GPU, {"n1": 1})
@@ -457,7 +508,13 @@ def test_unsuitable_nodes_are_determined_again_after_30_seconds() -> None:
     gpu, net = FakeDriver(GPU, {"n1": 0}), FakeDriver(NET, {"n1": 1})
 
     async def story(lab: Lab) -> None:
-        await lab.create(resource_class("gpu", GPU), resource_class("net", NET), claim("g", "gpu"), claim("n", "net"), pod("p", "g", "n"))
+        await lab.create(
+            resource_class("gpu", GPU),
+            resource_class("net", NET),
+            claim("g", "gpu"),
+            claim("n", "net"),
+            pod("p", "g", "n"),
+        )
         await lab.calm(20)
         (context,) = await lab.contexts()
         assert context.unsuitable("g") == frozenset({"n1"})

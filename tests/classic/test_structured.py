@@ -122,7 +122,9 @@ def test_parameters_that_are_missing_or_ambiguous_are_named() -> None:
     two = (_claim_parameters("p", generatedFrom=vendor), _claim_parameters("q", generatedFrom=vendor))
     with pytest.raises(ParametersNotFound, match=r"^generated claim parameters for K\.v\.io lab/m not found$"):
         parameters_of(_claim(parametersRef=vendor), _class(), (), ())
-    with pytest.raises(ParametersNotFound, match=r"^multiple generated claim parameters for K\.v\.io lab/m found: lab/p, lab/q$"):
+    with pytest.raises(
+        ParametersNotFound, match=r"^multiple generated claim parameters for K\.v\.io lab/m found: lab/p, lab/q$"
+    ):
         parameters_of(_claim(parametersRef=vendor), _class(), (), two)
     direct = {"apiGroup": "resource.k8s.io", "kind": "ResourceClaimParameters", "name": "p"}
     with pytest.raises(ParametersNotFound, match=r"^claim parameters lab/p not found$"):
@@ -130,7 +132,9 @@ def test_parameters_that_are_missing_or_ambiguous_are_named() -> None:
 
 
 def _slice(node: str, *memory: str) -> Json:
-    instances = [{"name": f"gpu-{n}", "attributes": [{"name": "memory", "quantity": each}]} for n, each in enumerate(memory)]
+    instances = [
+        {"name": f"gpu-{n}", "attributes": [{"name": "memory", "quantity": each}]} for n, each in enumerate(memory)
+    ]
     named = {"namedResources": {"instances": instances}}
     return {
         "apiVersion": V1ALPHA2,
@@ -156,7 +160,9 @@ def test_the_scheduler_allocates_and_deallocates_without_a_driver() -> None:
     """C-18.2, C-18.7, C-18.9: the builtin finalizer comes with the allocation and goes with the last consumer."""
 
     async def story(lab: Lab) -> Json:
-        await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi", "80Gi"), resource_class("gpu", GPU, structuredParameters=True))
+        await lab.create(
+            _slice("n1", "8Gi"), _slice("n2", "8Gi", "80Gi"), resource_class("gpu", GPU, structuredParameters=True)
+        )
         await lab.create(_want("40Gi"), claim("c", "gpu", **BIG), claim("d", "gpu", **BIG), pod("p", "c"))
         await lab.calm()
         assert (await lab.pod("p")).spec.node_name == "n2"
@@ -190,7 +196,10 @@ def test_a_pod_waits_for_parameters_that_come_later() -> None:
 
     async def story(lab: Lab) -> None:
         await lab.create(
-            _slice("n1", "80Gi"), resource_class("gpu", GPU, structuredParameters=True), claim("c", "gpu", **BIG), pod("p", "c")
+            _slice("n1", "80Gi"),
+            resource_class("gpu", GPU, structuredParameters=True),
+            claim("c", "gpu", **BIG),
+            pod("p", "c"),
         )
         await lab.calm()
         assert await lab.waits("p") == "0/3 nodes are available: claim parameters lab/big not found."
@@ -209,7 +218,11 @@ def test_an_expression_that_fails_ends_the_attempt_with_an_error() -> None:
             {"driverName": GPU, "requests": [{"namedResources": {"selector": 'attributes.string["none"] == ""'}}]}
         ])  # fmt: skip
         await lab.create(
-            _slice("n1", "8Gi"), resource_class("gpu", GPU, structuredParameters=True), wrong, claim("c", "gpu", **BIG), pod("p", "c")
+            _slice("n1", "8Gi"),
+            resource_class("gpu", GPU, structuredParameters=True),
+            wrong,
+            claim("c", "gpu", **BIG),
+            pod("p", "c"),
         )
         await lab.calm()
         return await lab.waits("p")
@@ -221,7 +234,9 @@ def test_two_pods_never_get_one_instance() -> None:
     """C-18.6, C-18.9: what was written and hasn't come back from the cluster yet counts."""
 
     async def story(lab: Lab) -> list[str]:
-        await lab.create(_slice("n1", "8Gi"), _slice("n2", "8Gi"), resource_class("gpu", GPU, structuredParameters=True))
+        await lab.create(
+            _slice("n1", "8Gi"), _slice("n2", "8Gi"), resource_class("gpu", GPU, structuredParameters=True)
+        )
         names = ["a", "b", "c"]
         await lab.create(*(claim(name, "gpu") for name in names), *(pod(f"p{name}", name) for name in names))
         await lab.calm()
@@ -237,9 +252,13 @@ def test_expensive_expressions_cost_a_second_whatever_the_number_of_nodes() -> N
 
     async def story(lab: Lab) -> str:
         requests = [{"namedResources": {"selector": f"{expensive} && {number} >= 0"}} for number in range(20)]
-        hostile = _parameters("big", "ResourceClaimParameters", driverRequests=[{"driverName": GPU, "requests": requests}])
+        hostile = _parameters(
+            "big", "ResourceClaimParameters", driverRequests=[{"driverName": GPU, "requests": requests}]
+        )
         await lab.create(*(_slice(f"n{number}", *["8Gi"] * 20) for number in range(1, 20)))
-        await lab.create(resource_class("gpu", GPU, structuredParameters=True), hostile, claim("c", "gpu", **BIG), pod("p", "c"))
+        await lab.create(
+            resource_class("gpu", GPU, structuredParameters=True), hostile, claim("c", "gpu", **BIG), pod("p", "c")
+        )
         await lab.create(claim("d", "gpu"), pod("q", "d"))
         await lab.calm(0.5)
         assert (await lab.pod("q")).spec.node_name == "n1"

@@ -58,15 +58,25 @@ CREATED: dict[str, tuple[Json, list[str]]] = {
         ['spec.potentialNodes[1]: Duplicate value: "n1"'],
     ),
     "an attribute has one value": (
-        _of("ResourceSlice", driverName=DRIVER, namedResources={"instances": [{"name": "i", "attributes": [{"name": "a"}]}]}),
+        _of(
+            "ResourceSlice",
+            driverName=DRIVER,
+            namedResources={"instances": [{"name": "i", "attributes": [{"name": "a"}]}]},
+        ),
         ["namedResources.instances[0].attributes[0]: Required value: exactly one value must be set"],
     ),
     "an expression is compiled": (
-        _of("ResourceClaimParameters", driverRequests=[{"driverName": DRIVER, "requests": [{"namedResources": {"selector": "1"}}]}]),
+        _of(
+            "ResourceClaimParameters",
+            driverRequests=[{"driverName": DRIVER, "requests": [{"namedResources": {"selector": "1"}}]}],
+        ),
         ['driverRequests[0].requests[0].namedResources.selector: Invalid value: "1": must evaluate to bool, not int'],
     ),
     "an expression is short": (
-        _of("ResourceClassParameters", filters=[{"driverName": DRIVER, "namedResources": {"selector": "true" + " " * 10240}}]),
+        _of(
+            "ResourceClassParameters",
+            filters=[{"driverName": DRIVER, "namedResources": {"selector": "true" + " " * 10240}}],
+        ),
         ["filters[0].namedResources.selector: Too long: may not be more than 10240 bytes"],
     ),
 }
@@ -110,7 +120,8 @@ STATUS: dict[str, tuple[Json, Json, list[str]]] = {
         {}, {"reservedFor": [USER]}, ["status.reservedFor: Forbidden: may not be specified when `allocated` is not set"]
     ),
     "one consumer unless shareable": (
-        ALLOCATED, {**ALLOCATED, "reservedFor": [USER, OTHER]}, ["status.reservedFor: Forbidden: may not be reserved more than once"]
+        ALLOCATED, {**ALLOCATED, "reservedFor": [USER, OTHER]}, ["status.reservedFor: Forbidden: may not be "
+"reserved more than once"]
     ),
     "32 consumers": (
         SHARED, {**SHARED, "reservedFor": [{**USER, "uid": str(n)} for n in range(33)]},
@@ -118,14 +129,16 @@ STATUS: dict[str, tuple[Json, Json, list[str]]] = {
     ),
     "no new consumer while deallocating": (
         {**SHARED, "deallocationRequested": True}, {**SHARED, "deallocationRequested": True, "reservedFor": [USER]},
-        ["status.reservedFor: Forbidden: new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"],
+        ["status.reservedFor: Forbidden: new entries may not be added while "
+"`deallocationRequested` or `deletionTimestamp` are set"],
     ),
     "no deallocation in use": (
         {**SHARED, "reservedFor": [USER]}, {**SHARED, "reservedFor": [USER], "deallocationRequested": True},
         ["status.deallocationRequested: Forbidden: deallocation cannot be requested while `reservedFor` is set"],
     ),
     "nothing to deallocate": (
-        {}, {"deallocationRequested": True}, ["status: Forbidden: `allocation` must be set when `deallocationRequested` is set"]
+        {}, {"deallocationRequested": True}, ["status: Forbidden: `allocation` must be set when "
+"`deallocationRequested` is set"]
     ),
     "no way back": (
         {**SHARED, "deallocationRequested": True}, SHARED,
@@ -167,7 +180,9 @@ def test_an_allocation_is_immutable_until_it_is_taken_away() -> None:
         stored = await cluster.create(read_classic(claim("c", "cls")))
         await cluster.update_status(read_classic({**stored.to_wire(), "status": SHARED}))
         with pytest.raises(Invalid, match="field is immutable"):
-            await cluster.patch(ClassicClaim, "c", "lab", merge={"status": {"allocation": {"shareable": False}}}, subresource="status")
+            await cluster.patch(
+                ClassicClaim, "c", "lab", merge={"status": {"allocation": {"shareable": False}}}, subresource="status"
+            )
         cleared = {"status": {"allocation": None, "driverName": None}}
         freed = await cluster.patch(ClassicClaim, "c", "lab", merge=cleared, subresource="status")
         assert freed.status.allocation is None
@@ -181,7 +196,11 @@ def test_unsuitable_nodes_are_sets_of_at_most_128() -> None:
     async def story() -> list[str]:
         cluster = _cluster()
         stored = await cluster.create(read_classic(_of("PodSchedulingContext", spec={})))
-        entries = [{"name": "e", "unsuitableNodes": ["n", "n"]}, {"name": "e"}, {"name": "f", "unsuitableNodes": ["n"] * 129}]
+        entries = [
+            {"name": "e", "unsuitableNodes": ["n", "n"]},
+            {"name": "e"},
+            {"name": "f", "unsuitableNodes": ["n"] * 129},
+        ]
         with pytest.raises(Invalid) as refused:
             await cluster.update_status(read_classic({**stored.to_wire(), "status": {"resourceClaims": entries}}))
         assert (await cluster.get(PodSchedulingContext, "x", "lab")).status.resource_claims == ()

@@ -16,20 +16,26 @@ NODES = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operat
 
 ROUND_TRIPS: dict[str, Json] = {
     "class of 1.26": {
-        "apiVersion": V1, "kind": "ResourceClass", "metadata": {"name": "c"}, "driverName": "d.io", "new": [1], "suitableNodes": NODES
+        "apiVersion": V1, "kind": "ResourceClass", "metadata": {"name": "c"}, "driverName": "d.io", "new": [1],
+        "suitableNodes": NODES
     },
     "claim of 1.26": {
-        "apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": "c", "x": 1}, "spec": {"resourceClassName": "c", "new": True},
-        "status": {"driverName": "d.io", "allocation": {"resourceHandle": "opaque", "availableOnNodes": NODES, "new": 1}},
+        "apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": "c", "x": 1},
+        "spec": {"resourceClassName": "c", "new": True},
+        "status": {"driverName": "d.io",
+            "allocation": {"resourceHandle": "opaque", "availableOnNodes": NODES, "new": 1}},
     },
     "scheduling of 1.26": {
-        "apiVersion": V1, "kind": "PodScheduling", "metadata": {"name": "p"}, "spec": {"selectedNode": "n1", "potentialNodes": ["n1"]},
+        "apiVersion": V1, "kind": "PodScheduling", "metadata": {"name": "p"},
+        "spec": {"selectedNode": "n1", "potentialNodes": ["n1"]},
         "status": {"resourceClaims": [{"name": "e", "unsuitableNodes": ["n2"], "new": 1}]},
     },
     "claim of 1.27": {
         "apiVersion": V2, "kind": "ResourceClaim", "metadata": {"name": "c"},
-        "spec": {"resourceClassName": "c", "allocationMode": "Immediate", "parametersRef": {"kind": "ConfigMap", "name": "m", "new": 1}},
-        "status": {"allocation": {"resourceHandles": [{"driverName": "a.io", "data": "1"}, {"driverName": "b.io", "new": 2}]}},
+        "spec": {"resourceClassName": "c", "allocationMode": "Immediate",
+            "parametersRef": {"kind": "ConfigMap", "name": "m", "new": 1}},
+        "status": {"allocation": {"resourceHandles": [{"driverName": "a.io", "data": "1"},
+            {"driverName": "b.io", "new": 2}]}},
     },
     "template": {
         "apiVersion": V2, "kind": "ResourceClaimTemplate", "metadata": {"name": "t"},
@@ -38,26 +44,32 @@ ROUND_TRIPS: dict[str, Json] = {
     "slice of 1.30": {
         "apiVersion": V2, "kind": "ResourceSlice", "metadata": {"name": "s"}, "nodeName": "n1", "driverName": "d.io",
         "namedResources": {"instances": [{"name": "i", "attributes": [
-            {"name": "b", "bool": True}, {"name": "i", "int": 3}, {"name": "l", "intSlice": {"ints": []}}, {"name": "q", "quantity": "1Gi"},
-            {"name": "s", "string": "x"}, {"name": "t", "stringSlice": {"strings": ["x"]}}, {"name": "v", "version": "1.0.0", "new": 1},
+            {"name": "b", "bool": True}, {"name": "i", "int": 3}, {"name": "l", "intSlice": {"ints": []}},
+            {"name": "q", "quantity": "1Gi"}, {"name": "s", "string": "x"},
+            {"name": "t", "stringSlice": {"strings": ["x"]}}, {"name": "v", "version": "1.0.0", "new": 1},
         ]}]},
     },
     "class parameters of 1.30": {
-        "apiVersion": V2, "kind": "ResourceClassParameters", "metadata": {"name": "p"}, "generatedFrom": {"kind": "K", "name": "n"},
+        "apiVersion": V2, "kind": "ResourceClassParameters", "metadata": {"name": "p"},
+        "generatedFrom": {"kind": "K", "name": "n"},
         "filters": [{"driverName": "d.io", "namedResources": {"selector": "true"}}],
         "vendorParameters": [{"driverName": "d.io", "parameters": {"any": "thing"}}],
     },
     "claim parameters of 1.30": {
         "apiVersion": V2, "kind": "ResourceClaimParameters", "metadata": {"name": "p"}, "shareable": True,
-        "driverRequests": [{"driverName": "d.io", "requests": [{"vendorParameters": {"x": 1}, "namedResources": {"selector": "true"}}]}],
+        "driverRequests": [{"driverName": "d.io",
+            "requests": [{"vendorParameters": {"x": 1}, "namedResources": {"selector": "true"}}]}],
     },
     "claim of 1.31": {
         "apiVersion": V3, "kind": "ResourceClaim", "metadata": {"name": "c"},
         "spec": {"controller": "d.io", "devices": {"requests": [{"name": "r", "deviceClassName": "c", "new": 1}]}},
-        "status": {"allocation": {"controller": "d.io", "nodeSelector": NODES, "devices": {"results": []}}, "reservedFor": [{"name": "p"}]},
+        "status": {"allocation": {"controller": "d.io", "nodeSelector": NODES, "devices": {"results": []}},
+            "reservedFor": [{"name": "p"}]},
     },
-    "class of 1.31": {"apiVersion": V3, "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {"suitableNodes": NODES, "new": 1}},
-    "context of 1.31": {"apiVersion": V3, "kind": "PodSchedulingContext", "metadata": {"name": "p"}, "spec": {"selectedNode": "n"}},
+    "class of 1.31": {"apiVersion": V3, "kind": "DeviceClass", "metadata": {"name": "c"},
+        "spec": {"suitableNodes": NODES, "new": 1}},
+    "context of 1.31": {"apiVersion": V3, "kind": "PodSchedulingContext", "metadata": {"name": "p"},
+        "spec": {"selectedNode": "n"}},
 }  # fmt: skip
 
 
@@ -72,7 +84,11 @@ def test_versions_differ_in_names_and_shapes_and_mean_the_same() -> None:
     """C-18.1: PodScheduling; one handle of the claim's driver; controller and nodeSelector."""
     context = read_classic(ROUND_TRIPS["scheduling of 1.26"])
     assert isinstance(context, PodSchedulingContext)
-    assert (context.spec.selected_node, context.unsuitable("e"), context.unsuitable("f")) == ("n1", frozenset({"n2"}), None)
+    assert (context.spec.selected_node, context.unsuitable("e"), context.unsuitable("f")) == (
+        "n1",
+        frozenset({"n2"}),
+        None,
+    )
     assert write_classic(context)["kind"] == "PodSchedulingContext"
     old = read_classic(ROUND_TRIPS["claim of 1.26"])
     assert write_classic(old)["status"]["allocation"]["resourceHandles"] == [{"driverName": "d.io", "data": "opaque"}]
@@ -91,8 +107,16 @@ def test_a_claim_of_131_without_a_controller_is_not_classic() -> None:
 
 
 REFUSED = (
-    ("claim of 1.27", V1, "status.allocation.resourceHandles: resource.k8s.io/v1alpha1 has one opaque handle, of the claim's driver"),
-    ("claim of 1.27", V3, "spec.resourceClassName: resource.k8s.io/v1alpha3 has claims with a controller, without class and mode"),
+    (
+        "claim of 1.27",
+        V1,
+        "status.allocation.resourceHandles: resource.k8s.io/v1alpha1 has one opaque handle, of the claim's driver",
+    ),
+    (
+        "claim of 1.27",
+        V3,
+        "spec.resourceClassName: resource.k8s.io/v1alpha3 has claims with a controller, without class and mode",
+    ),
     ("claim of 1.31", V2, "spec.controller: resource.k8s.io/v1alpha2 knows the driver by the class only"),
     ("slice of 1.30", V1, "apiVersion: resource.k8s.io/v1alpha1 has no ResourceSlice"),
     ("class of 1.31", V2, "apiVersion: resource.k8s.io/v1alpha2 has no DeviceClass"),

@@ -1,4 +1,5 @@
-"""How every command ends where it can't come to its own end: interrupted, its reader gone, an output that takes no more."""
+"""How every command ends where it can't come to its own end: interrupted, its reader gone, an output that takes no
+more."""
 
 from __future__ import annotations
 
@@ -38,12 +39,24 @@ PRINTING = [
     ),
     *((name, "--jsonl") for name in LINES),
     *(("scenario", SCENARIO), ("scenario", SCENARIO, "-o", "json")),
-    *(("run", GPU, "-o", "wide"), ("run", GPU, "-o", "name"), ("run", GPU, "-v"), ("cel", "true", "-f", GPU, "-o", "name")),
+    *(
+        ("run", GPU, "-o", "wide"),
+        ("run", GPU, "-o", "name"),
+        ("run", GPU, "-v"),
+        ("cel", "true", "-f", GPU, "-o", "name"),
+    ),
     *(("lint", "-f", GPU, "-o", "github"), ("lint", "-f", GPU, "-o", "junit")),
-    *(("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN), ("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN, "-o", "json")),
+    *(
+        ("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN),
+        ("explain", "vmi", "team-a/vm-late", "-f", EXPLAIN, "-o", "json"),
+    ),
     *(("explain", "DeviceInUse"), ("diff", f"{EXPLAIN}/cluster.yaml", "examples/diff/after.yaml")),
     *(("topology", "-f", EXPLAIN), ("topology", "-f", EXPLAIN, "-o", "svg"), ("topology", "-f", EXPLAIN, "-o", "json")),
-    *(("get", "devices", "-f", EXPLAIN), ("get", "vms", "-f", EXPLAIN, "-o", "csv"), ("get", "claims", "-f", EXPLAIN, "-o", "yaml")),
+    *(
+        ("get", "devices", "-f", EXPLAIN),
+        ("get", "vms", "-f", EXPLAIN, "-o", "csv"),
+        ("get", "claims", "-f", EXPLAIN, "-o", "yaml"),
+    ),
     *(("describe", "vm", "vm-a", "-n", "team-a", "-f", EXPLAIN), ("completion", "bash")),
 ]
 
@@ -64,18 +77,26 @@ def test_an_output_that_takes_no_more_is_one_line_and_no_verdict(arguments: tupl
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("lint",), ("run", "none.yaml"), ("lint", "-f", "none.yaml")], ids=" ".join
+)
 def test_errors_that_can_not_be_written_keep_their_exit_code(arguments: tuple[str, ...]) -> None:
     with FULL.open("wb") as full:
         assert _run(*arguments, stdout=subprocess.DEVNULL, stderr=full).returncode == 2
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning")
+@pytest.mark.skipif(
+    not Path("/proc/self/mem").exists(), reason="needs /proc/self/mem, which can't be read from its beginning"
+)
 @pytest.mark.parametrize("name", LINES)
 def test_requests_that_can_not_be_read_are_one_line(name: str) -> None:
     ran = _run(name, "--jsonl", "/proc/self/mem")
-    assert (ran.returncode, ran.stdout or b"", ran.stderr.decode()) == (2, b"", "error: cannot read the requests: Input/output error\n")
+    assert (ran.returncode, ran.stdout or b"", ran.stderr.decode()) == (
+        2,
+        b"",
+        "error: cannot read the requests: Input/output error\n",
+    )
 
 
 @pytest.mark.slow
@@ -92,10 +113,14 @@ def test_a_reader_that_went_away_is_no_error(arguments: tuple[str, ...]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", [0, 1, 2])
-@pytest.mark.parametrize("arguments", [("lint", "-f", "-"), ("admit", "--jsonl"), ("run", GPU), ("nonsense",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("lint", "-f", "-"), ("admit", "--jsonl"), ("run", GPU), ("nonsense",)], ids=" ".join
+)
 def test_a_standard_file_that_is_closed_gives_no_traceback(arguments: tuple[str, ...], closed: int) -> None:
     shell = f'exec "$0" "$@" {closed}{"<" if closed == 0 else ">"}&-'
-    ran = subprocess.run(["sh", "-c", shell, PROGRAM, *arguments], cwd=ROOT, input=b"", capture_output=True, check=False, timeout=60)
+    ran = subprocess.run(
+        ["sh", "-c", shell, PROGRAM, *arguments], cwd=ROOT, input=b"", capture_output=True, check=False, timeout=60
+    )
     assert b"Traceback" not in ran.stderr
     assert ran.returncode in (0, 2)
 
@@ -113,7 +138,12 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
     with _silent_server() as port:
         cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
         context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        content = {"clusters": [cluster], "contexts": [context], "current-context": "c", "users": [{"name": "u", "user": {}}]}
+        content = {
+            "clusters": [cluster],
+            "contexts": [context],
+            "current-context": "c",
+            "users": [{"name": "u", "user": {}}],
+        }
         path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **content}), encoding="utf-8")
         yield str(path)
@@ -123,12 +153,19 @@ WAITING = [
     *(("run", "-"), ("lint", "-f", "-"), ("cel", "true", "-f", "-"), ("allocate", "-f", "-")),
     *((name, "--jsonl") for name in (*LINES, "scenario")),
     ("scenario", "-"),
-    *(("doctor",), ("doctor", "-o", "json"), ("lint", "--live"), ("install", "--image", "virt-dra:0"), ("uninstall", "--yes")),
+    *(
+        ("doctor",),
+        ("doctor", "-o", "json"),
+        ("lint", "--live"),
+        ("install", "--image", "virt-dra:0"),
+        ("uninstall", "--yes"),
+    ),
 ]
 
 
 def _interruptible(command: list[str], *, stdin: int | None = None, stdout: int) -> subprocess.Popen[str]:
-    """A process that SIGINT reaches, also where the tests were started in the background of a script and so ignore it."""
+    """A process that SIGINT reaches, also where the tests were started in the background of a script and so ignore
+    it."""
 
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # a new program ignores what its parent ignores
     try:
@@ -181,7 +218,8 @@ def test_an_interrupt_is_one_line_and_130(arguments: tuple[str, ...], kubeconfig
     ],
 )
 def test_an_interrupt_while_the_program_loads_is_one_line_and_130(module: str) -> None:
-    """Interrupted when a module begins to load: as good as at any moment of the first seconds, but always the same one."""
+    """Interrupted when a module begins to load: as good as at any moment of the first seconds, but always the same
+    one."""
     program = f"""
 import os, signal, sys
 
@@ -208,7 +246,9 @@ def test_the_programs_start_where_interrupts_are_handled_first() -> None:
 
 def test_the_plugin_of_kubectl_calls_itself_so() -> None:
     plugin = Path(sys.executable).with_name("kubectl-virt_dra")
-    assert subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True).stdout.startswith("Usage: kubectl virt-dra ")
+    assert subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True).stdout.startswith(
+        "Usage: kubectl virt-dra "
+    )
 
 
 _BUSY = """

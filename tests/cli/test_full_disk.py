@@ -1,4 +1,5 @@
-"""``run --out`` on a disk that fills up at each of its writes: what is there is whole, the message says which file, and what to do."""
+"""``run --out`` on a disk that fills up at each of its writes: what is there is whole, the message says which file, and
+what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAM = Path(sys.executable).with_name("virt-dra")
 EXAMPLE = "examples/gpu-pci"
 ERROR = re.compile(
-    r"error: cannot write below (?P<out>\S+): (?P<file>\S+): No space left on device; name another folder with --out, or free some space: "
+    r"error: cannot write below (?P<out>\S+): (?P<file>\S+): No space left on "
+    r"device; name another folder with --out, or free some space: "
     r"the result is incomplete\n"
 )
 BEFORE = "<domain>of an earlier run</domain>"
@@ -47,11 +49,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 
 
 def test_no_file_is_left_half_written(tmp_path: Path, whole: dict[str, object]) -> None:
-    """On disks that are full from the beginning, with the last file, or not at all. Each has a domain of an earlier run."""
+    """On disks that are full from the beginning, with the last file, or not at all. Each has a domain of an earlier
+    run."""
     failed: set[str] = set()
     domain = next(name for name in whole if name.endswith(".xml"))
     files = len(whole)  # of a page each; the earlier run's domain takes another
-    for size in ("nr_inodes=8", *(f"size={pages * 4}k" for pages in (2, files // 2, files - 1, files, files + 1, files + 9))):
+    for size in (
+        "nr_inodes=8",
+        *(f"size={pages * 4}k" for pages in (2, files // 2, files - 1, files, files + 1, files + 9)),
+    ):
         kept = tmp_path / size
         (kept / "out/domains").mkdir(parents=True)
         (kept / "out" / domain).write_text(BEFORE)
@@ -74,7 +80,10 @@ def test_no_file_is_left_half_written(tmp_path: Path, whole: dict[str, object]) 
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_who_asked_for_a_document_gets_one(tmp_path: Path, output: str) -> None:
     ran = on_a_disk(
-        tmp_path / "disk", tmp_path / "kept", "size=8k", (PROGRAM, "run", ROOT / EXAMPLE, "--out", tmp_path / "disk/out", "-o", output)
+        tmp_path / "disk",
+        tmp_path / "kept",
+        "size=8k",
+        (PROGRAM, "run", ROOT / EXAMPLE, "--out", tmp_path / "disk/out", "-o", output),
     )
     document = yaml.safe_load(ran.stdout)
     assert (ran.returncode, list(document)) == (2, ["error", "problems"])

@@ -1,4 +1,5 @@
-"""Every example of every ``--help`` does what it says: carried out from the repository root, or, where it needs a cluster, read."""
+"""Every example of every ``--help`` does what it says: carried out from the repository root, or, where it needs a
+cluster, read."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
 _CLUSTER = re.compile(
-    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|report-server|extender(?! --print))\b|kube-scheduler"
+    r"kubectl|curl|dump\.yaml|--live|virt-dra (?:doctor|uninstall|operator|webhook|report-server|extender(?! "
+    r"--print))\b|kube-scheduler"
     r"|virt-dra install (?!.*--dry-run)"
 )
 """What needs a cluster, a server that runs, or what a line before has got of a cluster."""
@@ -39,7 +41,8 @@ def _commands() -> dict[str, click.Command]:
 
 
 def _examples(command: click.Command) -> list[tuple[str, str]]:
-    """Each example with its comment: lines that begin with two blanks below ``Examples:`` and ``From a cluster``; deeper ones go on."""
+    """Each example with its comment: lines that begin with two blanks below ``Examples:`` and ``From a cluster``;
+    deeper ones go on."""
     lines: list[str] = []
     below = False
     for line in (command.epilog or "").splitlines():
@@ -77,7 +80,9 @@ def test_an_example_is_carried_out(line: str, comment: str, tmp_path: Path) -> N
     line = line.replace("/tmp/out", str(tmp_path))
     line = re.sub(r"> (\S+\.(?:sarif|yaml))", rf"> {tmp_path}/\1", line)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ran = subprocess.run(["sh", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    ran = subprocess.run(
+        ["sh", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     allowed = (0, 1) if comment.endswith("?") else (0,)
     assert ran.returncode in allowed, f"{ran.returncode}: {ran.stderr}"
     assert ran.stdout or ">" in line

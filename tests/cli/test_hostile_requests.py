@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from virt_dra.cli.jsonl import admit, render
 from virt_dra.cli.jsonl.lines import answer_lines
 
-_scalars = st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4)
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4)
+)
 _anything = st.recursive(
-    _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=8
+    _scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
 )
 _strings = st.sampled_from(["", "a", "A.b", "\ud800", "x" * 300])
 
@@ -26,7 +34,11 @@ def _shaped(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 _device = _shaped(
-    name=_strings, deviceName=_strings, claimName=_strings, requestName=_strings, claim=_shaped(name=_strings, request=_strings)
+    name=_strings,
+    deviceName=_strings,
+    claimName=_strings,
+    requestName=_strings,
+    claim=_shaped(name=_strings, request=_strings),
 )
 _spec = _shaped(
     resourceClaims=st.lists(_shaped(name=_strings, resourceClaimName=_strings), max_size=2),
@@ -42,7 +54,9 @@ _spec = _shaped(
     ),
 )
 _object = _shaped(
-    kind=st.sampled_from(["VirtualMachine", "VirtualMachineInstance", "Pod"]), metadata=_shaped(annotations=_anything), spec=_spec
+    kind=st.sampled_from(["VirtualMachine", "VirtualMachineInstance", "Pod"]),
+    metadata=_shaped(annotations=_anything),
+    spec=_spec,
 )
 _request = _shaped(
     id=_anything,

@@ -1,4 +1,5 @@
-"""``--live`` of run, allocate and cel on a real API server: the cluster's objects, beside those of files, and nothing written to it."""
+"""``--live`` of run, allocate and cel on a real API server: the cluster's objects, beside those of files, and nothing
+written to it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,12 @@ def _template(name: str, namespace: str) -> Any:
     exactly = {"deviceClassName": namespace, "selectors": [{"cel": {"expression": expression}}]}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
     metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": {"spec": spec}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {"spec": spec},
+    }
 
 
 def _device_class(name: str) -> Any:
@@ -36,13 +42,18 @@ def _device_class(name: str) -> Any:
 
 
 def _vmi(name: str, namespace: str) -> Any:
-    domain = {"devices": {"gpus": [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]}, "memory": {"guest": "1Gi"}}
+    domain = {
+        "devices": {"gpus": [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]},
+        "memory": {"guest": "1Gi"},
+    }
     spec = {"domain": domain, "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata, "spec": spec}
 
 
-def test_run_shows_what_a_vm_of_a_file_would_get_beside_those_of_the_cluster(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+def test_run_shows_what_a_vm_of_a_file_would_get_beside_those_of_the_cluster(
+    control_plane: ControlPlane, namespace: str, vms: Vms
+) -> None:
     given = [_device_class(namespace), _template("one", namespace), _vmi("mine", namespace)]
     result = _run(control_plane, "run", "-", "-o", "json", objects=given)
     (mine,) = [vm for vm in json.loads(result.stdout)["vms"] if vm["name"] == "mine"]
@@ -99,7 +110,10 @@ def test_a_cluster_that_cannot_be_reached_is_said_in_one_line(arguments: tuple[s
         (("run", "x.yaml", "--context", "c"), "--kubeconfig and --context go with --live"),
         (("run", "--live", "--separate", "x.yaml"), "--separate goes with files alone"),
         (("allocate", "--jsonl", "--live"), "--live does not go with --jsonl"),
-        (("cel", "--jsonl", "--live"), "--jsonl goes with a file of requests only; each request contains what the options say"),
+        (
+            ("cel", "--jsonl", "--live"),
+            "--jsonl goes with a file of requests only; each request contains what the options say",
+        ),
     ],
 )
 def test_contradicting_options_are_refused(arguments: tuple[str, ...], error: str) -> None:

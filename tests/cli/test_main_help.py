@@ -34,7 +34,9 @@ def test_help_lists_every_command_once_in_its_section() -> None:
 
 def test_every_command_of_the_package_is_one_of_the_program() -> None:
     modules = [import_module(found.name) for found in pkgutil.walk_packages(virt_dra.cli.__path__, "virt_dra.cli.")]
-    commands = {module.command.name for module in modules if isinstance(getattr(module, "command", None), click.Command)}
+    commands = {
+        module.command.name for module in modules if isinstance(getattr(module, "command", None), click.Command)
+    }
     assert commands == set(SUBCOMMANDS)
 
 

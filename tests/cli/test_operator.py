@@ -1,4 +1,5 @@
-"""``virt-dra operator`` as a process on a real API server: what it says, how it starts and ends, and that of several one leads."""
+"""``virt-dra operator`` as a process on a real API server: what it says, how it starts and ends, and that of several
+one leads."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ OLD, NEW = "0000:41:00.0", "0000:42:00.0"
 
 
 def lease(plane: ControlPlane, namespace: str) -> dict[str, Any]:
-    spec: dict[str, Any] = plane.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/virt-dra-operator")["spec"]
+    spec: dict[str, Any] = plane.request(
+        "GET", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/virt-dra-operator"
+    )["spec"]
     return spec
 
 
@@ -106,7 +109,8 @@ def test_where_nobody_answers_it_says_so(tmp_path: Path, control_plane: ControlP
     kubeconfig.write_text(control_plane.kubeconfig.read_text().replace(str(control_plane.port), str(port)))
     with operator(control_plane, kubeconfig) as running:
         assert re.fullmatch(
-            rf"Error: https://127\.0\.0\.1:{port} can't be reached: .*; tried https://127\.0\.0\.1:{port} \(.*kubeconfig.*\): "
+            rf"Error: https://127\.0\.0\.1:{port} can't be reached: .*; tried "
+            rf"https://127\.0\.0\.1:{port} \(.*kubeconfig.*\): "
             "check that the server runs and that its address and port are right, and the network and proxy on the way",
             failure(running),
         )
@@ -127,10 +131,13 @@ def test_a_port_that_is_taken_is_named(control_plane: ControlPlane, namespace: s
     ):
         first.ready()
         until(first.healthy)
-        ports: dict[str, Any] = {"plain_port": first.plain_port} if taken == "plain" else {"health_port": first.health_port}
+        ports: dict[str, Any] = (
+            {"plain_port": first.plain_port} if taken == "plain" else {"health_port": first.health_port}
+        )
         with operator(control_plane, None, "--own-namespace", namespace, **ports) as second:
             wanted = (
-                rf"Error: cannot listen on 127\.0\.0\.1, ports {second.plain_port} and {second.health_port}: .*[Aa]ddress already in use.*"
+                rf"Error: cannot listen on 127\.0\.0\.1, ports {second.plain_port} and "
+                rf"{second.health_port}: .*[Aa]ddress already in use.*"
             )
             assert re.fullmatch(wanted, failure(second))
 
@@ -267,7 +274,9 @@ def test_when_the_leader_is_killed_the_other_takes_over(control_plane: ControlPl
 
 
 @pytest.mark.control_plane
-def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
+    control_plane: ControlPlane, namespace: str, vms: Vms
+) -> None:
     vms.create("vm")
     vms.allocate("vm")
     with replica(control_plane, namespace, "one") as one, replica(control_plane, namespace, "two") as two:
@@ -294,12 +303,18 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(control_plane: C
 @pytest.mark.control_plane
 def test_standalone_leaves_a_kubevirts_vms_alone(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
     path = f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts"
-    control_plane.request("POST", path, {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}})
+    control_plane.request(
+        "POST", path, {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}}
+    )
     vms.create("vm")
     vms.allocate("vm")
     with replica(control_plane, namespace, "one", "--mode", "standalone") as running:
         until(lambda: running.ready().metrics().get('virt_dra_reconciles_total{result="unchanged"}'))
-        assert set(running.metrics()) & {f'virt_dra_reconciles_total{{result="{result}"}}' for result in ("written", "failed")} == set()
+        assert (
+            set(running.metrics())
+            & {f'virt_dra_reconciles_total{{result="{result}"}}' for result in ("written", "failed")}
+            == set()
+        )
         assert said(running, f"KubeVirt {namespace}/kubevirt exists: standalone mode is paused until it is deleted")
         control_plane.request("DELETE", f"{path}/kubevirt")
         until(lambda: running.metrics().get('virt_dra_reconciles_total{result="written"}'))

@@ -1,4 +1,5 @@
-"""One meaning has one name over all commands, and one name one meaning: what somebody learnt of one command holds for the others."""
+"""One meaning has one name over all commands, and one name one meaning: what somebody learnt of one command holds for
+the others."""
 
 from __future__ import annotations
 
@@ -91,7 +92,9 @@ def _long(option: click.Option) -> list[str]:
 
 
 def test_an_option_has_one_long_name_and_at_most_one_short_one() -> None:
-    several = {f"{command} {option.opts}" for command, option in _options() if len(_long(option)) != 1 or len(option.opts) > 2}
+    several = {
+        f"{command} {option.opts}" for command, option in _options() if len(_long(option)) != 1 or len(option.opts) > 2
+    }
     assert several == set()
 
 
@@ -138,7 +141,10 @@ def test_a_help_text_belongs_to_one_name() -> None:
 
 def test_a_meaning_has_no_second_name() -> None:
     wrong = {
-        f"{command} {name}: call it {OTHER_NAMES[name]}" for command, option in _options() for name in option.opts if name in OTHER_NAMES
+        f"{command} {name}: call it {OTHER_NAMES[name]}"
+        for command, option in _options()
+        for name in option.opts
+        if name in OTHER_NAMES
     }
     assert wrong == set()
 
@@ -167,7 +173,10 @@ def test_a_shorter_name_of_an_option_is_taken_for_it(typed: str, shown: str) -> 
     results = [CliRunner().invoke(cli, line.format(**known).split()) for line in (typed, shown)]
     assert results[0].output
     assert not results[0].output.startswith("Usage:")
-    assert (results[0].exit_code, _without_names(results[0].output)) == (results[1].exit_code, _without_names(results[1].output))
+    assert (results[0].exit_code, _without_names(results[0].output)) == (
+        results[1].exit_code,
+        _without_names(results[1].output),
+    )
 
 
 def test_one_option_is_not_given_by_two_names() -> None:

@@ -76,7 +76,9 @@ def test_the_server_clock_is_followed_where_it_is_set(jump: timedelta) -> None:
     assert clock() == machine.wall + jump
 
 
-@pytest.mark.parametrize("date", [None, "", "now", "Sun, 99 Nov 2026 12:00:00 GMT", "Sun, 31 Dec 9999 23:59:59 -2359", "1"])
+@pytest.mark.parametrize(
+    "date", [None, "", "now", "Sun, 99 Nov 2026 12:00:00 GMT", "Sun, 31 Dec 9999 23:59:59 -2359", "1"]
+)
 def test_what_is_no_date_changes_nothing(date: str | None) -> None:
     machine = Machine()
     clock = machine.clock()

@@ -30,14 +30,19 @@ LIVE: dict[str, Any] = {
         "finalizers": ["resource.kubernetes.io/delete-protection"],
         "managedFields": [{"manager": "kubectl", "operation": "Update"}],
     },
-    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {**EXACT, "allocationMode": "ExactCount", "count": 1}}]}},
+    "spec": {
+        "devices": {"requests": [{"name": "gpu", "exactly": {**EXACT, "allocationMode": "ExactCount", "count": 1}}]}
+    },
     "status": STATUS,
 }
 OTHER = {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {**EXACT, "count": 2}}]}}}
 
 
 def _applied(*raw: dict[str, Any]) -> Applied:
-    return applied([Sourced[TypedObject](read_object(obj), DocumentSource("in", line)) for line, obj in enumerate(raw, 1)], "default")
+    return applied(
+        [Sourced[TypedObject](read_object(obj), DocumentSource("in", line)) for line, obj in enumerate(raw, 1)],
+        "default",
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,13 +85,24 @@ def test_an_empty_status_says_nothing() -> None:
 def test_every_earlier_place_with_other_content_is_named() -> None:
     (replaced,) = _applied(CLAIM, CLAIM, OTHER, CLAIM, CLAIM).replaced
     assert str(replaced) == (
-        "ResourceClaim default/c is given with different content at in:2, in:3 and in:5; the last one is used, as kubectl apply does"
+        "ResourceClaim default/c is given with different content at in:2, in:3 "
+        "and in:5; the last one is used, as kubectl apply does"
     )
 
 
 def test_of_documents_each_vm_is_there_once_with_what_the_cluster_keeps() -> None:
-    live = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "uid": "u"}, "status": {"created": True}}
-    manifest = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"typo": 1}}
+    live = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm", "uid": "u"},
+        "status": {"created": True},
+    }
+    manifest = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm"},
+        "spec": {"typo": 1},
+    }
     odd = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "annotations": None}}
     given = [live, CLAIM, OTHER, {"kind": 1}, odd, manifest]
     found = latest([Document(raw, DocumentSource("in", line)) for line, raw in enumerate(given, 1)], "default")

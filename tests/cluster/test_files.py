@@ -28,7 +28,9 @@ def pod(name: str, namespace: str = "") -> Pod:
 
 def outcome(loaded: files.Loaded, root: Path) -> tuple[list[str], list[str]]:
     objects = [f"{s.object.key} {s.source}" for s in loaded.objects]
-    return [o.replace(f"{root}/", "") for o in objects], [str(p).replace(f"{root}/", "").replace(str(root), ".") for p in loaded.problems]
+    return [o.replace(f"{root}/", "") for o in objects], [
+        str(p).replace(f"{root}/", "").replace(str(root), ".") for p in loaded.problems
+    ]
 
 
 def test_reads_files_folders_and_standard_input_in_order(tmp_path: Path) -> None:
@@ -43,7 +45,9 @@ def test_reads_files_folders_and_standard_input_in_order(tmp_path: Path) -> None
         (tmp_path / ignored).write_text("not: [yaml")
     named = tmp_path / "any.manifest"
     named.write_text(POD.format("named"))
-    loaded = read_inputs([named, "-", tmp_path, str(tmp_path / "b.yaml"), "-"], io.BytesIO(POD.format("stdin").encode()))
+    loaded = read_inputs(
+        [named, "-", tmp_path, str(tmp_path / "b.yaml"), "-"], io.BytesIO(POD.format("stdin").encode())
+    )
     assert outcome(loaded, tmp_path) == (
         [
             "named any.manifest:1",
@@ -65,12 +69,20 @@ def test_what_can_not_be_read_is_a_problem_and_the_rest_is_read(tmp_path: Path) 
     (tmp_path / "4-gone.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "none").mkdir()
     (tmp_path / "blank").write_text("\n")
-    paths: list[str | Path] = [tmp_path, tmp_path / "none", tmp_path / "missing.yaml", tmp_path / "blank", "bad\0name", "-"]
+    paths: list[str | Path] = [
+        tmp_path,
+        tmp_path / "none",
+        tmp_path / "missing.yaml",
+        tmp_path / "blank",
+        "bad\0name",
+        "-",
+    ]
     assert outcome(read_inputs(paths, io.BytesIO(b"")), tmp_path) == (
         ["good 3-shape.yaml:5 (document 2)"],
         [
             "1-bytes.yaml:1: column 4: not UTF-8 text (byte 0xff); save it as UTF-8",
-            "2-broken.yaml:7 (document 2): column 1: not YAML: did not find expected ',' or ']' (while parsing a flow sequence); "
+            "2-broken.yaml:7 (document 2): column 1: not YAML: did not find expected "
+            "',' or ']' (while parsing a flow sequence); "
             "check brackets, quotes and indentation here and above",
             "3-shape.yaml:1: Pod: metadata: must be an object, not an integer",
             "4-gone.yaml: no such file or folder",
@@ -90,7 +102,9 @@ def test_what_can_not_be_read_is_a_problem_and_the_rest_is_read(tmp_path: Path) 
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
     ],
 )
-def test_system_errors_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str) -> None:
+def test_system_errors_are_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, message: str
+) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(POD.format("a"))
 
@@ -108,17 +122,32 @@ def test_a_folder_that_can_not_be_listed_is_a_problem(tmp_path: Path, monkeypatc
         return iter(())
 
     monkeypatch.setattr(os, "walk", walk)
-    assert outcome(read_inputs([tmp_path]), tmp_path) == ([], [".: permission denied; it must be readable for this user"])
+    assert outcome(read_inputs([tmp_path]), tmp_path) == (
+        [],
+        [".: permission denied; it must be readable for this user"],
+    )
 
 
 def test_endless_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 2 * 2**20)
-    assert [str(problem) for problem in read_inputs(["/dev/zero"]).problems] == ["/dev/zero: larger than 2 MiB; split it"]
+    assert [str(problem) for problem in read_inputs(["/dev/zero"]).problems] == [
+        "/dev/zero: larger than 2 MiB; split it"
+    ]
 
 
 def test_saves_a_file_per_object_and_loads_them_again(tmp_path: Path) -> None:
-    raw = {"apiVersion": "g.io/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": "0000:01:00.0", "b": ["yes", 1, None]}}
-    objects: list[TypedObject] = [pod("b", "ns"), pod("a", "ns"), Node(metadata=ObjectMeta(name="n1")), read_object(raw)]
+    raw = {
+        "apiVersion": "g.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": "t"},
+        "spec": {"a": "0000:01:00.0", "b": ["yes", 1, None]},
+    }
+    objects: list[TypedObject] = [
+        pod("b", "ns"),
+        pod("a", "ns"),
+        Node(metadata=ObjectMeta(name="n1")),
+        read_object(raw),
+    ]
     folder = tmp_path / "new" / "cluster"
     written = save_folder(objects, folder)
     assert [str(path.relative_to(folder)) for path in written] == [
@@ -158,7 +187,9 @@ NAMES = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
 
 
 @given(st.lists(st.tuples(NAMES, NAMES), max_size=5))
-def test_no_name_leaves_the_folder_or_hits_another_object(tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]) -> None:
+def test_no_name_leaves_the_folder_or_hits_another_object(
+    tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]
+) -> None:
     folder = tmp_path_factory.mktemp("saved")
     objects = [pod(name, namespace) for namespace, name in names]
     written = save_folder(objects, folder)
@@ -195,4 +226,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="No space left on device"):
         save_folder([pod("a", "").with_(metadata=ObjectMeta(name="a", labels={"x": "y"}))], tmp_path)
     assert [path.name for path in (tmp_path / "pods").iterdir()] == ["a.yaml"]
-    assert (tmp_path / "pods" / "a.yaml").read_text() == "# Saved by virt-dra.\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n"
+    assert (
+        tmp_path / "pods" / "a.yaml"
+    ).read_text() == "# Saved by virt-dra.\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n"

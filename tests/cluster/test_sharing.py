@@ -28,13 +28,19 @@ CONTAINERS = st.fixed_dictionaries(
     optional={
         "env": st.lists(ENV, max_size=3),
         "command": st.lists(NAMES, max_size=2),
-        "resources": st.fixed_dictionaries({}, optional={"limits": st.dictionaries(NAMES, AMOUNTS, max_size=2), "claims": st.just([])}),
+        "resources": st.fixed_dictionaries(
+            {}, optional={"limits": st.dictionaries(NAMES, AMOUNTS, max_size=2), "claims": st.just([])}
+        ),
         "securityContext": st.dictionaries(NAMES, JSON, max_size=2),
         "imagePullPolicy": NAMES,
     },
 )
 PODS = st.fixed_dictionaries(
-    {"metadata": st.fixed_dictionaries({"name": NAMES}, optional={"labels": st.dictionaries(NAMES, NAMES), "annotations": st.just({})})},
+    {
+        "metadata": st.fixed_dictionaries(
+            {"name": NAMES}, optional={"labels": st.dictionaries(NAMES, NAMES), "annotations": st.just({})}
+        )
+    },
     optional={
         "spec": st.fixed_dictionaries(
             {}, optional={"containers": st.lists(CONTAINERS, max_size=3), "nodeSelector": st.just({}), "novel": JSON}
@@ -73,7 +79,8 @@ def test_equal_parts_are_one_object() -> None:
     parts = SharedParts()
     containers = [{"name": "c", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}}]
     one, other = (
-        parts.shared(Pod.from_wire({"metadata": {"name": name}, "spec": {"containers": containers, "nodeName": name}})) for name in "ab"
+        parts.shared(Pod.from_wire({"metadata": {"name": name}, "spec": {"containers": containers, "nodeName": name}}))
+        for name in "ab"
     )
     assert one.spec is not other.spec
     assert one.spec.containers is other.spec.containers
@@ -98,16 +105,19 @@ def test_known_fields_are_all_that_is_left(raw: dict[str, Any]) -> None:
     assert "novel" not in (smaller.status.model_extra or {})
     for container, kept in zip(whole.spec.containers, smaller.spec.containers, strict=True):
         assert kept.model_extra == {}
-        assert kept.to_wire() == {key: value for key, value in container.without("env").to_wire().items() if key != "imagePullPolicy"} | (
-            {"env": [entry.without("novel").to_wire() for entry in container.env]} if container.given("env") else {}
-        )
+        assert kept.to_wire() == {
+            key: value for key, value in container.without("env").to_wire().items() if key != "imagePullPolicy"
+        } | ({"env": [entry.without("novel").to_wire() for entry in container.env]} if container.given("env") else {})
     assert known_fields_only(smaller) is smaller
 
 
 def test_fields_are_left_out_by_name() -> None:
     raw = {
         "metadata": {"name": "p", "annotations": {"a": "b"}, "labels": {"x": "y"}},
-        "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "command": ["x"]}, {"name": "d"}], "hostNetwork": True},
+        "spec": {
+            "containers": [{"name": "c", "env": [{"name": "A"}], "command": ["x"]}, {"name": "d"}],
+            "hostNetwork": True,
+        },
     }
     whole = Pod.from_wire(raw)
     smaller = leaving_out("metadata.annotations", "spec.containers.env", "spec.absent.deeper")(whole)

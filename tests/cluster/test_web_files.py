@@ -89,7 +89,9 @@ def test_an_address_is_read_like_a_file(site: str, path: str) -> None:
         ("http://a b/x", "http://a b/x: URL can't contain control characters. 'a b' (found at least ' ')"),
     ],
 )
-def test_what_cannot_be_fetched_says_why(site: str, address: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_fetched_says_why(
+    site: str, address: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web_files, "ANSWER_SECONDS", 0.5)
     loaded = read_inputs([address.format(site=site)])
     assert (loaded.objects, [str(each) for each in loaded.problems]) == ((), [problem.format(site=site)])
@@ -100,7 +102,8 @@ def test_a_password_is_neither_sent_nor_shown(site: str) -> None:
     (problem,) = read_inputs([address]).problems
     assert "secret" not in str(problem)
     assert str(problem).endswith(
-        "/two.yaml: an address can't have a password, which messages would show; fetch the file with another program, and give it with -f -"
+        "/two.yaml: an address can't have a password, which messages would show; "
+        "fetch the file with another program, and give it with -f -"
     )
 
 

@@ -21,9 +21,10 @@ async def update_with_retry(
 ) -> O:  # fmt: skip
     """Read an object, change it and write it back; retry on a conflict. Returns the object as stored.
 
-    ``key`` is (namespace, name). ``change`` gets the object and gives the new one, or None (or the same) if nothing is to be written; it
-    may be called several times. ``known`` is tried first, without reading (an informer's copy). ``status``: only the status is written.
-    Raises :class:`~virt_dra.cluster.port.Conflict` after so many attempts, and whatever reading and writing raise.
+    ``key`` is (namespace, name). ``change`` gets the object and gives the new one, or None (or the same) if nothing is
+    to be written; it may be called several times. ``known`` is tried first, without reading (an informer's copy).
+    ``status``: only the status is written. Raises :class:`~virt_dra.cluster.port.Conflict` after so many attempts, and
+    whatever reading and writing raise.
     """
     namespace, name = key
     current = known

@@ -15,7 +15,11 @@ from virt_dra.api.wire import Json
 def cases_in(folder: Path) -> list[Any]:
     """The cases of all files but base.yaml, as parameters named ``file: case``."""
     files = sorted(path for path in folder.glob("*.yaml") if path.name != "base.yaml")
-    return [pytest.param(case, id=f"{path.stem}: {case['case']}") for path in files for case in yaml.safe_load(path.read_text())]
+    return [
+        pytest.param(case, id=f"{path.stem}: {case['case']}")
+        for path in files
+        for case in yaml.safe_load(path.read_text())
+    ]
 
 
 def base_of(folder: Path) -> Json:

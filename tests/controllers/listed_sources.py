@@ -17,7 +17,8 @@ from virt_dra.controllers.sources import addresses_of, instance_keys, instance_u
 
 
 class ListedSources:
-    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a single pass."""
+    """Implements :class:`Sources` and :class:`InstanceSources` over lists: for tests, the embedded cluster, and a
+    single pass."""
 
     def __init__(
         self,

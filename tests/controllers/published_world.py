@@ -55,7 +55,9 @@ class World:
     async def reconcile(self, key: str = "lab/fedora", explained: Condition | None = None) -> Reconciled:
         """``explained``: the new condition Allocatable."""
         sources = await ListedSources.read(self.memory)
-        return await beside_kubevirt.reconcile(sources, self.memory, key, self.now, explain=lambda inputs, previous: explained)
+        return await beside_kubevirt.reconcile(
+            sources, self.memory, key, self.now, explain=lambda inputs, previous: explained
+        )
 
     async def told(self, key: str = "lab/fedora") -> list[tuple[str, str, str]]:
         """Type, reason and message of the events of one reconcile."""
@@ -86,4 +88,6 @@ class World:
     async def allocate(self) -> None:
         """The scheduler allocates and reserves the claim as in the base."""
         claim = await self.memory.get(ResourceClaim, CLAIM, "lab")
-        await self.memory.update_status(ResourceClaim.from_wire(claim.to_wire() | {"status": BASE["claims"][0]["status"]}))
+        await self.memory.update_status(
+            ResourceClaim.from_wire(claim.to_wire() | {"status": BASE["claims"][0]["status"]})
+        )

@@ -26,8 +26,9 @@ from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.writes import Create, PatchAnnotations, Write
 
 ODD: tuple[Any, ...] = (
-    None, "", "x" * 300, "../..", "a\nb", "</x>", "gpus", "gpu", "d0", 0, -1, 2**62, True, [], {}, [None], ["x"], [{}], {"": ""},
-    "0000:01:00.0", "Running", "Failed", "2026-11-21T08:59:00Z", "not a time", {"string": "0000:0a:00.0"}, {"strings": ["a", "b"]},
+    None, "", "x" * 300, "../..", "a\nb", "</x>", "gpus", "gpu", "d0", 0, -1, 2**62, True, [], {}, [None], ["x"], [{}],
+    {"": ""}, "0000:01:00.0", "Running", "Failed", "2026-11-21T08:59:00Z", "not a time", {"string": "0000:0a:00.0"},
+    {"strings": ["a", "b"]},
 )  # fmt: skip
 RECORD = {
     "format": 1,
@@ -40,18 +41,22 @@ RECORD = {
 WORLD: Json = {
     **BASE,
     "rules": [{"metadata": {"name": "r"},
-               "spec": {"deviceSelector": {"driver": "gpu.example.com"}, "taint": {"key": "k", "effect": "NoExecute"}}}],
+               "spec": {"deviceSelector": {"driver": "gpu.example.com"},
+                   "taint": {"key": "k", "effect": "NoExecute"}}}],
     "stored": {
-        "metadata": {"name": "fedora", "namespace": "lab", "uid": "s", "ownerReferences": [{"uid": "vmi-1", "controller": True}]},
+        "metadata": {"name": "fedora", "namespace": "lab", "uid": "s",
+            "ownerReferences": [{"uid": "vmi-1", "controller": True}]},
         "status": {
-            "ready": "1/1", "podUID": "pod-1", "nodeName": "node-a", "conditions": [{"type": "Allocatable", "status": "False"}],
+            "ready": "1/1", "podUID": "pod-1", "nodeName": "node-a",
+            "conditions": [{"type": "Allocatable", "status": "False"}],
             "devices": [{"name": "g0", "kind": "gpus", "claimName": "gpus", "requestName": "gpu", "device": "d0",
                          "pciAddress": "0000:01:00.0"}],
         },
     },
     "record": RECORD,
     "vm": {"metadata": {"name": "fedora", "namespace": "lab", "uid": "vm-1"}, "spec": {"runStrategy": "Always"},
-           "status": {"startFailure": {"consecutiveFailCount": 1, "retryAfterTimestamp": "2026-11-21T08:59:00Z"}, "conditions": []}},
+           "status": {"startFailure": {"consecutiveFailCount": 1, "retryAfterTimestamp": "2026-11-21T08:59:00Z"},
+               "conditions": []}},
 }  # fmt: skip
 
 
@@ -108,7 +113,10 @@ def test_odd_objects_are_planned_for_without_a_traceback(seed: int) -> None:
     chance, planned = random.Random(seed), 0
     for _ in range(100):
         world = made_odd(chance)
-        if not all(isinstance(world.get(kind), list) for kind in ("claims", "slices", "rules")) or world.keys() != WORLD.keys():
+        if (
+            not all(isinstance(world.get(kind), list) for kind in ("claims", "slices", "rules"))
+            or world.keys() != WORLD.keys()
+        ):
             continue
         try:
             actions = plans(world)
@@ -119,5 +127,8 @@ def test_odd_objects_are_planned_for_without_a_traceback(seed: int) -> None:
             if isinstance(action, PatchAnnotations):
                 assert all(names.label_key(key.lower()) == () for key in action.annotations)
             elif isinstance(action, Create):
-                assert type(action.obj).from_wire(json.loads(json.dumps(action.obj.to_wire()))).to_wire() == action.obj.to_wire()
+                assert (
+                    type(action.obj).from_wire(json.loads(json.dumps(action.obj.to_wire()))).to_wire()
+                    == action.obj.to_wire()
+                )
     assert planned > 20

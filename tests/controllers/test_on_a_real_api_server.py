@@ -1,4 +1,5 @@
-"""What is planned is written to a real API server: nothing is pruned or refused, and a second look finds nothing to do."""
+"""What is planned is written to a real API server: nothing is pruned or refused, and a second look finds nothing to
+do."""
 
 from __future__ import annotations
 
@@ -85,7 +86,10 @@ async def _gone(cluster: KubeCluster, name: str) -> None:
 
 async def world(cluster: KubeCluster, namespace: str) -> VirtualMachineInstance:
     """The base of the device_status cases, with a shimmed device that has whatever a device may have."""
-    record = {"format": 1, "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"}]}
+    record = {
+        "format": 1,
+        "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"}],
+    }
     raw = changed(BASE, {
         "pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record)},
         "pod.spec.containers.0.image": "example.com/launcher",
@@ -102,8 +106,12 @@ async def world(cluster: KubeCluster, namespace: str) -> VirtualMachineInstance:
     wire["metadata"]["labels"]["kubevirt.io/created-by"] = vmi.metadata.uid
     pod = await cluster.create(Pod.from_wire(wire))
     statuses = [{"name": "gpus", "resourceClaimName": "fedora-gpus-abcde"}]
-    await cluster.patch(Pod, pod.name, namespace, merge={"status": {"resourceClaimStatuses": statuses}}, subresource="status")
-    await cluster.create(ResourceSlice.from_wire({key: value for key, value in raw["slices"][0].items() if key != "status"}))
+    await cluster.patch(
+        Pod, pod.name, namespace, merge={"status": {"resourceClaimStatuses": statuses}}, subresource="status"
+    )
+    await cluster.create(
+        ResourceSlice.from_wire({key: value for key, value in raw["slices"][0].items() if key != "status"})
+    )
     wire = in_(namespace, raw["claims"][0])
     wire["metadata"]["ownerReferences"][0]["uid"] = pod.metadata.uid
     status = wire.pop("status")
@@ -168,7 +176,9 @@ async def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int
             for _ in range(10):
                 written = 0
                 for each in (await cluster.list(VirtualMachine, namespace)).items:
-                    done = await vm_lifecycle.reconcile(each, await ListedSources.read(cluster, namespace), cluster, NOW)
+                    done = await vm_lifecycle.reconcile(
+                        each, await ListedSources.read(cluster, namespace), cluster, NOW
+                    )
                     written += done.written
                     told.extend(event.reason for event in done.events)
                 for vmi in (await cluster.list(VirtualMachineInstance, namespace)).items:
@@ -186,7 +196,15 @@ async def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int
         assert vmi.status.phase == "Scheduling"
         (pod,) = (await cluster.list(Pod, namespace)).items
         assert json.loads(pod.metadata.annotations["virt-dra.io/vmi"])["metadata"]["uid"] == vmi.metadata.uid
-        ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "no such device", "startedAt": None, "finishedAt": None}}
+        ended = {
+            "terminated": {
+                "exitCode": 1,
+                "reason": "Error",
+                "message": "no such device",
+                "startedAt": None,
+                "finishedAt": None,
+            }
+        }
         status = {"phase": "Failed", "containerStatuses": [
             {"name": "compute", "ready": False, "restartCount": 0, "image": "i", "imageID": "", "state": ended}
         ]}  # fmt: skip
@@ -195,14 +213,18 @@ async def test_standalone(control_plane: ControlPlane, namespace: str, gpus: int
         await settle()
         assert told == ["LauncherFailed", "InstanceDeleted"]
         machine = await cluster.get(VirtualMachine, "fedora", namespace)
-        assert (machine.status["printableStatus"], machine.status["startFailure"]["consecutiveFailCount"]) == ("CrashLoopBackOff", 1)
+        assert (machine.status["printableStatus"], machine.status["startFailure"]["consecutiveFailCount"]) == (
+            "CrashLoopBackOff",
+            1,
+        )
         await settle()
 
     await lived(control_plane, namespace, life)
 
 
 async def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlane, namespace: str) -> None:
-    """The pod's volume, with a file in folders of its own, is one that an API server takes; so is the file's annotation."""
+    """The pod's volume, with a file in folders of its own, is one that an API server takes; so is the file's
+    annotation."""
 
     async def life(cluster: KubeCluster, namespace: str) -> None:
         made = vmi_with_network(gpus=0)
@@ -211,7 +233,9 @@ async def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlan
         async def reconcile() -> int:
             key, written = f"{namespace}/fedora", 0
             while True:
-                done = await standalone.reconcile(await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS)
+                done = await standalone.reconcile(
+                    await ListedSources.read(cluster, namespace), cluster, key, NOW, WITH_NETWORKS
+                )
                 written += done.written
                 if not done.stale:
                     return written
@@ -219,9 +243,15 @@ async def test_standalone_with_a_network_from_a_claim(control_plane: ControlPlan
         assert await reconcile() == 2
         (pod,) = (await cluster.list(Pod, namespace)).items
         items = (pod.spec.volumes[0].downward_api or {})["items"]
-        assert [item["path"] for item in items][2:] == ["dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json"]
-        names = {"metadata": {"annotations": {metadata_annotation("nics", "vf"): "{}", "virt-dra.io/device-status": None}}}
-        assert (await cluster.patch(Pod, pod.name, namespace, merge=names)).metadata.annotations["metadata.virt-dra.io/nics.vf"] == "{}"
+        assert [item["path"] for item in items][2:] == [
+            "dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json"
+        ]
+        names = {
+            "metadata": {"annotations": {metadata_annotation("nics", "vf"): "{}", "virt-dra.io/device-status": None}}
+        }
+        assert (await cluster.patch(Pod, pod.name, namespace, merge=names)).metadata.annotations[
+            "metadata.virt-dra.io/nics.vf"
+        ] == "{}"
         await reconcile()
         assert await reconcile() == 0
         assert (await cluster.get(VirtualMachineInstance, "fedora", namespace)).status.device_status is None

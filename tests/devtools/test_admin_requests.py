@@ -1,4 +1,5 @@
-"""The admin's connection over an idle close, which kube-apiserver does after 90 seconds: opened anew, and nothing is asked twice."""
+"""The admin's connection over an idle close, which kube-apiserver does after 90 seconds: opened anew, and nothing is
+asked twice."""
 
 from __future__ import annotations
 

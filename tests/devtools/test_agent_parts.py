@@ -59,7 +59,9 @@ def test_fields_that_volumes_cannot_show(path: str, message: str) -> None:
 
 def told_pod() -> Pod:
     return Pod(
-        metadata=ObjectMeta(name="vm", namespace="test", annotations={"example.com/A": "x\ty", "b": "1"}, labels={"l": "v"}),
+        metadata=ObjectMeta(
+            name="vm", namespace="test", annotations={"example.com/A": "x\ty", "b": "1"}, labels={"l": "v"}
+        ),
         spec=PodSpec(node_name="node-1"),
     )
 
@@ -67,7 +69,9 @@ def told_pod() -> Pod:
 def test_variables_expand_what_is_known_before() -> None:
     field = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     given = [("A", "a"), ("B", "$(A)$(C)$$(A)$x"), ("C", "c"), ("E", None)]
-    container = Container(env=(*(EnvVar(name=name, value=value) for name, value in given), EnvVar(name="N", value_from=field)))
+    container = Container(
+        env=(*(EnvVar(name=name, value=value) for name, value in given), EnvVar(name="N", value_from=field))
+    )
     assert environment(told_pod(), container) == {"A": "a", "B": "a$(C)$(A)$x", "C": "c", "E": "", "N": "node-1"}
 
 

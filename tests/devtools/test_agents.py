@@ -54,7 +54,8 @@ class World:
 
 @asynccontextmanager
 async def world(place: Place, folder: Path, *, count: int = 2, metadata: bool = True) -> AsyncIterator[World]:
-    """A node with devices of a driver, a class that selects them, a template ``one`` for one of them. Names are the namespace's own."""
+    """A node with devices of a driver, a class that selects them, a template ``one`` for one of them. Names are the
+    namespace's own."""
     async with place() as (cluster, namespace), AsyncExitStack() as stack:
         node, name = f"node-{namespace}", f"{namespace}.example.com"
         driver = Driver(cluster, pools_of_nodes(name, (node,), pci_devices(count)), metadata=metadata)
@@ -109,7 +110,11 @@ async def test_a_container_gets_the_metadata_file_of_its_device(place: Place, tm
             }],
         }  # fmt: skip
         conditions = {condition.type: condition.status for condition in found.status.conditions}
-        assert (conditions["Ready"], conditions["ContainersReady"], conditions["Initialized"]) == ("True", "True", "True")
+        assert (conditions["Ready"], conditions["ContainersReady"], conditions["Initialized"]) == (
+            "True",
+            "True",
+            "True",
+        )
         await here.cluster.delete(Pod, "vm", here.namespace)
         await eventually(lambda: gone(here.cluster, here.namespace, "vm"))
         await eventually(lambda: no_claims(here))
@@ -129,7 +134,9 @@ async def no_claims(here: World) -> bool:
 
 
 async def test_annotations_are_files_that_follow_them(place: Place, tmp_path: Path) -> None:
-    volume: Json = {"items": [{"path": "a/told", "fieldRef": {"fieldPath": "metadata.annotations['example.com/told']"}}]}
+    volume: Json = {
+        "items": [{"path": "a/told", "fieldRef": {"fieldPath": "metadata.annotations['example.com/told']"}}]
+    }
 
     async with world(place, tmp_path) as here:
         spec = pod(here.namespace).to_wire()["spec"]
@@ -174,7 +181,10 @@ async def test_a_driver_that_fails_or_vanishes_holds_pods_back_until_it_works(pl
         (status,) = waiting.status.container_statuses
         assert status.state.waiting is not None
         claim = waiting.status.resource_claim_statuses[0].resource_claim_name
-        problem = f"prepare dynamic resources: NodePrepareResources failed for ResourceClaim {claim}: the firmware doesn't answer"
+        problem = (
+            "prepare dynamic resources: NodePrepareResources failed for "
+            f"ResourceClaim {claim}: the firmware doesn't answer"
+        )
         assert (status.state.waiting.reason, status.state.waiting.message) == ("ContainerCreating", problem)
         here.driver.failure = ""
         await here.running("vm")
@@ -194,7 +204,9 @@ async def test_health_that_a_driver_reports_is_in_the_pods_status(place: Place, 
         assert found.status.container_statuses[0].allocated_resources_status == ()
         assert found.spec.node_name is not None
         here.driver.set_health(found.spec.node_name, "gpu-0", "Unhealthy", "XID 79")
-        told = await eventually(lambda: here.pod("vm"), lambda pod: bool(pod.status.container_statuses[0].allocated_resources_status))
+        told = await eventually(
+            lambda: here.pod("vm"), lambda pod: bool(pod.status.container_statuses[0].allocated_resources_status)
+        )
         (claim,) = (await here.cluster.list(ResourceClaim, here.namespace)).items
         (status,) = told.status.container_statuses[0].allocated_resources_status
         assert status.name == "claim:gpu/gpu"
@@ -246,7 +258,9 @@ async def test_a_kubelet_that_was_away_and_a_slow_driver_come_to_it_in_the_end(p
         assert here.kubelet.container(first.metadata.uid) is container
 
 
-async def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_sub_path(place: Place, tmp_path: Path) -> None:
+async def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_sub_path(
+    place: Place, tmp_path: Path
+) -> None:
     item = {"path": "told", "fieldRef": {"fieldPath": "metadata.annotations['example.com/told']"}}
 
     async with world(place, tmp_path) as here:
@@ -258,7 +272,9 @@ async def test_a_changed_annotation_is_in_volumes_after_a_while_and_never_in_a_s
         await here.cluster.create(pod(here.namespace, **spec))
         _, container = await here.running("vm")
         before = asyncio.get_running_loop().time()
-        await here.cluster.patch(Pod, "vm", here.namespace, merge={"metadata": {"annotations": {"example.com/told": "new"}}})
+        await here.cluster.patch(
+            Pod, "vm", here.namespace, merge={"metadata": {"annotations": {"example.com/told": "new"}}}
+        )
         await eventually(lambda: content(container, "/told/told"), lambda found: found == "new")
         assert asyncio.get_running_loop().time() - before >= 0.3
         assert container.text("/once") == ""
@@ -285,7 +301,11 @@ async def test_a_pool_is_published_over_several_slices_and_changes_by_generation
         async def published() -> list[tuple[int, int, list[str]]]:
             slices = (await cluster.list(ResourceSlice, fields=f"spec.driver={name}")).items
             return sorted(
-                (each.spec.pool.generation, each.spec.pool.resource_slice_count, [device.name for device in each.spec.devices])
+                (
+                    each.spec.pool.generation,
+                    each.spec.pool.resource_slice_count,
+                    [device.name for device in each.spec.devices],
+                )
                 for each in slices
             )
 
@@ -294,7 +314,8 @@ async def test_a_pool_is_published_over_several_slices_and_changes_by_generation
         await driver.taint("pool", "gpu-4", DeviceTaint(key="example.com/hot", effect="NoSchedule"))
         assert [generation for generation, _, _ in await published()] == [2, 2, 2]
         (tainted,) = [
-            device for each in (await cluster.list(ResourceSlice, fields=f"spec.driver={name}")).items for device in each.spec.devices
+            device for each in (await cluster.list(ResourceSlice,
+                fields=f"spec.driver={name}")).items for device in each.spec.devices
             if device.taints
         ]  # fmt: skip
         assert (tainted.name, tainted.taints[0].key) == ("gpu-4", "example.com/hot")

@@ -1,4 +1,5 @@
-"""The control plane of the tests itself: that it starts, is restarted, asks webhooks, knows users, and ends whatever happens."""
+"""The control plane of the tests itself: that it starts, is restarted, asks webhooks, knows users, and ends whatever
+happens."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ time.sleep(600)
 @pytest.mark.control_plane
 def test_objects_are_served_by_the_version_that_was_asked_for(control_plane: ControlPlane, namespace: str) -> None:
     assert control_plane.request("GET", "/version")["gitVersion"] == "v1.37.1"
-    assert control_plane.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]["name"] == "default"
+    assert (
+        control_plane.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")["metadata"]["name"]
+        == "default"
+    )
 
 
 @pytest.mark.control_plane
@@ -84,10 +88,16 @@ async def test_a_user_may_do_what_rbac_says(control_plane: ControlPlane, namespa
         with pytest.raises(client.ApiException) as refused:
             await config_maps(kubeconfig, namespace)
         assert refused.value.status == 403
-        message = f'configmaps is forbidden: User "{user}" cannot list resource "configmaps" in API group "" in the namespace "{namespace}"'
+        message = (
+            f'configmaps is forbidden: User "{user}" cannot list resource "configmaps" '
+            f'in API group "" in the namespace "{namespace}"'
+        )
         assert json.loads(refused.value.body or "")["message"] == message
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    role = {"metadata": {"name": "reader"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]}
+    role = {
+        "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}],
+    }
     binding = {
         "metadata": {"name": "readers"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
@@ -137,7 +147,8 @@ def test_the_api_server_asks_webhooks_on_loopback(control_plane: ControlPlane, n
                     "url": f"https://127.0.0.1:{webhook.server_port}/",
                     "caBundle": base64.b64encode(credentials.authority.read_bytes()).decode(),
                 },
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                    "resources": ["configmaps"]}],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 "sideEffects": "None",
                 "admissionReviewVersions": ["v1"],
@@ -146,7 +157,12 @@ def test_the_api_server_asks_webhooks_on_loopback(control_plane: ControlPlane, n
         configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
         control_plane.request("POST", configurations, configuration)
         try:
-            eventually(lambda: verdict(control_plane, namespace) == f'403: admission webhook "{name}" denied the request: not today')
+            eventually(
+                lambda: (
+                    verdict(control_plane, namespace)
+                    == f'403: admission webhook "{name}" denied the request: not today'
+                )
+            )
         finally:
             control_plane.request("DELETE", f"{configurations}/{name}")
             webhook.shutdown()
@@ -160,7 +176,11 @@ class Refusal(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        review["response"] = {"uid": review.pop("request")["uid"], "allowed": False, "status": {"code": 403, "message": "not today"}}
+        review["response"] = {
+            "uid": review.pop("request")["uid"],
+            "allowed": False,
+            "status": {"code": 403, "message": "not today"},
+        }
         body = json.dumps(review).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -197,9 +217,13 @@ def test_a_pod_with_a_claim_is_scheduled(control_plane: ControlPlane, namespace:
     }
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": driver}}]}}
     control_plane.request("POST", f"{dra}/resourceslices", {"metadata": {"name": driver}, "spec": offer})
-    control_plane.request("POST", f"{dra}/deviceclasses", {"metadata": {"name": driver}, "spec": {"selectors": [selector]}})
     control_plane.request(
-        "POST", f"{dra}/namespaces/{namespace}/resourceclaimtemplates", {"metadata": {"name": "t"}, "spec": {"spec": spec}}
+        "POST", f"{dra}/deviceclasses", {"metadata": {"name": driver}, "spec": {"selectors": [selector]}}
+    )
+    control_plane.request(
+        "POST",
+        f"{dra}/namespaces/{namespace}/resourceclaimtemplates",
+        {"metadata": {"name": "t"}, "spec": {"spec": spec}},
     )
     pod = {
         "metadata": {"name": "user"},
@@ -293,4 +317,6 @@ def test_the_script_that_gets_the_programs_and_the_tests_mean_the_same_ones() ->
     require(SCHEDULER, CONTROLLERS, KUBECTL)
     printed = subprocess.run([str(SCRIPT), "--print"], capture_output=True, text=True, check=True)
     assert printed.stderr == ""
-    assert printed.stdout.splitlines() == [str(binary(name)) for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS, KUBECTL)]
+    assert printed.stdout.splitlines() == [
+        str(binary(name)) for name in (ETCD, API_SERVER, SCHEDULER, CONTROLLERS, KUBECTL)
+    ]

@@ -30,7 +30,9 @@ V1_9 = KubeVirtVersion.parse("1.9.0")
 
 
 def gates_of(version: str) -> Gates:
-    return Gates.of(KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True))
+    return Gates.of(
+        KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
+    )
 
 
 @dataclass
@@ -75,7 +77,11 @@ async def beside(control_plane: ControlPlane | None, version: str, folder: Path)
         node, name = f"node-{namespace}", f"{namespace}.example.com"
         driver = Driver(cluster, (HardwarePool(name, node, (*pci_devices(3), *mdev_devices(1)), node=node),))
         kubelet = Kubelet(cluster, (node,), (driver,), folder)
-        await cluster.create(DeviceClass.from_wire(selecting(name, f'device.driver == "{name}" && device.attributes["{name}"].?mdevUUID')))
+        await cluster.create(
+            DeviceClass.from_wire(
+                selecting(name, f'device.driver == "{name}" && device.attributes["{name}"].?mdevUUID')
+            )
+        )
         stack.push_async_callback(cluster.delete, DeviceClass, name)
         await kubelet.register()
         stack.push_async_callback(kubelet.unregister)
@@ -113,7 +119,10 @@ def vmi(namespace: str, name: str = "vm", template: str = "pci", **changes: obje
 def machine(namespace: str, **spec: object) -> VirtualMachine:
     template = vmi(namespace)
     del template["metadata"]
-    wire = {"metadata": {"name": "vm", "namespace": namespace}, "spec": {"runStrategy": "Always", "template": template, **spec}}
+    wire = {
+        "metadata": {"name": "vm", "namespace": namespace},
+        "spec": {"runStrategy": "Always", "template": template, **spec},
+    }
     return VirtualMachine.from_wire(wire)
 
 
@@ -127,7 +136,9 @@ async def test_vms_get_their_devices_from_the_drivers_metadata_files(start: Star
             stamps = [stamp["phase"] for stamp in (running.status.model_extra or {})["phaseTransitionTimestamps"]]
             assert (running.status.node_name, stamps[0], stamps[-1]) == (node, "Pending", "Running")
             assert element in here.kubevirt.domains[here.namespace, name].domain_xml
-            pods = (await here.cluster.list(Pod, here.namespace, labels=f"kubevirt.io/created-by={running.metadata.uid}")).items
+            pods = (
+                await here.cluster.list(Pod, here.namespace, labels=f"kubevirt.io/created-by={running.metadata.uid}")
+            ).items
             assert [pod.metadata.annotations["example.com/kept"] for pod in pods] == ["yes"]
             assert running.status.active_pods == {pods[0].metadata.uid: node}
         for name in ("pci", "mdev"):
@@ -147,7 +158,10 @@ async def test_1_8_0_does_not_find_what_drivers_write_and_keeps_trying(start: St
         await eventually(lambda: tries(here), lambda count: count > 2)
         told = [c for c in (await here.vmi()).status.conditions if c["type"] == "Synchronized"]
         assert [(c["status"], c["reason"]) for c in told] == [("False", "Synchronizing with the Domain failed.")]
-        failure = "failed to create DRA GPU host-devices: GPU gpu1 has no mdevUUID or pciBusID in metadata for claim gpu request gpu"
+        failure = (
+            "failed to create DRA GPU host-devices: GPU gpu1 has no mdevUUID or "
+            "pciBusID in metadata for claim gpu request gpu"
+        )
         assert told[0]["message"] == f'server error. command SyncVMI failed: "{failure}"'
 
 
@@ -163,7 +177,10 @@ async def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
     """K-9.2 to K-9.6, K-1.9, K-2."""
 
     async with start("1.9.0", tmp_path) as here:
-        given = vmi(here.namespace, status={"phase": "Running", "reason": "kept", "deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}})
+        given = vmi(
+            here.namespace,
+            status={"phase": "Running", "reason": "kept", "deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}},
+        )
         given["spec"]["domain"]["devices"]["gpus"][0]["color"] = "red"
         given["spec"]["domain"]["clock"] = {"anything": 1}
         made = await here.cluster.create(VirtualMachineInstance.from_wire(given))
@@ -173,12 +190,16 @@ async def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
         wire = made.to_wire()
         assert "color" not in wire["spec"]["domain"]["devices"]["gpus"][0]
         assert wire["spec"]["domain"]["clock"] == {"anything": 1}
-        running = await eventually(here.vmi, is_ready)  # KubeVirt's last word, so that what follows differs by nobody else's
+        running = await eventually(
+            here.vmi, is_ready
+        )  # KubeVirt's last word, so that what follows differs by nobody else's
 
         for status in ({"phase": "Failed"}, {"deviceStatus": {"gpuStatuses": [{"name": "gpu1"}]}, "conditions": []}):
             changed = await patched(here.cluster, here.namespace, {"status": status})
             assert changed.status == running.status
-        changed = await patched(here.cluster, here.namespace, {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}})
+        changed = await patched(
+            here.cluster, here.namespace, {"metadata": {"annotations": {"virt-dra.io/device-status": "{}"}}}
+        )
         assert changed.metadata.annotations["virt-dra.io/device-status"] == "{}"
         for merge, message in (
             ({"spec": {"hostname": "other"}}, "update of VMI object is restricted"),
@@ -194,7 +215,11 @@ async def test_what_outsiders_write(start: Start, tmp_path: Path) -> None:
             assert [cause.reason for cause in refused.value.causes] == ["FieldValueNotSupported"]
         with pytest.raises(NotFound):
             await here.cluster.patch(
-                VirtualMachineInstance, "vm", here.namespace, merge={"status": {"phase": "Failed"}}, subresource="status"
+                VirtualMachineInstance,
+                "vm",
+                here.namespace,
+                merge={"status": {"phase": "Failed"}},
+                subresource="status",
             )
         written = await patched(here.own, here.namespace, {"status": {"reason": "KubeVirt's own"}})
         assert written.status.reason == "KubeVirt's own"
@@ -209,7 +234,10 @@ async def bad_ones_are_denied(here: Beside) -> None:
     """VMIs and VMs, in KubeVirt's words."""
     bad = vmi(here.namespace, "bad")
     del bad["spec"]["resourceClaims"]
-    message = "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
+    message = (
+        "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus "
+        "and vmi.spec.domain.devices.hostDevices"
+    )
     with pytest.raises(Invalid) as refused:
         await here.cluster.create(VirtualMachineInstance.from_wire(bad))
     name = "virtualmachineinstances-create-validator.kubevirt.io"
@@ -219,7 +247,9 @@ async def bad_ones_are_denied(here: Beside) -> None:
     template = vm.spec.template.with_(spec=VirtualMachineInstance.from_wire(bad).spec)
     with pytest.raises(Invalid) as denied:
         await here.cluster.create(vm.with_(spec=vm.spec.with_(template=template)))
-    assert str(denied.value) == f'admission webhook "virtualmachine-validator.kubevirt.io" denied the request: {message}'
+    assert (
+        str(denied.value) == f'admission webhook "virtualmachine-validator.kubevirt.io" denied the request: {message}'
+    )
 
 
 async def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Path) -> None:
@@ -228,7 +258,9 @@ async def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Pa
         first = await here.in_phase("Running")
         (pod,) = (await here.cluster.list(Pod, here.namespace)).items
         await here.cluster.delete(Pod, pod.name, pod.namespace)
-        second = await eventually(here.vmi, lambda vmi: vmi.metadata.uid != first.metadata.uid and vmi.status.phase == "Running")
+        second = await eventually(
+            here.vmi, lambda vmi: vmi.metadata.uid != first.metadata.uid and vmi.status.phase == "Running"
+        )
         assert second.metadata.controller_owner == first.metadata.controller_owner
         await here.cluster.patch(VirtualMachine, "vm", here.namespace, merge={"spec": {"runStrategy": "Halted"}})
         await eventually(lambda: all_gone(here))
@@ -249,7 +281,11 @@ def test_kubevirts_own_accounts_write_status(account: str) -> None:
     user = f"system:serviceaccount:kubevirt:{account}"
     new, old = {"status": {"phase": "Running"}}, {"status": {"phase": "Scheduled"}}
     assert admission.mutated("UPDATE", user, new, old, "") == new
-    for outsider in ("system:serviceaccount:kubevirt:kubevirt-operator", f"system:serviceaccount:other:{account}", "kubernetes-admin"):
+    for outsider in (
+        "system:serviceaccount:kubevirt:kubevirt-operator",
+        f"system:serviceaccount:other:{account}",
+        "kubernetes-admin",
+    ):
         assert admission.mutated("UPDATE", outsider, new, old, "") == old
         assert admission.mutated("UPDATE", outsider, new, {}, "") == {}
 

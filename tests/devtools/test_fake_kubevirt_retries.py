@@ -44,7 +44,9 @@ def test_all_keys_together_are_limited_after_a_burst() -> None:
 
 def test_a_failures_message_stays_as_long_as_its_reason_does() -> None:
     first = check_failure((), SyncError("FailedCreate", "one"), NOW)
-    assert [(c["type"], c["status"], c["reason"], c["message"]) for c in first] == [("Synchronized", "False", "FailedCreate", "one")]
+    assert [(c["type"], c["status"], c["reason"], c["message"]) for c in first] == [
+        ("Synchronized", "False", "FailedCreate", "one")
+    ]
     assert check_failure(first, SyncError("FailedCreate", "another"), NOW) == first
     assert [c["message"] for c in check_failure(first, SyncError("Other", "another"), NOW)] == ["another"]
     assert check_failure(first, None, NOW) == ()
@@ -97,5 +99,7 @@ async def test_a_refused_pod_is_created_later_and_at_once_when_the_vmi_changes(t
         if fake.creations[key] == before:
             await memory.patch(VirtualMachineInstance, "vm", "test", merge={"metadata": {"annotations": {"a": "b"}}})
         await eventually(lambda: memory.list(Pod, "test"), lambda pods: len(pods.items) == 1, seconds=0.3)
-        stored = await eventually(lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda each: each.status.phase == "Scheduling")
+        stored = await eventually(
+            lambda: memory.get(VirtualMachineInstance, "vm", "test"), lambda each: each.status.phase == "Scheduling"
+        )
         assert not [c for c in stored.status.conditions if c["type"] == "Synchronized"]

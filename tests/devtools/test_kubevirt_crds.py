@@ -19,13 +19,23 @@ def kept(version: str, **fields: object) -> Json:
         "kind": "VirtualMachineInstance",
         "metadata": {"name": "vm", "anything": 1},
         "spec": {
-            "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": "r", "claim": {"name": "c"}, "color": "red"}]}},
+            "domain": {
+                "devices": {
+                    "gpus": [
+                        {"name": "g", "claimName": "c", "requestName": "r", "claim": {"name": "c"}, "color": "red"}
+                    ]
+                }
+            },
             "networks": [{"name": "n", "resourceClaim": {"claimName": "c"}, "multus": {"networkName": "x"}}],
             "resourceClaims": [{"name": "c", "source": {}}],
             "hostname": "vm",
             "unknown": True,
         },
-        "status": {"phase": "Running", "deviceStatus": {"gpuStatuses": [{"name": "g", "color": "red"}]}, "unknown": True},
+        "status": {
+            "phase": "Running",
+            "deviceStatus": {"gpuStatuses": [{"name": "g", "color": "red"}]},
+            "unknown": True,
+        },
     }
     return pruned_object(vmi, definitions(KubeVirtVersion.parse(version))[0])
 
@@ -38,7 +48,9 @@ def test_what_is_stored_of_a_vmi(version: str) -> None:
     if parsed >= KubeVirtVersion.parse("1.9.0"):
         network["resourceClaim"] = {"claimName": "c"}
     spec: Json = {
-        "domain": {"devices": {"gpus": [{"name": "g", **({"claimName": "c", "requestName": "r"} if with_claims else {})}]}},
+        "domain": {
+            "devices": {"gpus": [{"name": "g", **({"claimName": "c", "requestName": "r"} if with_claims else {})}]}
+        },
         "networks": [network],
         "hostname": "vm",
     }

@@ -37,7 +37,13 @@ def test_a_page_says_what_help_says() -> None:
 
 @pytest.mark.parametrize(
     ("text", "source"),
-    [(".SH x", r"\&.SH x"), ("a\\b", r"a\eb"), ("'x'", r"\(aqx\(aq"), ("--out", r"\-\-out"), ("Größe…", r"Gr\[u00F6]\[u00DF]e\[u2026]")],
+    [
+        (".SH x", r"\&.SH x"),
+        ("a\\b", r"a\eb"),
+        ("'x'", r"\(aqx\(aq"),
+        ("--out", r"\-\-out"),
+        ("Größe…", r"Gr\[u00F6]\[u00DF]e\[u2026]"),
+    ],
 )
 def test_text_can_not_be_taken_for_a_request(text: str, source: str) -> None:
     assert escaped(text) == source
@@ -66,5 +72,7 @@ def test_mandoc_has_no_warnings(tmp_path: Path) -> None:
     mandoc = _required("mandoc", "mandoc")
     for name, page in PAGES.items():
         (tmp_path / name).write_text(page, encoding="ascii")
-    ran = subprocess.run([mandoc, "-Tlint", "-Wwarning", *PAGES], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [mandoc, "-Tlint", "-Wwarning", *PAGES], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stdout) == (0, "")

@@ -69,7 +69,9 @@ async def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
         address = network.address_of("uid")
         async with await asyncio.start_server(shout, network.loopback_of(address), 0) as server:
             port = server.sockets[0].getsockname()[1]
-            status, reader, writer = await asked(socket, f"CONNECT {address}:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            status, reader, writer = await asked(
+                socket, f"CONNECT {address}:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            )
             assert status == b"HTTP/1.1 200 Connection established"
             for text in (b"one\n", b"two\n"):
                 writer.write(text)
@@ -83,7 +85,13 @@ async def test_a_pods_port_is_reached_by_its_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"CONNECT 192.0.2.1:80 HTTP/1.1", b"CONNECT 10.244.0.9:1 HTTP/1.1", b"GET / HTTP/1.1", b"CONNECT 10.244.0.9:x HTTP/1.1", b"\xff"],
+    [
+        b"CONNECT 192.0.2.1:80 HTTP/1.1",
+        b"CONNECT 10.244.0.9:1 HTTP/1.1",
+        b"GET / HTTP/1.1",
+        b"CONNECT 10.244.0.9:x HTTP/1.1",
+        b"\xff",
+    ],
 )
 async def test_what_is_no_pods_port_is_refused(head: bytes, tmp_path: Path) -> None:
     async def life(network: PodNetwork, socket: Path) -> None:
@@ -95,7 +103,12 @@ async def test_what_is_no_pods_port_is_refused(head: bytes, tmp_path: Path) -> N
 
 
 def test_images_are_known_by_their_names() -> None:
-    images = ("virt-dra:0.1.0", "registry.example.com:5000/team/virt-dra", "virt-dra@sha256:0123", "a/virt-dra:1@sha256:0123")
+    images = (
+        "virt-dra:0.1.0",
+        "registry.example.com:5000/team/virt-dra",
+        "virt-dra@sha256:0123",
+        "a/virt-dra:1@sha256:0123",
+    )
     assert {image_name(image) for image in images} == {"virt-dra"}
     assert image_name("registry.example.com:5000/team/virt-dra-launcher:1") == "virt-dra-launcher"
     assert image_name("") == ""
@@ -117,7 +130,13 @@ async def test_a_pod_that_serves_is_ready_at_its_address_once_its_probe_succeeds
 
     async with embedded_world() as (cluster, namespace):
         kubelet = Kubelet(
-            cluster, ("node-1",), (), tmp_path, images={"web": program}, address_of=PodNetwork(tmp_path).address_of, probe_period=0.02
+            cluster,
+            ("node-1",),
+            (),
+            tmp_path,
+            images={"web": program},
+            address_of=PodNetwork(tmp_path).address_of,
+            probe_period=0.02,
         )
         await kubelet.register()
         async with kubelet.running():
@@ -145,4 +164,7 @@ def test_what_is_asked_for_is_read_and_told() -> None:
         "'new' is no KubeVirt version; write for example 1.9, 1.8.3 or main; where there shall be no KubeVirt say: none"
     )
     assert str(Site(None, ("node-0",), 1, "d")) == "1 node with 1 GPU each (driver d), no KubeVirt"
-    assert str(Site(KubeVirtVersion(1, 9, 0), ("a", "b"), 4, "d")) == "2 nodes with 4 GPUs each (driver d), a small KubeVirt 1.9.0"
+    assert (
+        str(Site(KubeVirtVersion(1, 9, 0), ("a", "b"), 4, "d"))
+        == "2 nodes with 4 GPUs each (driver d), a small KubeVirt 1.9.0"
+    )

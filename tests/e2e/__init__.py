@@ -1,7 +1,9 @@
-"""End to end on a real control plane: our overlays as installed, our components as processes with the rights of their ServiceAccounts.
+"""End to end on a real control plane: our overlays as installed, our components as processes with the rights of their
+ServiceAccounts.
 
-kube-scheduler allocates and kube-controller-manager makes claims; drivers, kubelets and (where there is to be one) KubeVirt are the tests'
-own (``devtools/agents``) and live in the test process. Nothing of ours is called but its command line.
+kube-scheduler allocates and kube-controller-manager makes claims; drivers, kubelets and (where there is to be one)
+KubeVirt are the tests' own (``devtools/agents``) and live in the test process. Nothing of ours is called but its
+command line.
 
 * :mod:`.overlay`: one of our overlays, installed and running
 * :mod:`.worlds`: a cluster with an overlay and agents, of which one is there at a time

@@ -53,7 +53,10 @@ class Case:
         ):
             for name, requests in given.items():
                 spec: Json = {"devices": {"requests": requests}}
-                world.create(plural, {"kind": kind, "metadata": {"name": name}, "spec": {"spec": spec} if "Template" in kind else spec})
+                world.create(
+                    plural,
+                    {"kind": kind, "metadata": {"name": name}, "spec": {"spec": spec} if "Template" in kind else spec},
+                )
         for name, vmi in self.vmis.items():
             metadata = {"name": name, "annotations": vmi.get("annotations", {})}
             body: Json = {"kind": self.kind, "metadata": metadata, "spec": vmi["spec"]}
@@ -70,7 +73,8 @@ class Case:
 
 
 def _is_informed(answer: Answer) -> bool:
-    """The webhook follows the cluster a moment behind; which driver serves a claim it must know when the launcher pod comes."""
+    """The webhook follows the cluster a moment behind; which driver serves a claim it must know when the launcher pod
+    comes."""
     behind = ("[template-missing]", "[claim-missing]", "[class-missing]", "[no-matching-device]")
     return not any(finding in warning for finding in behind for warning in answer.warnings)
 
@@ -98,7 +102,9 @@ def of(place: str) -> tuple[Case, ...]:
     """The cases of a KubeVirt version, or those without KubeVirt."""
     if place == STANDALONE:
         return read("standalone.yaml")
-    return tuple(case for file in ("beside_kubevirt.yaml", "reports.yaml") for case in read(file) if place in case.kubevirt)
+    return tuple(
+        case for file in ("beside_kubevirt.yaml", "reports.yaml") for case in read(file) if place in case.kubevirt
+    )
 
 
 def create(cases: Sequence[Case], world: World) -> None:
@@ -111,7 +117,10 @@ def hardware(cases: Sequence[Case]) -> Hardware:
     devices: dict[str, list[Gadget]] = {}
     for case in cases:
         for driver, given in case.devices.items():
-            gadgets = [Gadget(name, {"case": case.name, **attributes}, metadata=_told(attributes)) for name, attributes in given.items()]
+            gadgets = [
+                Gadget(name, {"case": case.name, **attributes}, metadata=_told(attributes))
+                for name, attributes in given.items()
+            ]
             devices.setdefault(driver, []).extend(gadgets)
     classes = tuple(case.name for case in cases if case.devices)
     return Hardware({driver: tuple(gadgets) for driver, gadgets in devices.items()}, classes)

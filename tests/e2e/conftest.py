@@ -1,5 +1,5 @@
-"""The worlds of this package's tests. KubeVirt's kinds are one of a kind in a cluster, so there is one world at a time, and tests are
-ordered by it."""
+"""The worlds of this package's tests. KubeVirt's kinds are one of a kind in a cluster, so there is one world at a time,
+and tests are ordered by it."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ def in_world(known_worlds: Worlds, control_plane: ControlPlane, tmp_path_factory
     return found
 
 
-def _made(plane: ControlPlane, place: str, here: tuple[cases.Case, ...], folders: pytest.TempPathFactory) -> worlds.Maker:
+def _made(
+    plane: ControlPlane, place: str, here: tuple[cases.Case, ...], folders: pytest.TempPathFactory
+) -> worlds.Maker:
     make = worlds.standalone if place == cases.STANDALONE else partial(worlds.beside_kubevirt, version=place)
     return make(plane, hardware=cases.hardware(here), folder=folders.mktemp("e2e"), then=partial(cases.create, here))

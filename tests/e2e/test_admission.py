@@ -1,4 +1,5 @@
-"""What users are told by the webhook as installed: refusals with their causes, findings as warnings, and what an outage of it does."""
+"""What users are told by the webhook as installed: refusals with their causes, findings as warnings, and what an outage
+of it does."""
 
 from __future__ import annotations
 
@@ -42,8 +43,16 @@ def ours_alone(world: World) -> Iterator[None]:
 
 def _object(case: Json) -> tuple[str, Json]:
     kind = case.get("kind", "VirtualMachineInstance")
-    spec = case["spec"] if kind == "VirtualMachineInstance" else {"runStrategy": "Always", "template": {"spec": case["spec"]}}
-    return f"{kind.lower()}s", {"kind": kind, "metadata": {"name": "bad", "annotations": case.get("annotations", {})}, "spec": spec}
+    spec = (
+        case["spec"]
+        if kind == "VirtualMachineInstance"
+        else {"runStrategy": "Always", "template": {"spec": case["spec"]}}
+    )
+    return f"{kind.lower()}s", {
+        "kind": kind,
+        "metadata": {"name": "bad", "annotations": case.get("annotations", {})},
+        "spec": spec,
+    }
 
 
 @pytest.mark.parametrize(("place", "case"), DENIALS)
@@ -52,7 +61,9 @@ def test_a_bad_one_is_refused_with_its_causes(in_world: InWorld, place: str, cas
     plural, body = _object(case)
     with ours_alone(world):
         name = f"{'vm' if plural == 'virtualmachines' else 'vmi'}.virt-dra.io"
-        denied = f'admission webhook "{name}" denied the request: {", ".join(cause["message"] for cause in case["causes"])}'
+        denied = (
+            f'admission webhook "{name}" denied the request: {", ".join(cause["message"] for cause in case["causes"])}'
+        )
         answer = world.eventually(lambda: world.post(plural, body), lambda answer: "virt-api" not in str(answer.body))
     assert answer.code == 422
     assert (answer.body["reason"], answer.body["message"]) == ("Invalid", denied)
@@ -68,18 +79,22 @@ def world(in_world: InWorld) -> World:
 def test_what_a_vm_names_is_judged_too(world: World) -> None:
     """A finding is a warning and doesn't keep anything from being made: templates and classes may come later."""
     spec = {
-        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "missing"}, {"name": "d", "resourceClaimTemplateName": "native"}],
+        "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "missing"},
+            {"name": "d", "resourceClaimTemplateName": "native"}],
         "domain": {"devices": {"gpus": [
-            {"name": "g", "claimName": "c", "requestName": "r"}, {"name": "h", "claimName": "d", "requestName": "other"},
+            {"name": "g", "claimName": "c", "requestName": "r"},
+            {"name": "h", "claimName": "d", "requestName": "other"},
         ]}},
     }  # fmt: skip
     body: Json = {"kind": "VirtualMachineInstance", "metadata": {"name": "w"}, "spec": spec}
     answer = world.post("virtualmachineinstances", body, "?dryRun=All")
     assert answer.code == 201
     assert list(answer.warnings) == [
-        f'spec.resourceClaims[0].resourceClaimTemplateName: [template-missing] there is no ResourceClaimTemplate "missing" in namespace '
+        "spec.resourceClaims[0].resourceClaimTemplateName: [template-missing] there "
+        'is no ResourceClaimTemplate "missing" in namespace '
         f"{world.namespace}. The VM doesn't start until it exists: create it, or correct the name",
-        'spec.domain.devices.gpus[1].requestName: [request-missing] ResourceClaimTemplate "native" has no request "other": it has "gpu"; '
+        "spec.domain.devices.gpus[1].requestName: [request-missing] ResourceClaimTemplate "
+        '"native" has no request "other": it has "gpu"; '
         "name one of them",
     ]
     silenced = {"name": "w", "annotations": {"virt-dra.io/lint-ignore": "template-missing,request-missing"}}
@@ -143,7 +158,9 @@ def test_during_an_outage_only_launcher_pods_with_claims_wait(world: World) -> N
             "domain": {"devices": {"gpus": [{"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}]}},
         }
         for name, given in (("during-outage", spec), ("during-outage-plain", {"domain": {"devices": {}}})):
-            world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": given})
+            world.create(
+                "virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": given}
+            )
             assert world.warnings[name] == ()
         world.in_phase("during-outage-plain", "Running")
 

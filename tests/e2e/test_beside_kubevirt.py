@@ -34,7 +34,9 @@ def test_a_vmi_gets_its_devices(in_world: InWorld, golden: Golden, place: str, c
     world.in_phase(name, case.phase)
     events = case.vmis[name].get("events", 1 if case.devices else 0)
     if events:
-        world.devices(name, lambda status: status.get("nodeName") and status["ready"] == "{0}/{0}".format(len(status["devices"])))
+        world.devices(
+            name, lambda status: status.get("nodeName") and status["ready"] == "{0}/{0}".format(len(status["devices"]))
+        )
     world.eventually(lambda: world.events(name), lambda found: len(found) >= events)
     vmi = world.get("virtualmachineinstances", name)
     golden(f"{place}/{name}.yaml", told(world, vmi, world.launcher_pod(vmi)))

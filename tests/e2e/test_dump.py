@@ -1,4 +1,5 @@
-"""A dump of a cluster in which KubeVirt runs VMs, given to ``virt-dra run``: each is ready with the claims and addresses that it has."""
+"""A dump of a cluster in which KubeVirt runs VMs, given to ``virt-dra run``: each is ready with the claims and
+addresses that it has."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ pytestmark = pytest.mark.control_plane
 Json = dict[str, Any]
 
 DUMPED: Final = {
-    "kubevirt.io/v1": {"kubevirts": "KubeVirt", "virtualmachines": "VirtualMachine", "virtualmachineinstances": "VirtualMachineInstance"},
+    "kubevirt.io/v1": {
+        "kubevirts": "KubeVirt",
+        "virtualmachines": "VirtualMachine",
+        "virtualmachineinstances": "VirtualMachineInstance",
+    },
     "v1": {"pods": "Pod", "nodes": "Node", "namespaces": "Namespace"},
     "resource.k8s.io/v1": {
         "resourceclaims": "ResourceClaim",
@@ -51,17 +56,23 @@ def _dump(world: World) -> list[Json]:
 def _addresses(domain: str) -> list[dict[str, str]]:
     """Of all host devices, without what only one of the two dialects has."""
     found = etree.fromstring(domain.encode()).findall("./devices/hostdev/source/address")
-    return sorted(({str(key): str(value) for key, value in each.attrib.items() if key != "type"} for each in found), key=str)
+    return sorted(
+        ({str(key): str(value) for key, value in each.attrib.items() if key != "type"} for each in found), key=str
+    )
 
 
 def _claims(pod: Json) -> dict[str, str]:
     entries = {entry["name"]: entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims", ())}
-    entries |= {each["name"]: each.get("resourceClaimName") for each in pod.get("status", {}).get("resourceClaimStatuses", ())}
+    entries |= {
+        each["name"]: each.get("resourceClaimName") for each in pod.get("status", {}).get("resourceClaimStatuses", ())
+    }
     return {name: claim for name, claim in entries.items() if claim}
 
 
 @pytest.mark.parametrize("place", VERSIONS)
-def test_running_vms_are_ready_with_what_they_have(in_world: InWorld, place: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_running_vms_are_ready_with_what_they_have(
+    in_world: InWorld, place: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     world = in_world(place)
     here = [case for case in cases.read("beside_kubevirt.yaml") if place in case.kubevirt and case.phase == "Running"]
     names = [name for case in here for name in case.vmis]
@@ -73,7 +84,9 @@ def test_running_vms_are_ready_with_what_they_have(in_world: InWorld, place: str
         RECORDED.write_text(f'{{"apiVersion":"v1","kind":"List","items":[\n{lines}\n]}}\n')
     path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": dump}))
-    told = CliRunner().invoke(cli, ["run", str(path), "-n", world.namespace, "--out", str(tmp_path / "out"), "-o", "json"])
+    told = CliRunner().invoke(
+        cli, ["run", str(path), "-n", world.namespace, "--out", str(tmp_path / "out"), "-o", "json"]
+    )
     assert told.exit_code in (0, 1), told.output  # other VMs of this world wait for devices
     report = json.loads(told.stdout)
     assert report["refused"] == []

@@ -44,7 +44,9 @@ def test_a_taint_of_a_running_vms_device_is_told_until_it_is_gone(world: World) 
     message = "gpus/gpu1: device pgpu-20 has taint example.com/hot=90C:NoSchedule; see the driver's logs"
     status = world.devices("tainted", _is("DevicesHealthy", "False", "DeviceTainted", message))
     (device,) = status["devices"]
-    assert device["taints"] == [{"key": "example.com/hot", "value": "90C", "effect": "NoSchedule", "timeAdded": "2026-11-21T09:00:00Z"}]
+    assert device["taints"] == [
+        {"key": "example.com/hot", "value": "90C", "effect": "NoSchedule", "timeAdded": "2026-11-21T09:00:00Z"}
+    ]
     assert (device["state"], device["reason"]) == ("Resolved", "DeviceTainted")
     assert world.table("virtualmachineinstancedevices", "tainted")["Healthy"] == "False"
     world.eventually(lambda: ("Warning", "DeviceTainted", message) in world.events("tainted"))
@@ -63,7 +65,9 @@ def test_an_administrators_rule_taints_devices_too(world: World) -> None:
     rule = {"metadata": {"name": "e2e"}, "spec": {"deviceSelector": selector, "taint": taint}}
     world.plane.request("POST", rules, rule)
     try:
-        message = "hostDevices/card1: device card-0 has taint example.com/service=planned:NoSchedule; see the driver's logs"
+        message = (
+            "hostDevices/card1: device card-0 has taint example.com/service=planned:NoSchedule; see the driver's logs"
+        )
         status = world.devices("host-device", _is("DevicesHealthy", "False", "DeviceTainted", message))
         (told,) = status["devices"][0]["taints"]
         assert {key: told[key] for key in taint} == taint
@@ -92,14 +96,22 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
     assert verdict[2].startswith("0 of 1 nodes can take the pod: 1 node: claim ")
     assert "request gpu" in verdict[2]
     assert verdict[2].endswith(f"({world.node})")
-    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == ("0/1", "Pending", "NotAllocated")
+    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == (
+        "0/1",
+        "Pending",
+        "NotAllocated",
+    )
     world.eventually(lambda: ("Warning", "DevicesNotAllocatable", verdict[2]) in world.events("waiting"))
     assert world.table("virtualmachineinstancedevices", "waiting") | {"Age": ""} == {
-        "Name": "waiting", "Ready": "0/1", "Node": None, "Path": "metadata-shim", "Healthy": "Unknown", "Reason": "NotAllocated", "Age": "",
+        "Name": "waiting", "Ready": "0/1", "Node": None, "Path": "metadata-shim", "Healthy": "Unknown",
+        "Reason": "NotAllocated", "Age": "",
     }  # fmt: skip
     driver = _driver(world)
     (pool,) = driver.pools
-    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-22" else each for each in pool.devices]
+    bigger = [
+        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-22" else each
+        for each in pool.devices
+    ]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     world.in_phase("waiting", "Running")
     status = world.devices("waiting", lambda status: status["ready"] == "1/1")
@@ -118,7 +130,9 @@ def test_a_kubevirt_that_reads_no_metadata_gets_claims_without_a_path(in_world: 
     assert told == [("Warning", "NoIntegrationPath", f"gpus/gpu1: {device['message']}")]
     assert world.table("virtualmachineinstancedevices", "too-old")["Path"] == "none"
     (warning,) = world.warnings["too-old"]
-    assert warning.startswith('spec.domain.devices.gpus[0].requestName: [address-key] every device that request "gpu" may get, such as ')
+    assert warning.startswith(
+        'spec.domain.devices.gpus[0].requestName: [address-key] every device that request "gpu" may get, such as '
+    )
 
 
 @pytest.mark.parametrize("place", ["1.8.3"])
@@ -129,10 +143,17 @@ def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world:
     assert status["integrationPaths"] == "metadata-shim"
     driver = world.drivers["gpu.intel.com"]
     (pool,) = driver.pools
-    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "card9" else each for each in pool.devices]
+    bigger = [
+        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "card9" else each
+        for each in pool.devices
+    ]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     status = world.devices("late-driver", lambda status: status["devices"][0].get("reason") == "MetadataClash")
-    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("0/1", "Error", "0000:03:00.3")
+    assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == (
+        "0/1",
+        "Error",
+        "0000:03:00.3",
+    )
     assert "no device that matches the request was known when the pod was made" in status["devices"][0]["message"]
     assert _condition(status, "DevicesHealthy") == ("Unknown", "DevicesNotResolved", "")
     told = world.eventually(lambda: [event for event in world.events("late-driver") if event[1] != "PodNotCreated"])
@@ -141,30 +162,49 @@ def test_a_driver_that_comes_late_and_writes_metadata_is_told_to_clash(in_world:
     assert vmi["status"]["phase"] == "Scheduling"
     world.delete("virtualmachineinstances", "late-driver")
     world.eventually(lambda: world.find("virtualmachineinstances", "late-driver") is None)
-    world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": "late-driver"}, "spec": vmi["spec"]})
+    world.create(
+        "virtualmachineinstances",
+        {"kind": "VirtualMachineInstance", "metadata": {"name": "late-driver"}, "spec": vmi["spec"]},
+    )
     world.in_phase("late-driver", "Running")
     assert world.devices("late-driver", lambda status: status["ready"] == "1/1")["integrationPaths"] == "native"
 
 
 @pytest.mark.parametrize("place", ["1.8.3", "1.9.0"])
 @pytest.mark.parametrize("origin", ["template", "claim"])
-def test_a_vm_that_comes_before_its_template_or_claim_starts_when_that_comes(in_world: InWorld, place: str, origin: str) -> None:
+def test_a_vm_that_comes_before_its_template_or_claim_starts_when_that_comes(
+    in_world: InWorld, place: str, origin: str
+) -> None:
     """Its driver writes metadata in the one case and none in the other: the pod is made as each needs it, once."""
     world = in_world(place)
     name, path = f"{origin}-later", "native" if origin == "template" else "metadata-shim"
-    kind, plural = ("ResourceClaimTemplate", "resourceclaimtemplates") if origin == "template" else ("ResourceClaim", "resourceclaims")
+    kind, plural = (
+        ("ResourceClaimTemplate", "resourceclaimtemplates")
+        if origin == "template"
+        else ("ResourceClaim", "resourceclaims")
+    )
     source = "resourceClaimTemplateName" if origin == "template" else "resourceClaimName"
     gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
     spec: Json = {"resourceClaims": [{"name": "gpu", source: name}], "domain": {"devices": {"gpus": [gpu]}}}
-    world.create("virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": spec})
+    world.create(
+        "virtualmachineinstances", {"kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": spec}
+    )
     status = world.devices(name, lambda status: status["devices"][0]["reason"] == "PodNotCreated")
-    missing = f'{kind} "{name}", which resourceClaims entry "gpu" of the VM names, does not exist in namespace {world.namespace}'
-    denied = f'failed to create virtual machine pod: admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}'
+    missing = (
+        f'{kind} "{name}", which resourceClaims entry "gpu" of the VM names, '
+        f"does not exist in namespace {world.namespace}"
+    )
+    denied = (
+        "failed to create virtual machine pod: admission webhook "
+        f'"launcher-pods.virt-dra.io" denied the request: {missing}'
+    )
     assert f"KubeVirt can't create the launcher pod (FailedCreate): {denied}" in status["devices"][0]["message"]
     assert (status["ready"], status["devices"][0]["state"], status.get("integrationPaths")) == ("0/1", "Error", None)
     told = world.all("events", f"?fieldSelector=involvedObject.name%3D{name}")
     assert any(event["reason"] == "FailedCreate" and missing in event["message"] for event in told)
-    world.eventually(lambda: "virt-dra.io/pod-retry" in world.get("virtualmachineinstances", name)["metadata"].get("annotations", {}))
+    world.eventually(
+        lambda: "virt-dra.io/pod-retry" in world.get("virtualmachineinstances", name)["metadata"].get("annotations", {})
+    )
     requests: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": f"e2e-{name}"}}]}}
     body = {"kind": kind, "metadata": {"name": name}, "spec": {"spec": requests} if origin == "template" else requests}
     world.create(plural, body)
@@ -188,7 +228,10 @@ def test_of_a_vmi_that_has_finished_nothing_is_ready(world: World) -> None:
     world.in_phase("host-device", "Succeeded")
     status = world.devices("host-device", lambda status: status["ready"] == "0/1")
     assert status["integrationPaths"] == before["integrationPaths"] == "metadata-shim"
-    assert (status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == ("Released", before["devices"][0]["pciAddress"])
+    assert (status["devices"][0]["state"], status["devices"][0]["pciAddress"]) == (
+        "Released",
+        before["devices"][0]["pciAddress"],
+    )
     assert _condition(status, "DevicesResolved") == (
         "False", "VMIFinished", "the VMI has finished (Succeeded) and released its devices; this is their last status",
     )  # fmt: skip
@@ -198,7 +241,9 @@ def test_what_others_write_is_put_right(world: World) -> None:
     """KubeVirt undoes a foreign status, we undo a foreign annotation; labels and annotations of others stay."""
     before = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]["virt-dra.io/device-status"]
     forged = {"virt-dra.io/device-status": '{"gpuStatuses":[]}', "example.com/mine": "stays"}
-    world.patch("virtualmachineinstances", "native", {"metadata": {"annotations": forged}, "status": {"phase": "Failed"}})
+    world.patch(
+        "virtualmachineinstances", "native", {"metadata": {"annotations": forged}, "status": {"phase": "Failed"}}
+    )
 
     def annotations() -> dict[str, str]:
         found: dict[str, str] = world.get("virtualmachineinstances", "native")["metadata"]["annotations"]
@@ -216,11 +261,20 @@ def test_metrics_count_what_is_there(world: World) -> None:
     resolved = sum(device["state"] == "Resolved" for status in listed for device in status.get("devices", ()))
     shimmed = sum("metadata-shim" in status.get("integrationPaths", "").split(",") for status in listed)
     metrics = world.running.operator.metrics()
-    assert (metrics['virt_dra_devices{state="Resolved"}'], metrics['virt_dra_vmis{path="metadata-shim"}']) == (resolved, shimmed)
+    assert (metrics['virt_dra_devices{state="Resolved"}'], metrics['virt_dra_vmis{path="metadata-shim"}']) == (
+        resolved,
+        shimmed,
+    )
     assert metrics["virt_dra_leader"] == 1
     assert metrics["virt_dra_allocation_to_status_seconds_count"] >= 1
-    assert not any("failed" in name for name, value in metrics.items() if name.startswith("virt_dra_reconciles_total") and value)
-    refused = {name: value for name, value in metrics.items() if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name}
+    assert not any(
+        "failed" in name for name, value in metrics.items() if name.startswith("virt_dra_reconciles_total") and value
+    )
+    refused = {
+        name: value
+        for name, value in metrics.items()
+        if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name
+    }
     assert refused == {}, "a right is missing"
     assert world.running.operator.healthy()
     reviews = {name: value for name, value in world.running.webhook.metrics().items() if "review" in name and value}

@@ -1,4 +1,5 @@
-"""Without KubeVirt: from a VM to a guest that runs, by our own pods and by ``virt-dra-launcher`` as a process on libvirt's test driver."""
+"""Without KubeVirt: from a VM to a guest that runs, by our own pods and by ``virt-dra-launcher`` as a process on
+libvirt's test driver."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def test_a_guest_that_ends_is_started_again_with_its_devices(world: World, end: 
     assert world.launchers is not None
     world.background.call(getattr(world.launchers, end), world.launcher_pod(before)["metadata"]["uid"])
     after = _restarted(world, name, before)
-    assert after["status"]["deviceStatus"]["gpuStatuses"][0]["deviceResourceClaimStatus"]["attributes"] == {"pciAddress": "0000:42:00.0"}
+    assert after["status"]["deviceStatus"]["gpuStatuses"][0]["deviceResourceClaimStatus"]["attributes"] == {
+        "pciAddress": "0000:42:00.0"
+    }
     vm = world.eventually(lambda: world.get("virtualmachines", name), lambda vm: vm["status"].get("ready"))
     assert (vm["status"]["printableStatus"], vm["status"]["created"]) == ("Running", True)
     columns = world.table("virtualmachines", name)
@@ -59,7 +62,9 @@ def _restarted(world: World, name: str, before: Json) -> Json:
     """The VM's next VMI, once it runs."""
 
     def is_next(found: Json | None) -> bool:
-        return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] and _phase(found) == "Running"
+        return (
+            found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] and _phase(found) == "Running"
+        )
 
     after = world.eventually(lambda: world.find("virtualmachineinstances", name), is_next)
     assert after is not None
@@ -78,10 +83,13 @@ def test_a_vm_that_is_halted_has_nothing_left(world: World) -> None:
     world.patch("virtualmachines", name, {"spec": {"runStrategy": "Halted"}})
     world.eventually(lambda: world.find("virtualmachineinstances", name) is None)
     world.eventually(lambda: not world.launcher_pods(name))
-    vm = world.eventually(lambda: world.get("virtualmachines", name), lambda vm: vm["status"].get("printableStatus") == "Stopped")
+    vm = world.eventually(
+        lambda: world.get("virtualmachines", name), lambda vm: vm["status"].get("printableStatus") == "Stopped"
+    )
     assert (vm["status"]["created"], vm["status"]["ready"]) == (False, False)
     world.eventually(
-        lambda: [claim for claim in world.all("resourceclaims") if "e2e-by-claim" in str(claim["spec"])], lambda left: not left
+        lambda: [claim for claim in world.all("resourceclaims") if "e2e-by-claim" in str(claim["spec"])],
+        lambda left: not left,
     )
     world.patch("virtualmachines", name, {"spec": {"runStrategy": "Always"}})
     world.in_phase(name, "Running")
@@ -99,7 +107,10 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
     assert ("Warning", "DevicesNotAllocatable", told["message"]) in world.eventually(lambda: world.events("patient"))
     driver = world.drivers["gpu.example.com"]
     (pool,) = driver.pools
-    bigger = [replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-9" else each for each in pool.devices]
+    bigger = [
+        replace(each, attributes={**each.attributes, "size": "big"}) if each.name == "pgpu-9" else each
+        for each in pool.devices
+    ]
     world.background.do(driver.change(pool.next_generation(tuple(bigger))))
     world.in_phase("patient", "Running")
     assert allocatable() is None
@@ -113,7 +124,11 @@ def test_a_vm_whose_device_evicts_it_runs_again_once_it_may(world: World) -> Non
     world.background.do(driver.taint(world.node, "pgpu-0", taint))
 
     def is_waiting(found: Json | None) -> bool:
-        return found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] and _phase(found) == "Scheduling"
+        return (
+            found is not None
+            and found["metadata"]["uid"] != before["metadata"]["uid"]
+            and _phase(found) == "Scheduling"
+        )
 
     world.eventually(lambda: world.find("virtualmachineinstances", "by-name"), is_waiting)
     told = [event[1] for event in world.events("by-name")]
@@ -166,14 +181,23 @@ def test_components_have_all_rights_that_they_use_and_complain_of_nothing(in_wor
     world.in_phase("no-claims", "Running")
     running = world.running
     metrics = running.operator.metrics()
-    assert {name: value for name, value in metrics.items() if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name} == {}
+    assert {
+        name: value
+        for name, value in metrics.items()
+        if name.startswith("virt_dra_api_requests_total") and 'code="403"' in name
+    } == {}
     for component in (running.operator, running.webhook):
-        said = [json.dumps(line) for line in component.log() if line.get("level") not in ("info", "debug") and not _is_due(line)]
+        said = [
+            json.dumps(line)
+            for line in component.log()
+            if line.get("level") not in ("info", "debug") and not _is_due(line)
+        ]
         assert said == [], "\n".join(said)
 
 
 def _is_due(line: Json) -> bool:
-    """What is said of an outage of the webhook, also before it is ready (URLs don't wait for that), and what the API server warned of."""
+    """What is said of an outage of the webhook, also before it is ready (URLs don't wait for that), and what the API
+    server warned of."""
     not_ready = str(line.get("reason", "")).startswith("the cluster's state isn't known yet")
     unanswered = 'failed calling webhook "' in line.get("error", "") + line["message"]
     return not_ready or unanswered or " warns: spec." in line["message"]

@@ -1,4 +1,5 @@
-"""What is told about a VMI, as text that is the same in every run: what the cluster made up is replaced by what it stands for."""
+"""What is told about a VMI, as text that is the same in every run: what the cluster made up is replaced by what it
+stands for."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Json = dict[str, Any]
 
 
 def told(world: World, vmi: Json, pod: Json) -> str:
-    """Warnings at its creation, its launcher pod as far as it concerns devices, its devices object, annotation, Events and domain."""
+    """Warnings at its creation, its launcher pod as far as it concerns devices, its devices object, annotation, Events
+    and domain."""
     name = vmi["metadata"]["name"]
     devices = world.find("virtualmachineinstancedevices", name)
     document: Json = {"warnings": list(world.warnings.get(name, ())), "pod": _pod(pod)}
@@ -47,7 +49,9 @@ def domain_of(world: World, pod: Json) -> str:
 
 def hostdevs(xml: str) -> list[str]:
     found = etree.fromstring(xml).iter("hostdev") if xml else ()
-    return [etree.tostring(each, encoding="unicode", with_tail=False).replace("\n", "").replace("  ", "") for each in found]
+    return [
+        etree.tostring(each, encoding="unicode", with_tail=False).replace("\n", "").replace("  ", "") for each in found
+    ]
 
 
 def replacements(world: World, vmi: Json, pod: Json) -> list[tuple[str, str]]:

@@ -18,13 +18,17 @@ GPU_CLASS = DeviceClass.from_wire(
 def node(name: str) -> Node:
     room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     labels = {"kubernetes.io/hostname": name}
-    return Node.from_wire({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}})
+    return Node.from_wire(
+        {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+    )
 
 
 def gpus(on: str, count: int) -> ResourceSlice:
     pool = {"name": on, "generation": 1, "resourceSliceCount": 1}
     devices = [{"name": f"gpu-{number}"} for number in range(count)]
-    return ResourceSlice.from_wire({"metadata": {"name": on}, "spec": {"driver": DRIVER, "nodeName": on, "pool": pool, "devices": devices}})
+    return ResourceSlice.from_wire(
+        {"metadata": {"name": on}, "spec": {"driver": DRIVER, "nodeName": on, "pool": pool, "devices": devices}}
+    )
 
 
 def claim_spec(count: int, selector: str = "") -> Json:
@@ -45,7 +49,9 @@ def allocated(of: ResourceClaim, on: str, *devices: str) -> ResourceClaim:
 
 
 def template(count: int) -> ResourceClaimTemplate:
-    return ResourceClaimTemplate.from_wire({"metadata": {"name": f"gpus-{count}", "namespace": "vms"}, "spec": {"spec": claim_spec(count)}})
+    return ResourceClaimTemplate.from_wire(
+        {"metadata": {"name": f"gpus-{count}", "namespace": "vms"}, "spec": {"spec": claim_spec(count)}}
+    )
 
 
 def pod(name: str, *claims: str, on: str = "", policy: str = "", cpu: str = "1") -> Pod:

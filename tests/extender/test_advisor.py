@@ -105,7 +105,9 @@ def test_cpu_of_bound_pods_counts_and_that_of_ended_ones_does_not() -> None:
 
 def test_the_pods_annotation_goes_before_the_namespaces() -> None:
     used = allocated(claim("used"), "b", "gpu-0")
-    namespace = Namespace.from_wire({"metadata": {"name": "vms", "annotations": {"virt-dra.io/placement-policy": "spread"}}})
+    namespace = Namespace.from_wire(
+        {"metadata": {"name": "vms", "annotations": {"virt-dra.io/placement-policy": "spread"}}}
+    )
     world = World("first-fit", used, claim("c"), claim("d"), claim("e"), namespace)
     assert world.best(pod("p", "c")) == "a"
     assert world.best(pod("q", "d", policy="pack")) in ("a", "b")
@@ -209,7 +211,8 @@ def test_a_tenants_selector_that_fails_leaves_others_their_preference() -> None:
 def test_a_typical_selector_that_takes_too_long_is_given_up_once() -> None:
     """The workload goes on without it: it counts as one that no node serves."""
     expensive = claim(
-        "slow", selector="[1, 2, 3, 4, 5, 6, 7, 8].all(k, [1, 2, 3, 4, 5, 6, 7, 8].all(l, [1, 2, 3].all(m, k + l + m < 100)))"
+        "slow",
+        selector="[1, 2, 3, 4, 5, 6, 7, 8].all(k, [1, 2, 3, 4, 5, 6, 7, 8].all(l, [1, 2, 3].all(m, k + l + m < 100)))",
     )
     snapshot = Snapshot.build([gpus(name, 4) for name in NODES], [GPU_CLASS])
     nodes, catalog = [node(name) for name in NODES], card_catalog(snapshot)

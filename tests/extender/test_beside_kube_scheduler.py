@@ -46,7 +46,9 @@ def experiment() -> Experiment:
     shapes = {count: VmShape(f"vm-{count}", _pod("p", count), (claim("c", count),)) for count in set(SIZES)}
     arrivals = [Arrival(float(number), shapes[count], f"vm-{number:02}") for number, count in enumerate(SIZES)]
     slices = tuple(gpus(name, GPUS) for name in NODES)
-    return Experiment(tuple(map(node, NODES)), slices, (GPU_CLASS,), arrivals, features=Features.of(PLAIN), nodes_only=True)
+    return Experiment(
+        tuple(map(node, NODES)), slices, (GPU_CLASS,), arrivals, features=Features.of(PLAIN), nodes_only=True
+    )
 
 
 def _pod(name: str, count: int) -> Pod:
@@ -96,7 +98,10 @@ async def released(cluster: KubeCluster) -> dict[str, str]:
 async def extender(cluster: KubeCluster, policy: str) -> AsyncIterator[tuple[int, ExtenderMetrics]]:
     followed = FollowedCluster(cluster, AdvisorSettings(policy, Features.of(PLAIN)))
     metrics = ExtenderMetrics()
-    async with ExtenderServer(followed, metrics).serving(ExtenderPorts(port=0, plain_port=0)) as ports, followed.following():
+    async with (
+        ExtenderServer(followed, metrics).serving(ExtenderPorts(port=0, plain_port=0)) as ports,
+        followed.following(),
+    ):
         async with asyncio.timeout(60):
             while not followed.ready:
                 await asyncio.sleep(0.05)
@@ -123,4 +128,6 @@ async def test_without_an_extender_that_answers_pods_are_scheduled_as_before(pla
         found = await released(cluster)
         used = sum(SIZES[int(name.removeprefix("vm-"))] for name in found)
         assert used > 0.75 * GPUS * len(NODES)
-        assert {each.node_name for each in (each.spec for each in (await cluster.list(ResourceSlice)).items)} == set(NODES)
+        assert {each.node_name for each in (each.spec for each in (await cluster.list(ResourceSlice)).items)} == set(
+            NODES
+        )

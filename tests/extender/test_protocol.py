@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from virt_dra.extender.protocol import ExtenderRequestError, filter_answer, priorities, prioritize_answer, read_arguments
+from virt_dra.extender.protocol import (
+    ExtenderRequestError,
+    filter_answer,
+    priorities,
+    prioritize_answer,
+    read_arguments,
+)
 
 POD: dict[str, Any] = {"metadata": {"name": "p", "namespace": "vms", "uid": "u"}, "spec": {"containers": []}}
 
@@ -15,14 +21,22 @@ POD: dict[str, Any] = {"metadata": {"name": "p", "namespace": "vms", "uid": "u"}
 def test_a_request_with_names() -> None:
     asked = read_arguments(json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["a", "b"]}).encode())
     assert (asked.pod.key, asked.nodes, asked.items) == ("vms/p", ("a", "b"), None)
-    assert json.loads(filter_answer(asked, {"a": "full"})) == {"FailedNodes": {"a": "full"}, "Error": "", "NodeNames": ["b"]}
+    assert json.loads(filter_answer(asked, {"a": "full"})) == {
+        "FailedNodes": {"a": "full"},
+        "Error": "",
+        "NodeNames": ["b"],
+    }
 
 
 def test_a_request_with_whole_nodes_is_answered_with_whole_nodes() -> None:
     items = [{"metadata": {"name": name}, "spec": {"x": 1}} for name in ("a", "b")]
     asked = read_arguments(json.dumps({"pod": POD, "nodes": {"items": items}}).encode())
     assert asked.nodes == ("a", "b")
-    assert json.loads(filter_answer(asked, {"b": "full"})) == {"FailedNodes": {"b": "full"}, "Error": "", "Nodes": {"items": items[:1]}}
+    assert json.loads(filter_answer(asked, {"b": "full"})) == {
+        "FailedNodes": {"b": "full"},
+        "Error": "",
+        "Nodes": {"items": items[:1]},
+    }
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ NODES = ["a", "b"]
 
 
 class Extender:
-    def __init__(self, cluster: MemoryCluster, followed: FollowedCluster, session: aiohttp.ClientSession, ports: tuple[int, int]) -> None:
+    def __init__(
+        self, cluster: MemoryCluster, followed: FollowedCluster, session: aiohttp.ClientSession, ports: tuple[int, int]
+    ) -> None:
         self.cluster, self.followed, self._session, self._ports = cluster, followed, session, ports
 
     async def ready(self) -> None:
@@ -52,7 +54,12 @@ class Extender:
 @asynccontextmanager
 async def extender(policy: str = "pack") -> AsyncIterator[Extender]:
     cluster = embedded_cluster()
-    for each in (Namespace.from_wire({"metadata": {"name": "vms"}}), GPU_CLASS, *map(node, NODES), *[gpus(name, 2) for name in NODES]):
+    for each in (
+        Namespace.from_wire({"metadata": {"name": "vms"}}),
+        GPU_CLASS,
+        *map(node, NODES),
+        *[gpus(name, 2) for name in NODES],
+    ):
         await cluster.create(each)
     followed = FollowedCluster(cluster, AdvisorSettings(policy, DEFAULT))
     server = ExtenderServer(followed, ExtenderMetrics())

@@ -1,4 +1,5 @@
-"""Beside KubeVirt, path metadata-shim: every launcher pod needs the webhook when it is made, and the operator before it can boot."""
+"""Beside KubeVirt, path metadata-shim: every launcher pod needs the webhook when it is made, and the operator before it
+can boot."""
 
 from __future__ import annotations
 
@@ -28,16 +29,18 @@ def here(audited: tuple[ControlPlane, Path], tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def storm(here: Site) -> Iterator[tuple[ExitStack, Reviews]]:
-    """Certificates change during the tests that follow, until the stack is closed: it takes replicas a while to look at them."""
+    """Certificates change during the tests that follow, until the stack is closed: it takes replicas a while to look at
+    them."""
     with ExitStack() as stack:
         yield stack, stack.enter_context(certificates.changing(here))
 
 
 def once(report: Report, *, told: bool) -> None:
-    """Each VM's object was created once, and its pod got its metadata once, by whatever operator. ``told``: so was its Event.
+    """Each VM's object was created once, and its pod got its metadata once, by whatever operator. ``told``: so was its
+    Event.
 
-    The audit log doesn't have every write as done: one whose connection ends under way is logged as 504, and two may not be logged at all.
-    What the API server stored is verified already.
+    The audit log doesn't have every write as done: one whose connection ends under way is logged as 504, and two may
+    not be logged at all. What the API server stored is verified already.
     """
     number = len(report.vms)
     logged = number - 2 - report.refused[504]

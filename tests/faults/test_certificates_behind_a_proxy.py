@@ -1,4 +1,5 @@
-"""What virt-dra-certificates writes (two Secrets, the configurations' trust) is answered wrongly: it is written all the same."""
+"""What virt-dra-certificates writes (two Secrets, the configurations' trust) is answered wrongly: it is written all the
+same."""
 
 from __future__ import annotations
 
@@ -45,13 +46,20 @@ async def _settles(plane: ControlPlane, account: Path, namespace: str, fault: Fa
     async with answering(plane) as state, connect(str(behind(account, state.url)), limits=LIMITS) as cluster:
         state.late = 6.0
         client = {"url": "https://localhost:1/", "caBundle": ""}
-        hook = {"name": "a.example.com", "clientConfig": client, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+        hook = {
+            "name": "a.example.com",
+            "clientConfig": client,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
         raw = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": {"name": namespace}, "webhooks": [hook]}
         await cluster.create(UnknownObject.from_wire(raw))
         path = f"/apis/admissionregistration.k8s.io/v1/{kind.KIND.lower()}s/{namespace}"
         stack.callback(plane.request, "DELETE", path)
         state.choose = each_once((fault,), 1, 2)
-        authority = StoredAuthority(cluster, "authority", "tls", namespace, ("localhost",), namespace, lambda: datetime.now(UTC))
+        authority = StoredAuthority(
+            cluster, "authority", "tls", namespace, ("localhost",), namespace, lambda: datetime.now(UTC)
+        )
         task = asyncio.create_task(authority.keep(0.2))
         try:
             async with asyncio.timeout(120):

@@ -1,8 +1,8 @@
 """What a guide tells its reader to do: blocks of shell commands, and what is shown below them. Pure.
 
-A block ``sh`` is for every reader, ``sh WAY`` for those who go that way; one whose first line is ``# not run by the test: …`` is for nobody
-here. A block ``text`` shows what the commands above it print: each of its lines, in that order, among what else they print. Columns may be
-of any width, ages are any age, and ``…`` is any text.
+A block ``sh`` is for every reader, ``sh WAY`` for those who go that way; one whose first line is ``# not run by the
+test: …`` is for nobody here. A block ``text`` shows what the commands above it print: each of its lines, in that order,
+among what else they print. Columns may be of any width, ages are any age, and ``…`` is any text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def comparable(line: str) -> str:
 
 
 def blocks(page: str) -> tuple[Block, ...]:
-    """All blocks of commands that are to be run, in order. Raises ValueError for one ``text`` without commands above it."""
+    """All blocks of commands that are to be run, in order. Raises ValueError for one ``text`` without commands above
+    it."""
     found: list[Block] = []
     runs = False
     for fence in _FENCE.finditer(page):

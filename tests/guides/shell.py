@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-# Failures are noted, not fatal: a reader, too, sees a message and reads on. In subshells they are noted as well (errtrace).
+# Failures are noted, not fatal: a reader, too, sees a message and reads on. In subshells they are noted as well
+# (errtrace).
 _START: Final = """
 set -o errtrace
 trap 'printf "%s\\t%s\\n" "$?" "$BASH_COMMAND" >>"$FAILED"' ERR
@@ -54,7 +55,9 @@ class Shell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._blocks)
         os.close(self._done)
         self._process.wait()
@@ -63,7 +66,9 @@ class Shell:
         """One block, to its end."""
         self._count += 1
         block = self._folder / f"block-{self._count}"
-        block.write_text(f"{commands}\ntrue\n", encoding="utf-8")  # so that what the last command failed with is noted once
+        block.write_text(
+            f"{commands}\ntrue\n", encoding="utf-8"
+        )  # so that what the last command failed with is noted once
         os.write(self._blocks, f"{block}\n".encode())
         if not os.read(self._done, 100):
             raise AssertionError(f"the shell has ended in:\n{commands}")

@@ -23,7 +23,8 @@ def _sections() -> dict[str, str]:
 
 @pytest.mark.parametrize("title", _sections())
 def test_the_guides_python_prints_what_the_guide_shows(title: str, caplog: pytest.LogCaptureFixture) -> None:
-    """C-16.1, C-16.7, C-16.8: what a kubelet asks of drivers. C-13.6, C-13.8: what they may write. C-18.5: three functions are a driver."""
+    """C-16.1, C-16.7, C-16.8: what a kubelet asks of drivers. C-13.6, C-13.8: what they may write. C-18.5: three
+    functions are a driver."""
     caplog.set_level(logging.CRITICAL)
     namespace: dict[str, object] = {}
     printed, shown = "", 0

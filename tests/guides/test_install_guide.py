@@ -1,4 +1,5 @@
-"""docs/guides/install.md leads from nothing to a VM with a device and back: its commands as written, in order, on a real control plane."""
+"""docs/guides/install.md leads from nothing to a VM with a device and back: its commands as written, in order, on a
+real control plane."""
 
 from __future__ import annotations
 
@@ -63,7 +64,10 @@ def test_the_guide_leads_from_nothing_to_a_vm_with_a_device_and_back(way: str, t
     kubectl = binary(KUBECTL)
     assert kubectl is not None
     environment = {"PATH": f"{os.environ['PATH']}:{kubectl.parent}", "KUBECONFIG": "", "HOME": str(tmp_path)}
-    with _cluster(start, clone, tmp_path / "cluster.log"), Shell(tmp_path / "shell", clone, environment, "y\n") as shell:
+    with (
+        _cluster(start, clone, tmp_path / "cluster.log"),
+        Shell(tmp_path / "shell", clone, environment, "y\n") as shell,
+    ):
         before: list[str] = []
         installed = False
         for block in rest:
@@ -97,7 +101,12 @@ def _cluster(start: Block, clone: Path, log: Path) -> Iterator[None]:
     assert command.startswith(START), f"the first command starts a cluster: {command}"
     with log.open("w") as output:
         process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"], cwd=clone, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            ["bash", "-c", f"exec {command}"],
+            cwd=clone,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         end = time.monotonic() + START_SECONDS
@@ -114,7 +123,11 @@ def _cluster(start: Block, clone: Path, log: Path) -> Iterator[None]:
 
 def _objects(shell: Shell) -> list[str]:
     """Everything that is stored: kind/namespace/name."""
-    kinds = [kind for kind in _asked(shell, "kubectl api-resources --verbs=list -o name") if kind.split(".")[0] not in COMES_AND_GOES]
+    kinds = [
+        kind
+        for kind in _asked(shell, "kubectl api-resources --verbs=list -o name")
+        if kind.split(".")[0] not in COMES_AND_GOES
+    ]
     line = r'{range .items[*]}{.kind}.{.apiVersion}/{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
     return sorted(_asked(shell, f"kubectl get {','.join(kinds)} -A -o jsonpath='{line}'"))
 

@@ -1,4 +1,5 @@
-"""docs/guides/scenarios.md: its commands as written, in order, print what it shows; those for a real cluster on a real control plane."""
+"""docs/guides/scenarios.md: its commands as written, in order, print what it shows; those for a real cluster on a real
+control plane."""
 
 from __future__ import annotations
 

@@ -23,7 +23,11 @@ GUIDES: Final = ("simulator", "policies", "extender", "inventory", "explain", "t
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_guide_prints_what_it_shows(guide: str, tmp_path: Path) -> None:
-    found = [block for block in blocks((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")) if block.way != "cluster"]
+    found = [
+        block
+        for block in blocks((ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8"))
+        if block.way != "cluster"
+    ]
     assert found
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "examples").symlink_to(ROOT / "examples")

@@ -1,4 +1,5 @@
-"""docs/tutorial.md: from the installation to the simulation, every command as written prints what the page shows, and nothing else."""
+"""docs/tutorial.md: from the installation to the simulation, every command as written prints what the page shows, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from tests.guides.shell import Shell
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-FINDS_SOMETHING: Final = ("virt-dra lint -f cluster.yaml -f vm.yaml", "virt-dra allocate -f out/objects", "virt-dra explain claim second")
+FINDS_SOMETHING: Final = (
+    "virt-dra lint -f cluster.yaml -f vm.yaml",
+    "virt-dra allocate -f out/objects",
+    "virt-dra explain claim second",
+)
 """What ends with 1, each once: it is there to find something."""
 
 
@@ -23,7 +28,8 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
     clone, home = tmp_path / "clone", tmp_path / "home"
     _clone(clone)
     home.mkdir()
-    # pip works as it does for a reader, but takes what virt-dra depends on, and what builds it, from the environment of the tests.
+    # pip works as it does for a reader, but takes what virt-dra depends on, and what builds it, from the environment of
+    # the tests.
     environment = {
         "HOME": str(home),
         "PYTHONPATH": str(_dependencies(tmp_path / "dependencies")),
@@ -41,10 +47,12 @@ def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
             failed += [command for command, _ in ran.failed]
             assert block.missing(ran.printed) is None, f"{where}\nmissing: {block.missing(ran.printed)}"
             assert _lines(ran.printed) == len(block.shown), f"{where}\nmore is printed than is shown"
-    assert [command.startswith(expected) for command, expected in zip(failed, FINDS_SOMETHING, strict=True)] == [True] * len(
-        FINDS_SOMETHING
+    assert [command.startswith(expected) for command, expected in zip(failed, FINDS_SOMETHING, strict=True)] == [
+        True
+    ] * len(FINDS_SOMETHING)
+    installed = subprocess.run(
+        [clone / ".venv" / "bin" / "pip", "show", "--files", "virt-dra"], capture_output=True, text=True, check=True
     )
-    installed = subprocess.run([clone / ".venv" / "bin" / "pip", "show", "--files", "virt-dra"], capture_output=True, text=True, check=True)
     assert f"Location: {clone}/.venv/" in installed.stdout
 
 
@@ -62,7 +70,10 @@ def _lines(printed: str) -> int:
 def _clone(folder: Path) -> None:
     """The repository's files, those included that are new: copied, since a build writes beside them."""
     names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in names.stdout.decode().split("\0"):
         source = ROOT / name

@@ -1,4 +1,5 @@
-"""The rows of examples/inventory, as the tables and documents that users see; how they are filtered, sorted and compared."""
+"""The rows of examples/inventory, as the tables and documents that users see; how they are filtered, sorted and
+compared."""
 
 from __future__ import annotations
 
@@ -62,7 +63,11 @@ def test_every_row_has_the_fields_of_its_kind(kind: RowKind) -> None:
         ("devices", "state=free", ["gpu.example.com/node-1/gpu-2"]),
         ("devices", "state=unhealthy,node=node-1", ["gpu.example.com/node-1/gpu-0"]),
         ("devices", "vm=farm", ["gpu.example.com/node-1/gpu-1", "gpu.example.com/node-1/gpu-9"]),
-        ("devices", "driver!=gpu.example.com, device!=uplink", ["card.example.com/node-1-card/whole", "card.example.com/node-1-card/half"]),
+        (
+            "devices",
+            "driver!=gpu.example.com, device!=uplink",
+            ["card.example.com/node-1-card/whole", "card.example.com/node-1-card/half"],
+        ),
         ("vms", "driver=gpu.example.com,ready=false", ["team-a/desktop", "team-b/farm"]),
         ("vms", "node=node-1,kind==Pod", ["team-b/batch"]),
         ("claims", "state=pending", ["team-a/waiting-gpu-2mv9s"]),
@@ -79,9 +84,17 @@ def test_fields_select_rows(kind: RowKind, conditions: str, found: list[str]) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nod=a", 'there is no field "nod" (did you mean node?); fields: driver, pool, generation, state, node, devices, free'),
+        (
+            "nod=a",
+            'there is no field "nod" (did you mean node?); fields: driver, '
+            "pool, generation, state, node, devices, free",
+        ),
         ("zzz=a", 'there is no field "zzz"; fields: driver, pool, generation, state, node, devices, free'),
-        ("node", '"node": write FIELD=VALUE or FIELD!=VALUE, with a field of driver, pool, generation, state, node, devices, free'),
+        (
+            "node",
+            '"node": write FIELD=VALUE or FIELD!=VALUE, with a field of driver, '
+            "pool, generation, state, node, devices, free",
+        ),
     ],
 )
 def test_a_condition_that_cannot_be_says_which_can(text: str, message: str) -> None:
@@ -93,7 +106,10 @@ def test_a_condition_that_cannot_be_says_which_can(text: str, message: str) -> N
 def test_names_are_found_with_and_without_what_they_are_in() -> None:
     for name in ("gpu-2", "node-1/gpu-2", "gpu.example.com/node-1/gpu-2"):
         assert identities("devices", RowFilter([name])) == ["gpu.example.com/node-1/gpu-2"]
-    assert identities("devices", RowFilter(["gpu-0"])) == ["gpu.example.com/node-1/gpu-0", "gpu.example.com/node-2/gpu-0"]
+    assert identities("devices", RowFilter(["gpu-0"])) == [
+        "gpu.example.com/node-1/gpu-0",
+        "gpu.example.com/node-2/gpu-0",
+    ]
     wanted = RowFilter(["team-a/desktop", "batch", "nobody"])
     assert identities("vms", wanted) == ["team-a/desktop", "team-b/batch"]
     assert wanted.missing(rows("vms")) == ["nobody"]
@@ -107,7 +123,9 @@ def test_a_namespace_limits_vms_and_claims_and_nothing_else() -> None:
 
 def test_labels_are_those_of_one_of_the_objects() -> None:
     assert identities("vms", RowFilter(labels=lambda labels: labels.get("app") == "render")) == ["team-a/desktop"]
-    assert identities("pools", RowFilter(labels=lambda labels: labels.get("site") == "north")) == ["gpu.example.com/node-1"]
+    assert identities("pools", RowFilter(labels=lambda labels: labels.get("site") == "north")) == [
+        "gpu.example.com/node-1"
+    ]
 
 
 def test_rows_are_sorted_by_numbers_in_their_fields_and_those_without_come_last() -> None:
@@ -124,7 +142,12 @@ def test_rows_are_sorted_by_numbers_in_their_fields_and_those_without_come_last(
 
 def test_numbers_in_names_count_as_numbers() -> None:
     documents = [
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": "n"}, "spec": {"devices": {}}}
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "n"},
+            "spec": {"devices": {}},
+        }
         for name in ("c-10", "c-9", "c-²")
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
@@ -133,7 +156,9 @@ def test_numbers_in_names_count_as_numbers() -> None:
     assert [row.identity for row in in_order(made, "name", FIELDS["claims"])] == ["n/c-9", "n/c-10", "n/c-²"]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("vm", "vms"), ("VMI", "vms"), ("resourceclaims", "claims"), ("Driver", "drivers")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("vm", "vms"), ("VMI", "vms"), ("resourceclaims", "claims"), ("Driver", "drivers")]
+)
 def test_kinds_have_several_names(name: str, kind: str) -> None:
     assert row_kind(name) == kind
 
@@ -141,14 +166,18 @@ def test_kinds_have_several_names(name: str, kind: str) -> None:
 def test_an_unknown_kind_says_which_is_nearest() -> None:
     with pytest.raises(BadFilter) as refused:
         row_kind("devcies")
-    assert str(refused.value) == 'there is no kind "devcies" (did you mean devices?); kinds: vms, devices, claims, pools, drivers'
+    assert (
+        str(refused.value)
+        == 'there is no kind "devcies" (did you mean devices?); kinds: vms, devices, claims, pools, drivers'
+    )
 
 
 @pytest.mark.parametrize(
     ("since", "shown"),
     [
-        ("2026-11-23T11:59:18Z", "42s"), ("2026-11-23T11:53:00Z", "7m"), ("2026-11-23T09:00:00Z", "3h"), ("2026-11-18T12:00:00Z", "5d"),
-        ("2024-11-01T12:00:00Z", "2y"), ("2026-11-23T12:00:01Z", "0s"), ("yesterday", ""), ("", ""),
+        ("2026-11-23T11:59:18Z", "42s"), ("2026-11-23T11:53:00Z", "7m"), ("2026-11-23T09:00:00Z", "3h"),
+        ("2026-11-18T12:00:00Z", "5d"), ("2024-11-01T12:00:00Z", "2y"), ("2026-11-23T12:00:01Z", "0s"),
+        ("yesterday", ""), ("", ""),
     ],
 )  # fmt: skip
 def test_ages_are_written_as_kubectl_writes_them(since: str, shown: str) -> None:
@@ -168,7 +197,9 @@ def test_admin_access_holds_nothing_and_is_said() -> None:
 
 def test_vms_of_launcher_pods_by_name() -> None:
     assert vm_of_pod_name("virt-launcher-my-vm-2-x7k2p") == "my-vm-2"
-    assert [vm_of_pod_name(name) for name in ("virt-launcher-x7k2p", "other-vm-x7k2p", "virt-launcher-vm-X7K2P", "")] == [""] * 4
+    assert [
+        vm_of_pod_name(name) for name in ("virt-launcher-x7k2p", "other-vm-x7k2p", "virt-launcher-vm-X7K2P", "")
+    ] == [""] * 4
 
 
 def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
@@ -187,14 +218,20 @@ def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
         assert states == {("unknown",), ("unhealthy",), ("tainted",), ("unavailable",)}
     without = [obj for obj in OBJECTS if not isinstance(obj, ResourceSlice)]
     assert rows_of("devices", KnownObjects(without, unread=[ResourceSlice]), OPTIONS) == []
-    assert {row.fields()["state"] for row in rows_of("devices", KnownObjects(without), OPTIONS)} == {("allocated", "unpublished")}
+    assert {row.fields()["state"] for row in rows_of("devices", KnownObjects(without), OPTIONS)} == {
+        ("allocated", "unpublished")
+    }
 
 
 @pytest.mark.parametrize("id", ["gpu.example.com/node-1/gpu-0", "example.com/gpu=0"])
 def test_health_is_found_by_the_name_of_the_device_or_of_its_only_cdi_device(id: str) -> None:
     def states(**changes: Any) -> Sequence[str | int]:
         objects = [_changed(obj, **changes) if obj.name == "virt-launcher-desktop-7k2px" else obj for obj in OBJECTS]
-        return next(row.fields()["state"] for row in rows_of("devices", KnownObjects(objects), OPTIONS) if row.names[1] == "node-1/gpu-0")
+        return next(
+            row.fields()["state"]
+            for row in rows_of("devices", KnownObjects(objects), OPTIONS)
+            if row.names[1] == "node-1/gpu-0"
+        )
 
     assert states(id=id) == ("allocated", "unhealthy")
     assert states(id=id, phase="Failed") == ("allocated",)
@@ -241,7 +278,8 @@ def test_csv_has_times_as_timestamps_and_nothing_for_nothing() -> None:
     held = next(row for row in rows("devices") if row.names[1] == "node-1/gpu-0")
     (line,) = csv_lines(columns_of("devices", wide=True), [held], titles=False).splitlines()
     assert line == (
-        'gpu.example.com,node-1,gpu-0,node-1,A100,0000:41:00.0,"allocated,unhealthy",VM team-a/desktop,2026-10-01T08:00:03Z,'
+        'gpu.example.com,node-1,gpu-0,node-1,A100,0000:41:00.0,"allocated,unhealthy",VM '
+        "team-a/desktop,2026-10-01T08:00:03Z,"
         "team-a/desktop-gpu-5xw7l,,XID 79: fell off the bus,"
     )
 

@@ -16,7 +16,11 @@ CASES = Path(__file__).parent / "cases"
 
 def cases(*files: str) -> dict[str, Json]:
     """``file: name`` -> case."""
-    return {f"{file}: {case['name']}": case for file in files for case in yaml.safe_load((CASES / f"{file}.yaml").read_text())}
+    return {
+        f"{file}: {case['name']}": case
+        for file in files
+        for case in yaml.safe_load((CASES / f"{file}.yaml").read_text())
+    }
 
 
 def vmi_of(case: Mapping[str, object]) -> Json:

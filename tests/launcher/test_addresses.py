@@ -20,7 +20,9 @@ def hex_digits(count: int) -> st.SearchStrategy[str]:
     return st.text(HEX, min_size=count, max_size=count)
 
 
-pci_addresses = st.builds("{}:{}:{}.{}".format, hex_digits(4), hex_digits(2), hex_digits(2), st.sampled_from("01234567"))
+pci_addresses = st.builds(
+    "{}:{}:{}.{}".format, hex_digits(4), hex_digits(2), hex_digits(2), st.sampled_from("01234567")
+)
 
 
 @given(pci_addresses)
@@ -28,7 +30,10 @@ def test_every_pci_address_is_read_and_written_back_in_its_case(text: str) -> No
     assert str(PciAddress.parse(text)) == text
 
 
-@given(st.text(HEX + ":. \n", max_size=14) | pci_addresses.flatmap(lambda a: st.sampled_from([a + "\n", " " + a, a + ",", "0" + a])))
+@given(
+    st.text(HEX + ":. \n", max_size=14)
+    | pci_addresses.flatmap(lambda a: st.sampled_from([a + "\n", " " + a, a + ",", "0" + a]))
+)
 def test_pci_addresses_are_read_exactly_by_kubevirts_pattern(text: str) -> None:
     matches = re.match(r"\A[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z", text) is not None
     if matches:
@@ -40,7 +45,17 @@ def test_pci_addresses_are_read_exactly_by_kubevirts_pattern(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "01:00.0", "10000:01:00.0", "0000:01:00.8", "0000:01:00", "0000-01-00.0", "0000:01:00.0,0000:02:00.0", "٠٠٠٠:01:00.0"]
+    "text",
+    [
+        "",
+        "01:00.0",
+        "10000:01:00.0",
+        "0000:01:00.8",
+        "0000:01:00",
+        "0000-01-00.0",
+        "0000:01:00.0,0000:02:00.0",
+        "٠٠٠٠:01:00.0",
+    ],
 )
 def test_what_is_no_pci_address_is_refused(text: str) -> None:
     with pytest.raises(AddressSyntaxError, match=rf"^failed to parse pci address {re.escape(text)}$"):
@@ -64,7 +79,9 @@ def test_every_uuid_is_read_and_kept_in_its_case(text: str, upper: bool) -> None
     assert str(MdevUuid.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "8a05ad833472497d86318142f31460e8", " 8a05ad83-3472-497d-8631-8142f31460e8", "GPU-8a05ad83"])
+@pytest.mark.parametrize(
+    "text", ["", "8a05ad833472497d86318142f31460e8", " 8a05ad83-3472-497d-8631-8142f31460e8", "GPU-8a05ad83"]
+)
 def test_what_is_no_uuid_is_refused(text: str) -> None:
     with pytest.raises(AddressSyntaxError, match=rf"^failed to parse mdev UUID {re.escape(text)}$"):
         MdevUuid.parse(text)

@@ -47,8 +47,14 @@ _RESOLUTION = ("interfaces/n", "hostDevices/plugin", "hostDevices/claimed", "gpu
 @pytest.mark.parametrize("kubevirt", ["1.8.0", "1.8", "1.9.0", "main"])
 def test_of_several_devices_that_fail_the_one_that_kubevirt_resolves_first_is_named(kubevirt: str) -> None:
     devices: Json = {
-        "gpus": [{"name": "claimed", "claimName": "c", "requestName": "r"}, {"name": "plugin", "deviceName": "v.com/g"}],
-        "hostDevices": [{"name": "claimed", "claimName": "c", "requestName": "r"}, {"name": "plugin", "deviceName": "v.com/h"}],
+        "gpus": [
+            {"name": "claimed", "claimName": "c", "requestName": "r"},
+            {"name": "plugin", "deviceName": "v.com/g"},
+        ],
+        "hostDevices": [
+            {"name": "claimed", "claimName": "c", "requestName": "r"},
+            {"name": "plugin", "deviceName": "v.com/h"},
+        ],
         "interfaces": [{"name": "n", "sriov": {}}],
     }
     named = []
@@ -109,7 +115,10 @@ def test_who_gets_a_display(case: Json) -> None:
 
     result = converted({**case, "gpus": gpus, "env": env, "gpuStatuses": statuses})
 
-    shown = {d.device: " and ".join(a for a in ("display", "ramfb") if etree.fromstring(d.xml).get(a) == "on") for d in result.hostdevs}
+    shown = {
+        d.device: " and ".join(a for a in ("display", "ramfb") if etree.fromstring(d.xml).get(a) == "on")
+        for d in result.hostdevs
+    }
     assert [shown[f"gpus/g{index}"] or "nothing" for index in range(len(gpus))] == case["shown"]
     # A display needs graphics (K-14.1). libvirt's schema knows no display on PCI devices, so those don't count here.
     needs = any(device.element.is_mdev and device.element.display for device in result.hostdevs)

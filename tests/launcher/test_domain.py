@@ -23,7 +23,9 @@ SPECS: dict[str, Json] = {
     "topology": {"domain": {"cpu": {"sockets": 2, "cores": 3, "threads": 2}}},
     "cores-only": {"domain": {"cpu": {"cores": 4, "sockets": 0}}},
     "cpus-requested": {"domain": {"resources": {"requests": {"cpu": "1500m"}}}},
-    "cpus-limited": {"domain": {"cpu": {"model": "host-model"}, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}}},
+    "cpus-limited": {
+        "domain": {"cpu": {"model": "host-model"}, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}}
+    },
     "cpu-model": {"domain": {"cpu": {"model": "Skylake-Server"}}},
     "machine": {"domain": {"machine": {"type": "pc-q35-7.2"}}},
     "old-machine": {"domain": {"machine": {"type": "pc"}}},
@@ -148,11 +150,13 @@ def spec_error(spec: Json, metadata: Json | None = None) -> str:
         ),
         (
             {"domain": {"cpu": {"cores": -1}}},
-            "spec.domain.cpu: 1 sockets of -1 cores of 1 threads are no topology; all must be positive, together at most 65535",
+            "spec.domain.cpu: 1 sockets of -1 cores of 1 threads are no topology; "
+            "all must be positive, together at most 65535",
         ),
         (
             {"domain": {"cpu": {"sockets": 256, "cores": 256}}},
-            "spec.domain.cpu: 256 sockets of 256 cores of 1 threads are no topology; all must be positive, together at most 65535",
+            "spec.domain.cpu: 256 sockets of 256 cores of 1 threads are no topology; "
+            "all must be positive, together at most 65535",
         ),
         (
             {"domain": {"machine": {"type": "q\u0001"}}},
@@ -162,7 +166,10 @@ def spec_error(spec: Json, metadata: Json | None = None) -> str:
             {"domain": {"cpu": {"model": "q\u0001"}}},
             "spec.domain.cpu.model: 'q\\x01' contains '\\x01' (U+0001), which XML can't contain; remove it",
         ),
-        ({"domain": {"devices": {"disks": [{"name": "../x"}]}}}, "spec.domain.devices.disks[0].name: '../x' can't be the name of a volume"),
+        (
+            {"domain": {"devices": {"disks": [{"name": "../x"}]}}},
+            "spec.domain.devices.disks[0].name: '../x' can't be the name of a volume",
+        ),
         (
             {"domain": {"devices": {"disks": [{"name": "x\n"}]}}},
             "spec.domain.devices.disks[0].name: 'x\\n' can't be the name of a volume",
@@ -175,7 +182,10 @@ def spec_error(spec: Json, metadata: Json | None = None) -> str:
             {"domain": {"devices": {"disks": [{"name": "x", "lun": {"bus": "sata"}}]}}},
             "spec.domain.devices.disks[0].lun.bus: 'sata' is not one of virtio, scsi",
         ),
-        ({"domain": {"machine": {"type": "q 35"}}}, "spec.domain.machine.type: 'q 35' is no machine type; write for example q35"),
+        (
+            {"domain": {"machine": {"type": "q 35"}}},
+            "spec.domain.machine.type: 'q 35' is no machine type; write for example q35",
+        ),
         (
             {"domain": {"devices": {"disks": [{"name": "x", "disk": {"bus": "ide"}}]}}},
             "spec.domain.devices.disks[0].disk.bus: 'ide' is not one of virtio, sata, scsi, usb",

@@ -1,4 +1,5 @@
-"""``virt-dra-launcher`` as a process beside files, as it runs in a pod; the test driver of libvirt starts nothing real."""
+"""``virt-dra-launcher`` as a process beside files, as it runs in a pod; the test driver of libvirt starts nothing
+real."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ VMI: Json = {
         "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": "r"}]}},
     },
 }
-STATUS: Json = {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:41:00.0"}}}]}
+STATUS: Json = {
+    "gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:41:00.0"}}}]
+}
 
 pytestmark = pytest.mark.libvirt
 
@@ -49,8 +52,27 @@ class Pod:
 
     @contextmanager
     def running(self, *options: str) -> Iterator[subprocess.Popen[str]]:
-        places = ("--info-dir", self.info, "--run-dir", self.run, "--root", self.root, "--termination-message", self.message)
-        command = [sys.executable, "-m", "launcher.entry", *map(str, places), "--uri", "test:///default", "--poll", "0.02", *options]
+        places = (
+            "--info-dir",
+            self.info,
+            "--run-dir",
+            self.run,
+            "--root",
+            self.root,
+            "--termination-message",
+            self.message,
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "launcher.entry",
+            *map(str, places),
+            "--uri",
+            "test:///default",
+            "--poll",
+            "0.02",
+            *options,
+        ]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as self.process:
             try:
                 yield self.process
@@ -101,11 +123,16 @@ def test_a_launcher_waits_for_its_devices_then_runs_the_domain_until_it_is_stopp
 
 def test_a_networks_function_comes_by_a_file_of_the_pods_own_volume(pod: Pod) -> None:
     attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}
-    content = {"apiVersion": "metadata.resource.k8s.io/v1alpha1", "requests": [{"name": "vf", "devices": [{"attributes": attributes}]}]}
+    content = {
+        "apiVersion": "metadata.resource.k8s.io/v1alpha1",
+        "requests": [{"name": "vf", "devices": [{"attributes": attributes}]}],
+    }
     claims = [{"name": "nics", "resourceClaimTemplateName": "t"}]
     networks = [{"name": "fast", "resourceClaim": {"claimName": "nics", "requestName": "vf"}}]
     devices = {"interfaces": [{"name": "fast", "sriov": {}}]}
-    pod.write("vmi.json", {**VMI, "spec": {"resourceClaims": claims, "networks": networks, "domain": {"devices": devices}}})
+    pod.write(
+        "vmi.json", {**VMI, "spec": {"resourceClaims": claims, "networks": networks, "domain": {"devices": devices}}}
+    )
     place = pod.info / "dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json"
     place.parent.mkdir(parents=True)
     place.write_text("")
@@ -123,7 +150,10 @@ def test_a_networks_function_comes_by_a_file_of_the_pods_own_volume(pod: Pod) ->
 def test_a_drivers_metadata_file_serves_as_well(pod: Pod) -> None:
     folder = pod.root / "var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/r"
     attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:42:00.0"}}
-    content = {"apiVersion": "metadata.resource.k8s.io/v1alpha1", "requests": [{"name": "r", "devices": [{"attributes": attributes}]}]}
+    content = {
+        "apiVersion": "metadata.resource.k8s.io/v1alpha1",
+        "requests": [{"name": "r", "devices": [{"attributes": attributes}]}],
+    }
     pod.write("vmi.json", VMI)
     with pod.running():
         time.sleep(0.2)
@@ -138,15 +168,19 @@ def test_a_drivers_metadata_file_serves_as_well(pod: Pod) -> None:
     ("vmi", "status", "message"),
     [
         ("[", "", "{info}/vmi.json: is not a VirtualMachineInstance: Expecting value: line 1 column 2 (char 1)"),
-        (VMI, {"gpuStatuses": 1}, "{info}/device-status.json: is not a deviceStatus: gpuStatuses: must be a list, not an integer"),
+        (VMI, {"gpuStatuses": 1}, "{info}/device-status.json: is not a deviceStatus: "
+"gpuStatuses: must be a list, not an integer"),
         (
             VMI,
             json.loads(json.dumps(STATUS).replace("0000:41", "10000:41")),
-            "failed to create DRA GPU host-devices: failed to create PCI device for g: failed to parse pci address 10000:41:00.0",
+            "failed to create DRA GPU host-devices: failed to create PCI device "
+"for g: failed to parse pci address 10000:41:00.0",
         ),
     ],
 )  # fmt: skip
-def test_what_waiting_does_not_mend_is_left_as_the_termination_message(pod: Pod, vmi: object, status: object, message: str) -> None:
+def test_what_waiting_does_not_mend_is_left_as_the_termination_message(
+    pod: Pod, vmi: object, status: object, message: str
+) -> None:
     pod.write("vmi.json", vmi)
     pod.write("device-status.json", status)
     with pod.running() as process:
@@ -165,7 +199,9 @@ def test_patience_ends_where_it_was_given_an_end(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize(("number", "want"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(pod: Pod, number: signal.Signals, want: int) -> None:
+def test_a_launcher_that_is_stopped_while_it_waits_says_so_by_its_exit_code(
+    pod: Pod, number: signal.Signals, want: int
+) -> None:
     pod.write("vmi.json", VMI)
     with pod.running() as process:
         assert process.stderr is not None

@@ -83,7 +83,9 @@ def test_a_reason_that_can_not_be_written_is_in_the_log(pod: Pod) -> None:
     assert said[0].startswith("error: ")
 
 
-def test_a_domain_that_libvirt_can_not_start_is_removed_and_the_first_error_told(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_that_libvirt_can_not_start_is_removed_and_the_first_error_told(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As libvirt fails whose own disk is full: ``create`` raises, and so may what comes after it."""
     import libvirt
 
@@ -112,7 +114,11 @@ def test_a_domain_that_libvirt_can_not_start_is_removed_and_the_first_error_told
             steps.append("close")
 
     monkeypatch.setattr(libvirt, "open", lambda uri: Connection())
-    libvirt.virResetLastError()  # a libvirtError takes the text of the thread's last error, which may be an earlier test's
-    with pytest.raises(LauncherError, match=r"vm\.log': No space left on device"), libvirt_conn.started("<domain/>", "test:///default"):
+    # a libvirtError takes the text of the thread's last error, which may be an earlier test's
+    libvirt.virResetLastError()
+    with (
+        pytest.raises(LauncherError, match=r"vm\.log': No space left on device"),
+        libvirt_conn.started("<domain/>", "test:///default"),
+    ):
         raise AssertionError("it was started")
     assert steps == ["create", "undefine", "close"]

@@ -39,7 +39,8 @@ def test_a_dict_and_a_typed_vmi_give_the_same() -> None:
         "spec.domain.devices.gpus[0]",
     )
     assert gpu.xml == (
-        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x41" slot="0x00" function="0x0"/></source>'
+        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" '
+        'bus="0x41" slot="0x00" function="0x0"/></source>'
         '<alias name="ua-dra-gpu-gpu1"/></hostdev>'
     )
 

@@ -1,4 +1,5 @@
-"""The declared pages: every property is written somewhere, in the declared order, and nothing is written that is not declared."""
+"""The declared pages: every property is written somewhere, in the declared order, and nothing is written that is not
+declared."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ PCI = PciAddress.parse("0000:01:00.0")
 @cache
 def produced() -> tuple[etree._Element, ...]:
     """Everything that the cases and the domain tests produce."""
-    good = [c for c in cases(*(path.stem for path in CASES.glob("*.yaml") if path.stem != "display")).values() if "error" not in c]
+    good = [
+        c
+        for c in cases(*(path.stem for path in CASES.glob("*.yaml") if path.stem != "display")).values()
+        if "error" not in c
+    ]
     results = [converted(case) for case in good]
     bare = [f"<devices>{''.join(device.xml for device in result.hostdevs)}</devices>" for result in results]
     domains = [result.domain_xml for result in results] + [compact(page_of(spec)) for spec in SPECS.values()]
@@ -34,7 +39,9 @@ def produced() -> tuple[etree._Element, ...]:
 
 @pytest.mark.parametrize(("page", "declared"), [(page, declared) for page in PAGES for declared in page.PROPERTIES])
 def test_every_declared_property_is_exercised(page: type[Page], declared: Property) -> None:
-    path = "/".join(part for part in (f"//{page.TAG}", declared.element, declared.attribute and f"@{declared.attribute}") if part)
+    path = "/".join(
+        part for part in (f"//{page.TAG}", declared.element, declared.attribute and f"@{declared.attribute}") if part
+    )
     assert any(document.getroottree().xpath(path) for document in produced()), f"nothing writes {declared}"
 
 
@@ -63,7 +70,10 @@ class Sample(Page):
 def test_elements_are_written_in_declared_order_and_what_is_empty_is_not() -> None:
     full = Sample("text", "value", True, (Sample(), Sample(first="<&>")))
 
-    assert compact(full) == '<sample><b><c x="value"/><d/><sample/><sample><a>&lt;&amp;&gt;</a></sample></b><a>text</a></sample>'
+    assert (
+        compact(full)
+        == '<sample><b><c x="value"/><d/><sample/><sample><a>&lt;&amp;&gt;</a></sample></b><a>text</a></sample>'
+    )
     assert compact(Sample()) == "<sample/>"
 
 
@@ -89,7 +99,8 @@ def test_kubevirts_dialect_changes_nothing_libvirts_omits_what_its_schema_refuse
     assert KUBEVIRT.converted(shown) == (shown, ())
     converted_, lost = LIBVIRT.converted(shown)
     assert compact(converted_) == (
-        '<hostdev type="pci" managed="no"><source><address domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source></hostdev>'
+        '<hostdev type="pci" managed="no"><source><address domain="0x0000" bus="0x01" '
+        'slot="0x00" function="0x0"/></source></hostdev>'
     )
     assert lost == (
         "display and ramfb of a PCI device are left out of the domain: libvirt's schema has them for mdevs only",

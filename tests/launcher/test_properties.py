@@ -18,7 +18,9 @@ labels = st.from_regex(r"\A[a-z]([a-z0-9-]{0,8}[a-z0-9])?\Z")
 pci_addresses = st.builds(
     "{:04x}:{:02x}:{:02x}.{}".format, st.integers(0, 0xFFFF), st.integers(0, 255), st.integers(0, 31), st.integers(0, 7)
 )
-attributes = st.fixed_dictionaries({"mDevUUID": st.uuids().map(str)}) | st.fixed_dictionaries({"pciAddress": pci_addresses})
+attributes = st.fixed_dictionaries({"mDevUUID": st.uuids().map(str)}) | st.fixed_dictionaries(
+    {"pciAddress": pci_addresses}
+)
 displays = st.none() | st.fixed_dictionaries(
     {}, optional={"display": st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "ramFB": st.just({})})}
 )
@@ -42,7 +44,9 @@ def vmis(draw: st.DrawFn) -> Json:
             "architecture": draw(st.sampled_from(["amd64", "arm64", "s390x"])),
             "resourceClaims": [{"name": "c", "resourceClaimName": "o"}],
             "domain": {
-                "cpu": draw(st.fixed_dictionaries({}, optional={"cores": st.integers(0, 8), "sockets": st.integers(0, 4)})),
+                "cpu": draw(
+                    st.fixed_dictionaries({}, optional={"cores": st.integers(0, 8), "sockets": st.integers(0, 4)})
+                ),
                 "memory": {"guest": draw(st.sampled_from(["64Mi", "1G", "1.5Gi"]))},
                 "devices": devices,
             },
@@ -68,14 +72,19 @@ def test_every_combination_of_devices_satisfies_libvirts_schema(vmi: Json) -> No
         assert conversion.reason == "DuplicateAddress"
         return
     libvirt_witness.validate(conversion.domain_xml)
-    assert len(conversion.hostdevs) == len(vmi["spec"]["domain"]["devices"]["gpus"] + vmi["spec"]["domain"]["devices"]["hostDevices"])
+    assert len(conversion.hostdevs) == len(
+        vmi["spec"]["domain"]["devices"]["gpus"] + vmi["spec"]["domain"]["devices"]["hostDevices"]
+    )
     assert len({device.element.alias for device in conversion.hostdevs}) == len(conversion.hostdevs)
 
 
 @settings(max_examples=100, deadline=None)
 @given(anything, anything)
 def test_any_names_give_well_formed_xml_that_carries_them_or_a_typed_refusal(vmi: str, gpu: str) -> None:
-    raw = {"metadata": {"name": vmi}, "spec": {"domain": {"devices": {"gpus": [{"name": gpu, "deviceName": "v.com/x"}]}}}}
+    raw = {
+        "metadata": {"name": vmi},
+        "spec": {"domain": {"devices": {"gpus": [{"name": gpu, "deviceName": "v.com/x"}]}}},
+    }
     conversion = outcome(raw, {"PCI_RESOURCE_V_COM_X": "0000:01:00.0"})
     if isinstance(conversion, LauncherError):
         assert conversion.reason in ("UnwritableText", "InvalidDomain")

@@ -1,4 +1,5 @@
-"""The libvirt witness: one that is missing is reported and never passes for one that agreed, and the daemon has nothing of the host's."""
+"""The libvirt witness: one that is missing is reported and never passes for one that agreed, and the daemon has nothing
+of the host's."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tests.launcher.libvirt_domains import define, dumpxml, undefine
 
 @pytest.mark.libvirt
 @pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
-def test_missing_tools_skip_with_advice_and_fail_in_ci(monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]) -> None:
+def test_missing_tools_skip_with_advice_and_fail_in_ci(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(libvirt_witness, "TOOLS", ("no-such-tool",))
 
@@ -52,10 +55,14 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 
 
 def probed(daemon: Daemon) -> list[int]:
-    """When QEMU's capabilities were written, in nanoseconds: once for each time that QEMU was probed and another answer kept."""
+    """When QEMU's capabilities were written, in nanoseconds: once for each time that QEMU was probed and another answer
+    kept."""
     assert daemon.folder is not None
     its_root = Path("/proc", str(daemon.pid), "root")
-    folder = {"namespace": its_root / "var/cache/libvirt/qemu", "session": daemon.folder / "cache_home/libvirt/qemu/cache"}[daemon.wanted]
+    folder = {
+        "namespace": its_root / "var/cache/libvirt/qemu",
+        "session": daemon.folder / "cache_home/libvirt/qemu/cache",
+    }[daemon.wanted]
     return [path.stat().st_mtime_ns for path in (folder / "capabilities").glob("*.xml")]
 
 
@@ -109,7 +116,8 @@ def test_the_summary_says_so_where_the_hosts_kvm_can_be_seen(monkeypatch: pytest
     said = {
         "namespace": (),
         "session": (
-            "libvirt: no mount namespace can be made here (that takes root), so QEMU's driver was asked in a session daemon, "
+            "libvirt: no mount namespace can be made here (that takes root), so "
+            "QEMU's driver was asked in a session daemon, "
             "which sees the host's /dev/kvm",
         ),
     }
@@ -120,7 +128,9 @@ def test_the_summary_says_so_where_the_hosts_kvm_can_be_seen(monkeypatch: pytest
 @pytest.mark.usefixtures("libvirt")
 def test_a_daemon_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        libvirt_daemon, "plan", lambda mode, folder: Plan(mode, ("sh", "-c", "echo no luck >&2; exit 3"), {}, "qemu:///none")
+        libvirt_daemon,
+        "plan",
+        lambda mode, folder: Plan(mode, ("sh", "-c", "echo no luck >&2; exit 3"), {}, "qemu:///none"),
     )
 
     with pytest.raises(NoDaemon, match=r"^libvirtd \(session\) ended with 3: no luck; "):

@@ -30,7 +30,12 @@ def acting_as(plane: ControlPlane, kubeconfig: Path) -> Iterator[Callable[..., t
     def ask(verb: str, path: str, body: Any = None, content: str = MERGE) -> tuple[int, str]:
         content = content if verb == "PATCH" else "application/json"
         head = {"Authorization": f"Bearer {user['token']}", "Content-Type": content}
-        connection.request(verb, f"{path}{'' if verb == 'GET' else '?dryRun=All'}", None if verb == "GET" else json.dumps(body or {}), head)
+        connection.request(
+            verb,
+            f"{path}{'' if verb == 'GET' else '?dryRun=All'}",
+            None if verb == "GET" else json.dumps(body or {}),
+            head,
+        )
         response = connection.getresponse()
         return response.status, response.read().decode()
 

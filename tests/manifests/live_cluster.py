@@ -1,4 +1,5 @@
-"""A control plane of its own with one overlay, and operator and webhook as processes with the accounts that the manifests give them."""
+"""A control plane of its own with one overlay, and operator and webhook as processes with the accounts that the
+manifests give them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Cluster:
         self.plane, self.overlay, self.log = plane, overlay, log
         self.namespace = ""
         self.lived = 0
-        """How much of the audit log is about what components do by themselves; then come tests that take rights away, and thieves."""
+        """How much of the audit log is about what components do by themselves; then come tests that take rights away,
+        and thieves."""
         self._mounted = contextlib.ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -111,14 +113,30 @@ def install(cluster: Cluster) -> None:
                 client = {"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": {"url": url}}
                 plane.request("PATCH", path, [client], JSON_PATCH)
     listen = ("--host", "127.0.0.1", "--port", str(port), "--plain-port", str(plain), "--announce", "0")
-    cluster.start(CERTIFICATES, *_arguments(plane, CERTIFICATES), "--own-namespace", "virt-dra", "--dns-name", "localhost")
+    cluster.start(
+        CERTIFICATES, *_arguments(plane, CERTIFICATES), "--own-namespace", "virt-dra", "--dns-name", "localhost"
+    )
     folder = cluster.mount("virt-dra-webhook-tls")
     arguments = [argument for argument in _arguments(plane, WEBHOOK) if not argument.startswith("--tls-dir=")]
     callers = ("--client-ca", str(plane.webhook_client_ca))
     cluster.start(WEBHOOK, *arguments, f"--tls-dir={folder}", *callers, *listen)
-    listen = ("--host", "127.0.0.1", "--plain-port", str(operators), "--health-port", str(health), "--own-namespace", "virt-dra")
+    listen = (
+        "--host",
+        "127.0.0.1",
+        "--plain-port",
+        str(operators),
+        "--health-port",
+        str(health),
+        "--own-namespace",
+        "virt-dra",
+    )
     cluster.start(OPERATOR, *_arguments(plane, OPERATOR), *listen)
-    until(lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get("caBundle"), "the caBundle")
+    until(
+        lambda: plane.request("GET", configurations.format("validating"))["webhooks"][0]["clientConfig"].get(
+            "caBundle"
+        ),
+        "the caBundle",
+    )
     until(partial(_ready, plain), "the webhook")
 
 
@@ -145,7 +163,10 @@ def live(cluster: Cluster) -> None:
     plane.create_node("node-1", {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"})
     room = {f"devices.kubevirt.io/{device}": "100" for device in ("kvm", "tun", "vhost-net")}
     plane.request("PATCH", "/api/v1/nodes/node-1/status", {"status": {"capacity": room, "allocatable": room}}, MERGE)
-    gpus = [{"name": f"gpu-{i}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:0{i + 1}:00.0"}}} for i in range(4)]
+    gpus = [
+        {"name": f"gpu-{i}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:0{i + 1}:00.0"}}}
+        for i in range(4)
+    ]
     pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.example.com", "nodeName": "node-1", "pool": pool, "devices": gpus}
     cluster.create(f"{RESOURCE}/resourceslices", "ResourceSlice", "node-1-gpu", spec=spec)
@@ -157,21 +178,33 @@ def live(cluster: Cluster) -> None:
         cluster.create(templates, "ResourceClaimTemplate", name, spec={"spec": {"devices": {"requests": [request]}}})
     if cluster.overlay == BESIDE_KUBEVIRT:
         status = {"observedKubeVirtVersion": "v1.9.0"}
-        cluster.create(f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts", "KubeVirt", "kubevirt", "kubevirt.io/v1", status=status)
+        cluster.create(
+            f"/apis/kubevirt.io/v1/namespaces/{namespace}/kubevirts",
+            "KubeVirt",
+            "kubevirt",
+            "kubevirt.io/v1",
+            status=status,
+        )
     _start_vmi(cluster, "good", "gpu")
     _start_vmi(cluster, "waiting", "none")
     if cluster.overlay == STANDALONE:
         template: Json = {"spec": {"domain": {"devices": {}}}}
         vms = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines"
-        cluster.create(vms, "VirtualMachine", "vm", "kubevirt.io/v1", spec={"runStrategy": "Always", "template": template})
+        cluster.create(
+            vms, "VirtualMachine", "vm", "kubevirt.io/v1", spec={"runStrategy": "Always", "template": template}
+        )
         vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
         # Started twice: what was said before is said again, which is counted.
         until(lambda: plane.request("GET", f"{vmis}/vm"), "the VM's instance")
         _choose(plane, f"{vms}/vm", "Halted")
         until(partial(_gone, plane, f"{vmis}/vm"), "the end of the VM's instance")
-        for pod in plane.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=vm.kubevirt.io/name=vm")["items"]:
+        for pod in plane.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=vm.kubevirt.io/name=vm")[
+            "items"
+        ]:
             # Where there is no kubelet, nobody else ends it.
-            plane.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0")
+            plane.request(
+                "DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
+            )
         _choose(plane, f"{vms}/vm", "Always")
         until(lambda: any(event["count"] > 1 for event in _events(cluster, "vm")), "a counted event")
     devices = f"/apis/virt-dra.io/v1alpha1/namespaces/{namespace}/virtualmachineinstancedevices"
@@ -184,20 +217,29 @@ def live(cluster: Cluster) -> None:
         return
     until(lambda: plane.request("GET", f"{devices}/good")["status"]["ready"] == "1/1", "the device's address")
     # The devices of a former VMI of this name.
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "again", "uid": "former", "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": "again",
+        "uid": "former",
+        "controller": True,
+    }
     former = {"metadata": {"ownerReferences": [owner]}, "status": {"ready": "0/1"}}
     plane.stop_controllers()  # else it may be the garbage collector that removes it
     cluster.create(devices, "VirtualMachineInstanceDevices", "again", "virt-dra.io/v1alpha1", **former)
     _start_vmi(cluster, "again", "gpu")
-    until(lambda: plane.request("GET", f"{devices}/again")["metadata"]["ownerReferences"][0]["uid"] != "former", "the object's new owner")
+    until(
+        lambda: plane.request("GET", f"{devices}/again")["metadata"]["ownerReferences"][0]["uid"] != "former",
+        "the object's new owner",
+    )
     plane.start_controllers()
     until(lambda: plane.request("GET", f"{devices}/again")["status"]["ready"] == "1/1", "the other device's address")
     taint = {"key": "example.com/broken", "effect": "NoSchedule", "value": "x"}
     rule = {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}
     cluster.create(f"{RESOURCE}/devicetaintrules", "DeviceTaintRule", "broken", spec=rule)
     until(lambda: plane.request("GET", f"{devices}/good")["status"]["devices"][0].get("taints"), "the taint")
-    # Each time the object is made again its Event repeats, and is counted. Twice: the first Event of all may be from before the pod was
-    # bound, and then it doesn't name the node.
+    # Each time the object is made again its Event repeats, and is counted. Twice: the first Event of all may be from
+    # before the pod was bound, and then it doesn't name the node.
     for _ in range(2):
         uid = plane.request("GET", f"{devices}/good")["metadata"]["uid"]
         plane.request("DELETE", f"{devices}/good")
@@ -227,7 +269,11 @@ def _replaced(plane: ControlPlane, path: str, uid: str) -> bool:
 
 def _events(cluster: Cluster, name: str) -> list[Json]:
     events: list[Json] = cluster.plane.request("GET", f"/api/v1/namespaces/{cluster.namespace}/events")["items"]
-    return [event for event in events if event["involvedObject"]["name"] == name and event["source"]["component"] == OPERATOR]
+    return [
+        event
+        for event in events
+        if event["involvedObject"]["name"] == name and event["source"]["component"] == OPERATOR
+    ]
 
 
 def _start_vmi(cluster: Cluster, name: str, template: str) -> None:
@@ -241,9 +287,17 @@ def _start_vmi(cluster: Cluster, name: str, template: str) -> None:
     if cluster.overlay == STANDALONE:
         return
     uid = vmi["metadata"]["uid"]
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": uid, "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": name,
+        "uid": uid,
+        "controller": True,
+    }
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid, "vm.kubevirt.io/name": name}
     metadata = {"labels": labels, "annotations": {"kubevirt.io/domain": name}, "ownerReferences": [owner]}
     compute = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
     pod = {"containers": [compute], "resourceClaims": claims, "restartPolicy": "Never"}
-    cluster.create(f"/api/v1/namespaces/{namespace}/pods", "Pod", f"virt-launcher-{name}-x", "v1", metadata=metadata, spec=pod)
+    cluster.create(
+        f"/api/v1/namespaces/{namespace}/pods", "Pod", f"virt-launcher-{name}-x", "v1", metadata=metadata, spec=pod
+    )

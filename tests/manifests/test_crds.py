@@ -25,11 +25,15 @@ def test_the_file_is_what_the_types_say(name: str, request: pytest.FixtureReques
     path, definition = CRDS / name, FILES[name]
     if request.config.getoption("--update-golden"):
         path.write_text(_text(definition), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == _text(definition), f"{name} isn't what the types say: pytest tests/manifests --update-golden"
+    assert path.read_text(encoding="utf-8") == _text(definition), (
+        f"{name} isn't what the types say: pytest tests/manifests --update-golden"
+    )
 
 
 def _text(definition: Definition) -> str:
-    return "# Made of virt_dra/api by: pytest tests/manifests/test_crds.py --update-golden\n" + write_yaml(definition.to_wire())
+    return "# Made of virt_dra/api by: pytest tests/manifests/test_crds.py --update-golden\n" + write_yaml(
+        definition.to_wire()
+    )
 
 
 def test_every_file_belongs_to_a_kind() -> None:
@@ -49,14 +53,21 @@ def test_kubectl_explain_says_something_of_every_field_of_ours() -> None:
 
 
 def test_a_field_without_a_description_is_found() -> None:
-    schema = {"description": "d", "properties": {"a": {"description": "d", "items": {"properties": {"b": {}}}}, "c": {"description": ""}}}
+    schema = {
+        "description": "d",
+        "properties": {"a": {"description": "d", "items": {"properties": {"b": {}}}}, "c": {"description": ""}},
+    }
     assert undescribed(schema) == ["a[].b", "c"]
 
 
 def test_what_we_tell_users_to_type_exists_in_either_mode() -> None:
-    """``vmid`` is served beside KubeVirt only; messages, help and the README are for both. ``virt-dra get vms --live`` works everywhere."""
+    """``vmid`` is served beside KubeVirt only; messages, help and the README are for both. ``virt-dra get vms --live``
+    works everywhere."""
     root = Path(__file__).parents[2]
-    texts = [root / "README.md", *(path for room in ("virt_dra", "webhooks", "launcher") for path in (root / room).rglob("*.py"))]
+    texts = [
+        root / "README.md",
+        *(path for room in ("virt_dra", "webhooks", "launcher") for path in (root / room).rglob("*.py")),
+    ]
     words = re.compile(r"kubectl \w+ (?:-\S+ )*vmid")
     of_that_mode = ("virt_dra/api/schemas", "virt_dra/controllers/beside_kubevirt")
     assert [

@@ -1,4 +1,5 @@
-"""What a real API server makes of our definitions: what is refused, in which words, what is kept, and what kubectl shows."""
+"""What a real API server makes of our definitions: what is refused, in which words, what is kept, and what kubectl
+shows."""
 
 from __future__ import annotations
 
@@ -32,7 +33,13 @@ beside_kubevirt = pytest.mark.parametrize("cluster", [BESIDE_KUBEVIRT], indirect
 
 
 def vmi(spec: Json, **rest: Any) -> Json:
-    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "schema"}, "spec": spec, **rest}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "schema"},
+        "spec": spec,
+        **rest,
+    }
 
 
 def with_gpu(**entry: Any) -> Json:
@@ -60,12 +67,28 @@ def vm(**spec: Any) -> Json:
         with_gpu(claimName="c", requestName="r"),
         with_gpu(claim={"name": "c", "request": "r"}),
         with_gpu(claim={"name": "c", "request": "r"}, claimName="c", requestName="r"),
-        with_gpu(deviceName="vendor.com/gpu", virtualGPUOptions={"display": {"enabled": True, "ramFB": {"enabled": False}}}, tag="x"),
+        with_gpu(
+            deviceName="vendor.com/gpu",
+            virtualGPUOptions={"display": {"enabled": True, "ramFB": {"enabled": False}}},
+            tag="x",
+        ),
         vmi(
-            {"domain": {"devices": {"rng": {}, "disks": [{"name": "d", "disk": {"bus": "virtio"}}]}, "clock": {"utc": {}}}, "hostname": "h"}
+            {
+                "domain": {
+                    "devices": {"rng": {}, "disks": [{"name": "d", "disk": {"bus": "virtio"}}]},
+                    "clock": {"utc": {}},
+                },
+                "hostname": "h",
+            }
         ),
         vmi({"domain": {"memory": {"guest": 1}, "resources": {"requests": {"memory": "1.5Gi", "cpu": "100m"}}}}),
-        vmi({"domain": {}, "volumes": [{"name": "v", "containerDisk": {"image": "i"}}], "networks": [{"name": "n", "pod": {}}]}),
+        vmi(
+            {
+                "domain": {},
+                "volumes": [{"name": "v", "containerDisk": {"image": "i"}}],
+                "networks": [{"name": "n", "pod": {}}],
+            }
+        ),
     ],
 )
 def test_a_vm_made_for_kubevirt_is_kept_as_it_is(cluster: Cluster, obj: Json) -> None:
@@ -78,7 +101,10 @@ def test_a_vm_made_for_kubevirt_is_kept_as_it_is(cluster: Cluster, obj: Json) ->
     [
         (with_gpu(claimNam="c"), 'unknown field "spec.domain.devices.gpus[0].claimNam"'),
         (with_gpu(claim={"nam": "c"}), 'unknown field "spec.domain.devices.gpus[0].claim.nam"'),
-        (vmi({"domain": {"devices": {"hostDevices": [{"deviceName": "x"}]}}}), "spec.domain.devices.hostDevices[0].name: Required value"),
+        (
+            vmi({"domain": {"devices": {"hostDevices": [{"deviceName": "x"}]}}}),
+            "spec.domain.devices.hostDevices[0].name: Required value",
+        ),
         (
             with_gpu(claim={"name": "c"}, claimName="d"),
             "spec.domain.devices.gpus[0]: Invalid value: claim.name and claimName differ; give only one of them",
@@ -87,7 +113,10 @@ def test_a_vm_made_for_kubevirt_is_kept_as_it_is(cluster: Cluster, obj: Json) ->
             with_gpu(claim={"request": "c"}, requestName="d"),
             "spec.domain.devices.gpus[0]: Invalid value: claim.request and requestName differ; give only one of them",
         ),
-        (vmi({"domain": {}, "resourceClaims": [*CLAIMS, *CLAIMS]}), 'spec.resourceClaims[1]: Duplicate value: {"name":"c"}'),
+        (
+            vmi({"domain": {}, "resourceClaims": [*CLAIMS, *CLAIMS]}),
+            'spec.resourceClaims[1]: Duplicate value: {"name":"c"}',
+        ),
         (vmi({"domain": {"memory": {"guest": "many"}}}), "spec.domain.memory.guest in body should match"),
         (
             vmi({"domain": {"devices": {"gpus": [{"name": "g"}] * 257}}}),
@@ -112,7 +141,9 @@ def stored(cluster: Cluster) -> Iterator[str]:
 
 
 @on_standalone
-@pytest.mark.parametrize("spec", [{"architecture": "arm64"}, {"domain": {"devices": {"rng": {"unknown": 1}}}}, {"unknown": {}}])
+@pytest.mark.parametrize(
+    "spec", [{"architecture": "arm64"}, {"domain": {"devices": {"rng": {"unknown": 1}}}}, {"unknown": {}}]
+)
 def test_the_spec_of_an_instance_does_not_change(cluster: Cluster, stored: str, spec: Json) -> None:
     with pytest.raises(RequestError) as refused:
         cluster.plane.request("PATCH", stored, {"spec": spec}, MERGE)
@@ -121,7 +152,11 @@ def test_the_spec_of_an_instance_does_not_change(cluster: Cluster, stored: str, 
 
 @on_standalone
 def test_only_the_operator_writes_a_status(cluster: Cluster, stored: str) -> None:
-    status = {"deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:01:00.0"}}}]}}
+    status = {
+        "deviceStatus": {
+            "gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": {"attributes": {"pciAddress": "0000:01:00.0"}}}]
+        }
+    }
     ours = "the status of a VirtualMachineInstance is written by virt-dra's operator only; leave it out"
     with pytest.raises(RequestError) as changed:
         cluster.plane.request("PATCH", stored, {"status": status}, MERGE)
@@ -134,7 +169,14 @@ def test_only_the_operator_writes_a_status(cluster: Cluster, stored: str) -> Non
     assert annotated["metadata"]["annotations"]["mine"] == "yes"
 
 
-GOOD = {"name": "g", "kind": "gpus", "claimName": "c", "requestName": "r", "state": "Resolved", "pciAddress": "0000:01:00.0"}
+GOOD = {
+    "name": "g",
+    "kind": "gpus",
+    "claimName": "c",
+    "requestName": "r",
+    "state": "Resolved",
+    "pciAddress": "0000:01:00.0",
+}
 
 
 def devices(*entries: Json, **status: Any) -> Json:
@@ -159,9 +201,15 @@ def devices(*entries: Json, **status: Any) -> Json:
             devices({key: value for key, value in GOOD.items() if key != "pciAddress"}),
             "status.devices[0]: Invalid value: a resolved device has an address",
         ),
-        (devices({**GOOD, "state": "Pending"}), "status.devices[0]: Invalid value: a device that isn't resolved has a reason"),
+        (
+            devices({**GOOD, "state": "Pending"}),
+            "status.devices[0]: Invalid value: a device that isn't resolved has a reason",
+        ),
         (devices(ready="all"), "status.ready in body should match"),
-        (devices(conditions=[{"type": "A", "status": "True"}] * 2), 'status.conditions[1]: Duplicate value: {"type":"A"}'),
+        (
+            devices(conditions=[{"type": "A", "status": "True"}] * 2),
+            'status.conditions[1]: Duplicate value: {"type":"A"}',
+        ),
         (devices(conditions=[{"type": "A", "status": "Yes"}]), 'status.conditions[0].status: Unsupported value: "Yes"'),
         (devices({**GOOD, "spec": 1}), 'unknown field "status.devices[0].spec"'),
         (
@@ -217,7 +265,10 @@ def test_what_kubectl_explain_reads_describes_every_field(control_plane: Control
 
 def test_short_names_and_categories(cluster: Cluster) -> None:
     base = "/apis/virt-dra.io/v1alpha1" if cluster.overlay == BESIDE_KUBEVIRT else "/apis/kubevirt.io/v1"
-    found = {each["name"]: (each.get("shortNames"), each.get("categories")) for each in cluster.plane.request("GET", base)["resources"]}
+    found = {
+        each["name"]: (each.get("shortNames"), each.get("categories"))
+        for each in cluster.plane.request("GET", base)["resources"]
+    }
     if cluster.overlay == BESIDE_KUBEVIRT:
         assert found == {"virtualmachineinstancedevices": (["vmid"], ["all"])}
     else:

@@ -1,4 +1,5 @@
-"""``virt-dra doctor`` on a real API server, with virt-dra's processes beside it: all is well, and what isn't is found."""
+"""``virt-dra doctor`` on a real API server, with virt-dra's processes beside it: all is well, and what isn't is
+found."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ Json = dict[str, Any]
 
 def doctor(cluster: Cluster, *arguments: str) -> Result:
     kubeconfig = str(cluster.plane.kubeconfig)
-    return CliRunner().invoke(cli, ["doctor", "--kubeconfig", kubeconfig, "--probe-namespace", cluster.namespace, *arguments])
+    return CliRunner().invoke(
+        cli, ["doctor", "--kubeconfig", kubeconfig, "--probe-namespace", cluster.namespace, *arguments]
+    )
 
 
 def findings(cluster: Cluster, *levels: str) -> dict[tuple[str, str], str]:
@@ -60,10 +63,23 @@ def test_where_all_is_well_it_finds_nothing(well: Cluster) -> None:
     expected = {service: "the certificate isn't for virt-dra-webhook.virt-dra.svc, but for localhost"}
     assert findings(well, "warning", "error") == expected
     told = findings(well, "ok")
-    assert told["webhook-answer", "webhook"] == "the API server called it for a VMI (dry run), and it answered correctly"
-    assert told["drivers", "driver gpu.example.com"] == "4 devices in 1 pool; isn't known to write metadata (metadata-shim)"
+    assert (
+        told["webhook-answer", "webhook"] == "the API server called it for a VMI (dry run), and it answered correctly"
+    )
+    assert (
+        told["drivers", "driver gpu.example.com"]
+        == "4 devices in 1 pool; isn't known to write metadata (metadata-shim)"
+    )
     assert told["classes", "DeviceClasses"] == "with matching devices: gpu (4)"
-    assert {key for key, _ in told} >= {"kubernetes", "feature-gates", "installation", "definitions", "workloads", "rights", "leader"}
+    assert {key for key, _ in told} >= {
+        "kubernetes",
+        "feature-gates",
+        "installation",
+        "definitions",
+        "workloads",
+        "rights",
+        "leader",
+    }
     if well.overlay == BESIDE_KUBEVIRT:
         assert told["kubevirt-version", f"KubeVirt {well.namespace}/kubevirt"] == "KubeVirt 1.9.0"
 
@@ -73,7 +89,8 @@ def test_text_says_what_to_do(well: Cluster) -> None:
     assert result.exit_code == 2
     lines = result.stdout.splitlines()
     assert lines[:2] == [
-        "error    Secret virt-dra/virt-dra-webhook-tls: the certificate isn't for virt-dra-webhook.virt-dra.svc, but for localhost",
+        "error    Secret virt-dra/virt-dra-webhook-tls: the certificate isn't "
+        "for virt-dra-webhook.virt-dra.svc, but for localhost",
         "         -> delete the Secret's data; virt-dra-certificates makes another",
     ]
     assert lines[2].startswith("1 error, ")

@@ -58,7 +58,9 @@ def test_its_container_may_do_no_more_than_use_the_nodes_network() -> None:
 
 
 def test_kube_schedulers_configuration_is_what_the_command_prints() -> None:
-    assert yaml.safe_load((MANIFESTS / "scheduler-configuration.yaml").read_text()) == scheduler_configuration("http://127.0.0.1:8766")
+    assert yaml.safe_load((MANIFESTS / "scheduler-configuration.yaml").read_text()) == scheduler_configuration(
+        "http://127.0.0.1:8766"
+    )
 
 
 @pytest.mark.control_plane
@@ -76,7 +78,10 @@ async def test_its_rights_are_those_that_it_needs() -> None:
             for resource in rule["resources"]:
                 if resource == "devicetaintrules":
                     continue  # young: a cluster may not have them
-                less = [{**each, "resources": [name for name in each["resources"] if name != resource]} for each in role["rules"]]
+                less = [
+                    {**each, "resources": [name for name in each["resources"] if name != resource]}
+                    for each in role["rules"]
+                ]
                 async with connect(str(plane.kubeconfig)) as admin:
                     await admin.apply({**role, "rules": less}, field_manager="test", force=True)
                 assert not await _becomes_ready(kubeconfig, 1.5), f"the right to list and watch {resource} isn't needed"

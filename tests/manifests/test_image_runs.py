@@ -95,7 +95,9 @@ def runtime() -> Iterator[Runtime]:
 
 
 @pytest.fixture(scope="module", params=[BESIDE_KUBEVIRT, STANDALONE])
-def deployed(request: pytest.FixtureRequest, runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(
+    request: pytest.FixtureRequest, runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployed]:
     containerd, starter = runtime
     overlay: Overlay = request.param
     folder, scratch = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("scratch")
@@ -113,7 +115,9 @@ def deployed(request: pytest.FixtureRequest, runtime: Runtime, tmp_path_factory:
         # No hardware here: libvirt's own driver for tests takes any domain.
         uri = ("--operator-argument=--launcher-argument=--uri=test:///default",) if overlay == STANDALONE else ()
         options = ("--overlay", overlay, *images(overlay), *uri)
-        said = run(plane, "install", *options, "--client-ca", str(plane.webhook_client_ca), "--timeout", str(WAIT_SECONDS))
+        said = run(
+            plane, "install", *options, "--client-ca", str(plane.webhook_client_ca), "--timeout", str(WAIT_SECONDS)
+        )
         yield Deployed(plane, network, containerd, starter, overlay, folder / "logs", said)
 
 
@@ -144,9 +148,15 @@ def file_of(pid: int, path: str) -> Path:
 
 
 def test_all_pods_start_and_their_probes_succeed(deployed: Deployed) -> None:
-    assert deployed.said.splitlines()[-1] == f"virt-dra ({deployed.overlay}) is installed in the namespace virt-dra and runs"
+    assert (
+        deployed.said.splitlines()[-1]
+        == f"virt-dra ({deployed.overlay}) is installed in the namespace virt-dra and runs"
+    )
     ready = sorted(
-        (pod["metadata"]["labels"]["app.kubernetes.io/name"], [each["ready"] for each in pod["status"]["containerStatuses"]])
+        (
+            pod["metadata"]["labels"]["app.kubernetes.io/name"],
+            [each["ready"] for each in pod["status"]["containerStatuses"]],
+        )
         for pod in deployed.pods()
     )
     names = ["virt-dra-certificates", "virt-dra-operator", "virt-dra-operator", "virt-dra-webhook", "virt-dra-webhook"]
@@ -159,7 +169,9 @@ def test_every_process_of_a_container_is_confined_as_its_pod_says(deployed: Depl
     seen = []
     for pod, container, identity, _ in deployed.containers():
         for pid in deployed.containerd.processes(identity):
-            status = (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines())
+            status = (
+                line.partition(":") for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+            )
             found = {name: set(value.split()) for name, _, value in status if name in wanted}
             assert found == wanted, (pod["metadata"]["name"], pid)
             seen.append(container["name"])
@@ -169,12 +181,20 @@ def test_every_process_of_a_container_is_confined_as_its_pod_says(deployed: Depl
 
 def test_a_container_has_its_images_files_read_only_and_its_pods_volumes(deployed: Deployed) -> None:
     for _, container, identity, _ in deployed.containers():
-        lines = Path(f"/proc/{deployed.containerd.processes(identity)[0]}/mountinfo").read_text(encoding="utf-8").splitlines()
+        lines = (
+            Path(f"/proc/{deployed.containerd.processes(identity)[0]}/mountinfo")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         mounts = {words[4]: words[5].split(",")[0] for line in lines if (words := line.split())}
         assert mounts["/"] == "ro"
         account = "/var/run/secrets/kubernetes.io/serviceaccount"
         volumes = {mount["mountPath"]: "ro" if mount.get("readOnly") else "rw" for mount in container["volumeMounts"]}
-        others = {path: mode for path, mode in mounts.items() if not OF_THE_RUNTIME.fullmatch(path.replace("/var/run", "/run"))}
+        others = {
+            path: mode
+            for path, mode in mounts.items()
+            if not OF_THE_RUNTIME.fullmatch(path.replace("/var/run", "/run"))
+        }
         # /var/run is /run, where the runtime has no file system of its own.
         assert others == {path: mode for path, mode in volumes.items() if path != account}
         assert mounts[account.replace("/var/run", "/run")] == "ro"
@@ -193,7 +213,10 @@ def test_limits_are_those_of_the_pod_and_leave_room(deployed: Deployed) -> None:
 
 def test_the_webhook_answers_reviews(deployed: Deployed) -> None:
     plane = deployed.plane
-    for plural, name in (("deviceclasses", "device-class"), ("namespaces/default/resourceclaimtemplates", "claim-template")):
+    for plural, name in (
+        ("deviceclasses", "device-class"),
+        ("namespaces/default/resourceclaimtemplates", "claim-template"),
+    ):
         assert post(plane, f"/apis/resource.k8s.io/v1/{plural}", example(f"{name}.yaml")).code == 201
     path = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines?dryRun=All"
     (warning,) = until(lambda: post(plane, path, example("wrong-request.yaml")).warnings)
@@ -218,9 +241,16 @@ def test_a_vm_gets_its_device(deployed: Deployed) -> None:
 def test_the_launcher_of_its_image_starts_the_domain_as_its_pod_says(deployed: Deployed) -> None:
     (pod,) = deployed.pods("default")
     identity, restrictions = deployed.starter.running["default", pod["metadata"]["name"], "compute"]
-    assert (restrictions.user, restrictions.group, restrictions.new_privileges, restrictions.seccomp) == (107, 107, False, True)
+    assert (restrictions.user, restrictions.group, restrictions.new_privileges, restrictions.seccomp) == (
+        107,
+        107,
+        False,
+        True,
+    )
     (pid,) = deployed.containerd.processes(identity)
-    found = dict(re.findall(r"^(Uid|CapBnd|NoNewPrivs|Seccomp):\s+(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE))
+    found = dict(
+        re.findall(r"^(Uid|CapBnd|NoNewPrivs|Seccomp):\s+(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    )
     assert found == {"Uid": "107", "CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
     domain = file_of(pid, "run/virt-dra/domain.xml").read_text(encoding="utf-8")
     assert '<address domain="0x0000" bus="0x01" slot="0x00" function="0x0"/>' in domain
@@ -233,8 +263,8 @@ def test_the_launchers_image_has_libvirt_and_qemu(deployed: Deployed) -> None:
     _, restrictions = deployed.starter.running["default", pod["metadata"]["name"], "compute"]
     said: dict[str, str] = {}
     for argv in (
-        ("virt-dra-launcher", "--help"), ("libvirtd", "--version"), ("virsh", "--version"), ("qemu-system-x86_64", "--version"),
-        ("python", "-c", "import libvirt; print('libvirt', libvirt.getVersion())"),
+        ("virt-dra-launcher", "--help"), ("libvirtd", "--version"), ("virsh", "--version"),
+        ("qemu-system-x86_64", "--version"), ("python", "-c", "import libvirt; print('libvirt', libvirt.getVersion())"),
     ):  # fmt: skip
         command = deployed.containerd.command(f"asked-{len(said)}", "virt-dra-launcher", argv, restrictions)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -249,15 +279,24 @@ def test_the_launchers_image_has_libvirt_and_qemu(deployed: Deployed) -> None:
 
 def test_the_image_has_all_that_its_commands_read(deployed: Deployed) -> None:
     _, _, _, restrictions = next(deployed.containers())
-    for argv, said in ((("explain", "DeviceInUse"), "DeviceInUse"), (("install", "--dry-run", "--image", "i"), "kind: Deployment")):
-        command = deployed.containerd.command(f"asked-{argv[0]}-{deployed.overlay}", "virt-dra", ("virt-dra", *argv), restrictions)
+    for argv, said in (
+        (("explain", "DeviceInUse"), "DeviceInUse"),
+        (("install", "--dry-run", "--image", "i"), "kind: Deployment"),
+    ):
+        command = deployed.containerd.command(
+            f"asked-{argv[0]}-{deployed.overlay}", "virt-dra", ("virt-dra", *argv), restrictions
+        )
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert said in done.stdout
 
 
 def test_the_extender_runs_too(deployed: Deployed) -> None:
-    files = [path for path in sorted((ROOT / "manifests" / "extender").glob("*.yaml")) if path.name not in ("kustomization.yaml",)]
+    files = [
+        path
+        for path in sorted((ROOT / "manifests" / "extender").glob("*.yaml"))
+        if path.name not in ("kustomization.yaml",)
+    ]
     objects = [obj for path in files for obj in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
     plane = deployed.plane
     place = {
@@ -271,7 +310,9 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
             plane.request("POST", path, obj)
     (daemons,) = (obj for obj in objects if obj["kind"] == "DaemonSet")
     template = daemons["spec"]["template"]
-    template["spec"]["nodeName"] = "node-0"  # which the controller of DaemonSets, who doesn't run here, would choose by affinity
+    template["spec"]["nodeName"] = (
+        "node-0"  # which the controller of DaemonSets, who doesn't run here, would choose by affinity
+    )
     body = {"metadata": {"name": "extender", **template["metadata"]}, "spec": template["spec"]}
     pods = "/api/v1/namespaces/virt-dra-extender/pods"
     until(lambda: post(plane, pods, body).code == 201)  # its ServiceAccount's token controller may come later
@@ -288,7 +329,9 @@ def test_the_extender_runs_too(deployed: Deployed) -> None:
     assert len(deployed.containerd.processes(identity)) >= 2, "selectors are evaluated in a child"
     pod = {"metadata": {"name": "any", "namespace": "default", "uid": "u"}, "spec": {"containers": []}}
     question = json.dumps({"Pod": pod, "NodeNames": ["node-0"]}).encode()
-    asked = urllib.request.Request(f"http://{listening}:8766/prioritize", question, {"Content-Type": "application/json"})
+    asked = urllib.request.Request(
+        f"http://{listening}:8766/prioritize", question, {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(asked, timeout=30) as answer:
         assert [each["Host"] for each in json.loads(answer.read())] == ["node-0"]
 

@@ -1,4 +1,5 @@
-"""The Containerfile builds what the manifests run: extras that exist, entry points that exist, users that the pods name."""
+"""The Containerfile builds what the manifests run: extras that exist, entry points that exist, users that the pods
+name."""
 
 from __future__ import annotations
 
@@ -72,14 +73,18 @@ def test_what_is_copied_into_the_build_is_there() -> None:
     assert all((ROOT / path).exists() for path in copied)
     ignored = (ROOT / ".containerignore").read_text().split()
     kept = {pattern.removeprefix("!") for pattern in ignored if pattern.startswith("!")}
-    out = [path for path in copied if path not in kept and any(PurePosixPath(path).match(pattern) for pattern in ignored)]
+    out = [
+        path for path in copied if path not in kept and any(PurePosixPath(path).match(pattern) for pattern in ignored)
+    ]
     assert out == []
 
 
 def test_what_the_package_links_to_is_copied_into_the_build() -> None:
     links = {path.resolve().relative_to(ROOT) for path in (ROOT / "virt_dra").rglob("*") if path.is_symlink()}
     assert links == {Path("manifests"), Path("docs/lint"), Path("docs/reasons")}
-    assert {str(path) for path in links} <= {path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]}
+    assert {str(path) for path in links} <= {
+        path for name, rest in stages()["build"] if name == "COPY" for path in shlex.split(rest)[:-1]
+    }
 
 
 def test_images_stand_on_a_base_that_a_digest_fixes() -> None:
@@ -88,7 +93,9 @@ def test_images_stand_on_a_base_that_a_digest_fixes() -> None:
     foreign = [base for base in bases if base not in stages()]
     assert len(foreign) == 1
     assert re.fullmatch(r"[a-z./]+/debian:[\d.]+-slim@sha256:[0-9a-f]{64}", foreign[0])
-    assert not re.search(r"^(ADD|COPY --from=(?!build-))|curl |wget |--trusted|--index|--allow-unauth", text, re.MULTILINE)
+    assert not re.search(
+        r"^(ADD|COPY --from=(?!build-))|curl |wget |--trusted|--index|--allow-unauth", text, re.MULTILINE
+    )
 
 
 def test_images_have_no_installer() -> None:
@@ -123,7 +130,9 @@ def test_the_pods_are_started_with_arguments_that_the_commands_take(
     overlay: Overlay, cert_manager: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {}
-    for deployment in (obj for obj in planned(Choices(overlay, cert_manager=cert_manager), packaged()) if obj["kind"] == "Deployment"):
+    for deployment in (
+        obj for obj in planned(Choices(overlay, cert_manager=cert_manager), packaged()) if obj["kind"] == "Deployment"
+    ):
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         for variable in container["env"]:
             monkeypatch.setenv(variable["name"], "virt-dra")
@@ -140,13 +149,19 @@ def test_the_pods_are_started_with_arguments_that_the_commands_take(
         assert split_image(found["operator"]["launcher_image"]) == ("virt-dra-launcher", f":{VERSION}")
     assert ("webhook-certificates" in found) is not cert_manager
     (tls,) = [volume for volume in _volumes(Choices(overlay, cert_manager=cert_manager)) if "secret" in volume]
-    mounts = [mount["mountPath"] for mount in _mounts(Choices(overlay, cert_manager=cert_manager)) if mount["name"] == tls["name"]]
+    mounts = [
+        mount["mountPath"]
+        for mount in _mounts(Choices(overlay, cert_manager=cert_manager))
+        if mount["name"] == tls["name"]
+    ]
     assert mounts == [str(found["webhook"]["tls_dir"])]
 
 
 def _mounts(choices: Choices) -> list[dict[str, str]]:
     deployments = (obj for obj in planned(choices, packaged()) if obj["kind"] == "Deployment")
-    return [mount for each in deployments for mount in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]]
+    return [
+        mount for each in deployments for mount in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    ]
 
 
 def _volumes(choices: Choices) -> list[dict[str, object]]:

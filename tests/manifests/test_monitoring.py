@@ -37,12 +37,17 @@ def series() -> set[str]:
     found = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         if not name.endswith("_created"):
-            found |= {name.removesuffix("_total") + suffix if kind == "counter" else name + suffix for suffix in _SUFFIXES[kind]}
+            found |= {
+                name.removesuffix("_total") + suffix if kind == "counter" else name + suffix
+                for suffix in _SUFFIXES[kind]
+            }
     return found
 
 
 def alerts() -> list[dict[str, Any]]:
-    return [rule for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def panels() -> list[dict[str, Any]]:
@@ -63,7 +68,12 @@ def test_every_metric_that_is_asked_for_is_there(where: str, expression: str) ->
 
 
 def test_what_users_must_see_is_on_the_dashboard() -> None:
-    shown = {name for panel in panels() for target in panel["targets"] for name in re.findall(r"\bvirt_dra_\w+", target["expr"])}
+    shown = {
+        name
+        for panel in panels()
+        for target in panel["targets"]
+        for name in re.findall(r"\bvirt_dra_\w+", target["expr"])
+    }
     wanted = {
         "virt_dra_devices",
         "virt_dra_vmis",

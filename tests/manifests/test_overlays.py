@@ -1,4 +1,5 @@
-"""What both overlays promise: labels, hardened pods, policies of the webhooks; and that kustomize reads the same objects."""
+"""What both overlays promise: labels, hardened pods, policies of the webhooks; and that kustomize reads the same
+objects."""
 
 from __future__ import annotations
 
@@ -60,10 +61,15 @@ def test_every_object_has_our_label_and_this_version(choices: Choices) -> None:
 @each_variant
 def test_every_namespaced_object_names_its_namespace(choices: Choices) -> None:
     cluster_scoped = {
-        "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+        "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
     }  # fmt: skip
-    assert {ObjectKey.of(obj) for obj in objects(choices) if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])} == set()
+    assert {
+        ObjectKey.of(obj)
+        for obj in objects(choices)
+        if (obj["kind"] in cluster_scoped) is ("namespace" in obj["metadata"])
+    } == set()
 
 
 SILENT = "virt-dra-certificates"
@@ -137,13 +143,18 @@ def test_network_policies_name_the_pods_and_ports_that_there_are(choices: Choice
 
 @each_variant
 def test_who_serves_has_no_key_but_its_own(choices: Choices) -> None:
-    """The webhook mounts two files of one Secret, and reads no Secret; the authority's key is where only virt-dra-certificates reads it."""
+    """The webhook mounts two files of one Secret, and reads no Secret; the authority's key is where only
+    virt-dra-certificates reads it."""
     specs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in objects(choices, "Deployment")}
-    mounted = {name: [volume["secret"] for volume in spec["volumes"] if "secret" in volume] for name, spec in specs.items()}
+    mounted = {
+        name: [volume["secret"] for volume in spec["volumes"] if "secret" in volume] for name, spec in specs.items()
+    }
     items = [{"key": name, "path": name} for name in ("tls.crt", "tls.key")]
     assert mounted.pop("virt-dra-webhook") == [{"secretName": "virt-dra-webhook-tls", "items": items}]
     assert not any(mounted.values())
-    rules = {(each["kind"], each["metadata"]["name"]): each["rules"] for each in objects(choices, "Role", "ClusterRole")}
+    rules = {
+        (each["kind"], each["metadata"]["name"]): each["rules"] for each in objects(choices, "Role", "ClusterRole")
+    }
     readers = {name for (_, name), given in rules.items() for rule in given if "secrets" in rule["resources"]}
     assert readers == (set() if choices.cert_manager else {SILENT})
 
@@ -154,7 +165,9 @@ def test_the_service_leads_to_the_webhook(choices: Choices) -> None:
     (deployment,) = (each for each in objects(choices, "Deployment") if each["metadata"]["name"] == "virt-dra-webhook")
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert {port["containerPort"] for port in container["ports"]} >= {port["targetPort"] for port in service["spec"]["ports"]}
+    assert {port["containerPort"] for port in container["ports"]} >= {
+        port["targetPort"] for port in service["spec"]["ports"]
+    }
     for client in (webhook["clientConfig"]["service"] for each in configurations(choices).values() for webhook in each):
         assert (client["name"], client["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
         assert client["port"] in {port["port"] for port in service["spec"]["ports"]}
@@ -168,7 +181,10 @@ def configurations(choices: Choices) -> dict[str, list[Json]]:
 @pytest.mark.parametrize(
     ("overlay", "policies"),
     [
-        (BESIDE_KUBEVIRT, {"vmi.virt-dra.io": "Ignore", "vm.virt-dra.io": "Ignore", "launcher-pods.virt-dra.io": "Fail"}),
+        (
+            BESIDE_KUBEVIRT,
+            {"vmi.virt-dra.io": "Ignore", "vm.virt-dra.io": "Ignore", "launcher-pods.virt-dra.io": "Fail"},
+        ),
         (STANDALONE, {"vmi.virt-dra.io": "Fail", "vm.virt-dra.io": "Fail"}),
     ],
 )
@@ -181,7 +197,9 @@ def test_webhooks_are_as_decided(overlay: Overlay, policies: dict[str, str]) -> 
         assert webhook["timeoutSeconds"] == 10
         assert webhook["admissionReviewVersions"] == ["v1"]
         assert webhook["namespaceSelector"] == {
-            "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "virt-dra"]}]
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "virt-dra"]}
+            ]
         }
         assert all(rule["scope"] == "Namespaced" and "DELETE" not in rule["operations"] for rule in webhook["rules"])
         if webhook["name"].startswith("launcher-pods"):
@@ -196,7 +214,11 @@ FILES: dict[str, Any] = {
         "resources: [x.yaml]\npatches: [{target: {kind: Service}, patch: 'spec: {}'}]\n",
         "only JSON patches",
     ),
-    "patch by file": ("a/kustomization.yaml", "patches: [{path: x.yaml}]\n", "a patch has a target (kind, name) and an inline patch; path"),
+    "patch by file": (
+        "a/kustomization.yaml",
+        "patches: [{path: x.yaml}]\n",
+        "a patch has a target (kind, name) and an inline patch; path",
+    ),
     "patch that fails": (
         "a/kustomization.yaml",
         "resources: [x.yaml]\npatches: [{target: {kind: Service}, patch: '[{op: remove, path: /a}]'}]\n",

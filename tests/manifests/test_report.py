@@ -1,6 +1,7 @@
 """manifests/report: what its account may do, what its pod is confined to, and that virt-dra uninstall finds all of it.
 
-That the rights are enough, and good for nothing else, is tried on a real API server: tests/cli/report_server/test_cluster.py.
+That the rights are enough, and good for nothing else, is tried on a real API server:
+tests/cli/report_server/test_cluster.py.
 """
 
 from __future__ import annotations
@@ -38,18 +39,35 @@ def test_it_is_no_part_of_an_installation(overlay: Overlay) -> None:
 
 def test_its_account_reads_what_the_page_shows_and_asks_for_reviews_and_nothing_else() -> None:
     rules = objects()["ClusterRole", REPORT]["rules"]
-    granted = {(verb, group, name) for rule in rules for verb in rule["verbs"] for group in rule["apiGroups"] for name in rule["resources"]}
+    granted = {
+        (verb, group, name)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
     read = {(verb, each.group, each.plural) for verb in ("list", "watch") for each in resources_of(KINDS)}
-    reviews = {("create", "authentication.k8s.io", "tokenreviews"), ("create", "authorization.k8s.io", "subjectaccessreviews")}
+    reviews = {
+        ("create", "authentication.k8s.io", "tokenreviews"),
+        ("create", "authorization.k8s.io", "subjectaccessreviews"),
+    }
     assert granted == read | reviews
     bound = [(kind, name) for kind, name in objects() if kind.endswith("Binding")]
     assert bound == [("ClusterRoleBinding", REPORT)]
-    assert objects()["ClusterRoleBinding", REPORT]["subjects"] == [{"kind": "ServiceAccount", "name": REPORT, "namespace": "virt-dra"}]
+    assert objects()["ClusterRoleBinding", REPORT]["subjects"] == [
+        {"kind": "ServiceAccount", "name": REPORT, "namespace": "virt-dra"}
+    ]
 
 
 def test_the_role_for_viewers_is_exactly_what_they_are_asked_for() -> None:
     rules = objects()["ClusterRole", f"{REPORT}-viewer"]["rules"]
-    granted = {(verb, group, name) for rule in rules for verb in rule["verbs"] for group in rule["apiGroups"] for name in rule["resources"]}
+    granted = {
+        (verb, group, name)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
     assert granted == {("list", each.group, each.plural) for each in resources_of(KINDS)}
 
 

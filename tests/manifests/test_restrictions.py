@@ -1,4 +1,5 @@
-"""What the manifests' security contexts become in containerd, and what is refused because it could not be brought about."""
+"""What the manifests' security contexts become in containerd, and what is refused because it could not be brought
+about."""
 
 from __future__ import annotations
 
@@ -17,9 +18,24 @@ Json = dict[str, Any]
 
 
 def test_options_say_each_restriction() -> None:
-    pod = {"securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "fsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}}}
-    security = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["NET_RAW", "KILL"]}}
-    container = {"name": "c", "securityContext": security, "resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}}}
+    pod = {
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "fsGroup": 1,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    }
+    security = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["NET_RAW", "KILL"]},
+    }
+    container = {
+        "name": "c",
+        "securityContext": security,
+        "resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}},
+    }
     found = restrictions_of(pod, container, USER)
     assert found == Restrictions(65532, 65532, 1, True, False, ("CAP_NET_RAW", "CAP_KILL"), True, 64 << 20, 256)
     assert " ".join(found.options()) == (
@@ -36,12 +52,21 @@ def test_what_a_pod_does_not_say_is_not_restricted() -> None:
 def test_every_container_of_the_manifests_can_be_started_as_it_asks() -> None:
     deployments = [obj for overlay in (BESIDE_KUBEVIRT, STANDALONE) for obj in planned(Choices(overlay), packaged())]
     extender = yaml.safe_load((ROOT / "manifests" / "extender" / "daemon_set.yaml").read_text(encoding="utf-8"))
-    pods = [obj["spec"]["template"]["spec"] for obj in (*deployments, extender) if obj["kind"] in ("Deployment", "DaemonSet")]
+    pods = [
+        obj["spec"]["template"]["spec"]
+        for obj in (*deployments, extender)
+        if obj["kind"] in ("Deployment", "DaemonSet")
+    ]
     assert len(pods) == 7
     for pod in pods:
         for container in pod["containers"]:
             found = restrictions_of(pod, container, USER)
-            assert (found.read_only, found.new_privileges, found.seccomp, found.dropped) == (True, False, True, DEFAULT_CAPABILITIES)
+            assert (found.read_only, found.new_privileges, found.seccomp, found.dropped) == (
+                True,
+                False,
+                True,
+                DEFAULT_CAPABILITIES,
+            )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +79,12 @@ def test_every_container_of_the_manifests_can_be_started_as_it_asks() -> None:
         ({}, {"runAsGroup": 1}, USER, "runAsGroup of container c is 1, and its image's USER 65532:65532"),
         ({"runAsNonRoot": True}, {}, "0:0", "container c has to run as no root, and its image's USER is 0"),
         ({}, {}, "nobody", "the image's USER 'nobody' names no numbers of a user and a group"),
-        ({}, {"seccompProfile": {"type": "Localhost"}}, USER, "seccompProfile Localhost of container c can't be applied here"),
+        (
+            {},
+            {"seccompProfile": {"type": "Localhost"}},
+            USER,
+            "seccompProfile Localhost of container c can't be applied here",
+        ),
         ({}, {"capabilities": {"add": ["SYS_ADMIN"]}}, USER, "capabilities.add of container c can't be applied here"),
     ],
 )

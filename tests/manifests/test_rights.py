@@ -1,4 +1,5 @@
-"""Least privilege, measured: the components run with their ServiceAccounts on a real API server, whose audit log says what they asked.
+"""Least privilege, measured: the components run with their ServiceAccounts on a real API server, whose audit log says
+what they asked.
 
 Every right that the manifests give was used, and no request was refused for want of one; what isn't given is refused.
 """
@@ -107,7 +108,10 @@ ONLY_CERTIFICATES = [
 def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: list[tuple[str, str]]) -> None:
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", account)
     with acting_as(cluster.plane, kubeconfig) as ask:
-        codes = {f"{verb} {path}": ask(verb, path.format(namespace=cluster.namespace))[0] for verb, path in (*FORBIDDEN, *others)}
+        codes = {
+            f"{verb} {path}": ask(verb, path.format(namespace=cluster.namespace))[0]
+            for verb, path in (*FORBIDDEN, *others)
+        }
     assert {request: code for request, code in codes.items() if code != 403} == {}
 
 
@@ -116,9 +120,15 @@ def test_what_is_not_given_is_refused(cluster: Cluster, account: str, others: li
     [
         ({"metadata": {"annotations": {"metadata.virt-dra.io/gpu.gpu": "{}"}}}, ""),
         ({"metadata": {"annotations": {"virt-dra.io/device-status": None}}}, ""),
-        ({"metadata": {"annotations": {"kubevirt.io/domain": "another"}}}, "may change annotations of virt-dra.io only"),
+        (
+            {"metadata": {"annotations": {"kubevirt.io/domain": "another"}}},
+            "may change annotations of virt-dra.io only",
+        ),
         ({"metadata": {"annotations": {"kubevirt.io/domain": None}}}, "may change annotations of virt-dra.io only"),
-        ({"metadata": {"annotations": {"evil.example/virt-dra.io": "x"}}}, "may change annotations of virt-dra.io only"),
+        (
+            {"metadata": {"annotations": {"evil.example/virt-dra.io": "x"}}},
+            "may change annotations of virt-dra.io only",
+        ),
         ({"metadata": {"labels": {"a": "b"}}}, "may change annotations only"),
         ({"metadata": {"finalizers": ["virt-dra.io/x"]}}, "may change annotations only"),
         ({"spec": {"containers": [{"name": "compute", "image": "evil"}]}}, "may change annotations only"),
@@ -129,7 +139,9 @@ def test_of_a_pod_the_operator_may_change_our_annotations_only(cluster: Cluster,
     pods = cluster.plane.request("GET", f"{namespace}?labelSelector=kubevirt.io=virt-launcher")["items"]
     kubeconfig = cluster.plane.kubeconfig_of_service_account("virt-dra", OPERATOR)
     with acting_as(cluster.plane, kubeconfig) as ask:
-        code, message = ask("PATCH", f"{namespace}/{pods[0]['metadata']['name']}", patch, "application/strategic-merge-patch+json")
+        code, message = ask(
+            "PATCH", f"{namespace}/{pods[0]['metadata']['name']}", patch, "application/strategic-merge-patch+json"
+        )
     assert (code, refusal in message) == (403 if refusal else 200, True), message
 
 

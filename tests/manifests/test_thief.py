@@ -1,6 +1,8 @@
-"""What a stolen token of each of our ServiceAccounts is good for: tried on a real API server, and listed in docs/security.md.
+"""What a stolen token of each of our ServiceAccounts is good for: tried on a real API server, and listed in
+docs/security.md.
 
-The cases are cases/thief.yaml: every right that the manifests give is there, with what is tried by it, and has a row in the document.
+The cases are cases/thief.yaml: every right that the manifests give is there, with what is tried by it, and has a row in
+the document.
 """
 
 from __future__ import annotations
@@ -67,7 +69,12 @@ def spelt(account: str, text: str) -> Iterator[Granted]:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_right_has_a_case(overlay: Overlay) -> None:
-    tried = {right for case in CASES if case.get("overlay", overlay) == overlay for right in spelt(case["account"], case["rights"])}
+    tried = {
+        right
+        for case in CASES
+        if case.get("overlay", overlay) == overlay
+        for right in spelt(case["account"], case["rights"])
+    }
     assert tried == granted(overlay)
 
 
@@ -80,7 +87,9 @@ def test_every_right_has_a_row_in_the_document() -> None:
 
 
 @pytest.mark.control_plane
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['account']}-{case['rights'].partition(',')[0]}-{case['rights'][-12:]}")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case['account']}-{case['rights'].partition(',')[0]}-{case['rights'][-12:]}"
+)
 def test_what_a_thief_could_do(thieves: Thieves, case: Json) -> None:
     if case.get("overlay", thieves.overlay) != thieves.overlay:
         pytest.skip(f"a right of the overlay {case['overlay']}")
@@ -100,33 +109,58 @@ def test_what_a_thief_could_do(thieves: Thieves, case: Json) -> None:
 )
 def test_nobody_elses_pods_have_our_priority(cluster: Cluster, where: str, class_name: str, refusal: str) -> None:
     """Not even an administrator's: who may create pods is no question of priority."""
-    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000}
-    container = {"name": "c", "image": "i", "securityContext": security | {"seccompProfile": {"type": "RuntimeDefault"}}}
+    security = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+    }
+    container = {
+        "name": "c",
+        "image": "i",
+        "securityContext": security | {"seccompProfile": {"type": "RuntimeDefault"}},
+    }
     spec: Json = {"containers": [container]} | ({"priorityClassName": class_name} if class_name else {})
     namespace = where.format(namespace=cluster.namespace)
-    answer = _posted(cluster.plane, f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "greedy"}, "spec": spec})
+    answer = _posted(
+        cluster.plane, f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "greedy"}, "spec": spec}
+    )
     assert (refusal or '"priorityClassName"' if class_name else "") in answer
     assert ("denied request" in answer) is bool(refusal), answer
 
 
 @pytest.mark.control_plane
 def test_where_vms_have_namespaces_of_their_own_nothing_is_made_elsewhere(thieves: Thieves, cluster: Cluster) -> None:
-    """virt-dra install --vm-namespace-label: the namespace says whether it is for VMs, and no token of ours can say it."""
+    """virt-dra install --vm-namespace-label: the namespace says whether it is for VMs, and no token of ours can say
+    it."""
     if cluster.overlay != STANDALONE:
         pytest.skip("beside KubeVirt the operator makes no pods")
     label = "example.com/virtual-machines"
     wanted = planned(Choices(STANDALONE, vm_namespace_label=label), packaged())
-    policies = [obj for obj in wanted if any(each["name"] == VM_NAMESPACE for each in obj.get("spec", {}).get("variables", ()))]
+    policies = [
+        obj for obj in wanted if any(each["name"] == VM_NAMESPACE for each in obj.get("spec", {}).get("variables", ()))
+    ]
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{}"
-    before = {name: cluster.plane.request("GET", path.format(name))["spec"] for name in (each["metadata"]["name"] for each in policies)}
+    before = {
+        name: cluster.plane.request("GET", path.format(name))["spec"]
+        for name in (each["metadata"]["name"] for each in policies)
+    }
     account = {"account": "virt-dra-operator"}
-    pods, vmis = ("POST /api/v1/namespaces/{namespace}/pods", "POST /apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
+    pods, vmis = (
+        "POST /api/v1/namespaces/{namespace}/pods",
+        "POST /apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances",
+    )
     tries: list[Json] = [{"ask": pods, "base": "launcher"}, {"ask": vmis, "base": "instance"}]
     refused = [each | {"refused": "in namespaces for virtual machines only"} for each in tries]
     namespace = f"/api/v1/namespaces/{cluster.namespace}"
     try:
         for each in policies:
-            cluster.plane.request("PATCH", path.format(each["metadata"]["name"]), {"spec": {"variables": each["spec"]["variables"]}}, MERGE)
+            cluster.plane.request(
+                "PATCH",
+                path.format(each["metadata"]["name"]),
+                {"spec": {"variables": each["spec"]["variables"]}},
+                MERGE,
+            )
         until(lambda: not thieves.surprises(account | {"tries": refused}), "the policies", seconds=30)
         cluster.plane.request("PATCH", namespace, {"metadata": {"labels": {label: ""}}}, MERGE)
         until(lambda: not thieves.surprises(account | {"tries": tries}), "the label", seconds=30)
@@ -152,10 +186,14 @@ def test_a_write_that_a_policy_refuses_is_told_of_the_vm(cluster: Cluster) -> No
         plane.request("PATCH", path, [{"op": "replace", "path": where, "value": json.dumps(image)}], JSON_PATCH)
 
     def told() -> bool:
-        events = plane.request("GET", f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name=refused")["items"]
+        events = plane.request(
+            "GET", f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name=refused"
+        )["items"]
         said = [event["message"] for event in events if event["reason"] == "WriteRefused"]
         wanted = "may create launcher pods of the image another:1 only; this one is of virt-dra-launcher:0.1.0"
-        return any(text.startswith(f"creating Pod {namespace}/virt-launcher-refused-") and wanted in text for text in said)
+        return any(
+            text.startswith(f"creating Pod {namespace}/virt-launcher-refused-") and wanted in text for text in said
+        )
 
     vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
     allow("another:1")
@@ -184,10 +222,16 @@ class Thieves:
     def __init__(self, cluster: Cluster) -> None:
         plane, namespace = cluster.plane, cluster.namespace
         self._cluster, self.overlay = cluster, cluster.overlay
-        vmis, pods = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances", f"/api/v1/namespaces/{namespace}/pods"
+        vmis, pods = (
+            f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances",
+            f"/api/v1/namespaces/{namespace}/pods",
+        )
         launchers = plane.request("GET", f"{pods}?labelSelector=kubevirt.io=virt-launcher")["items"]
         cluster.create(pods, "Pod", "of-others", "v1", spec={"containers": [{"name": "c", "image": "i"}]})
-        event = {"involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"}, "source": {"component": "kubelet"}}
+        event = {
+            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},
+            "source": {"component": "kubelet"},
+        }
         cluster.create(f"/api/v1/namespaces/{namespace}/events", "Event", "of-others", "v1", **event)
         self.names = {
             "namespace": namespace,
@@ -197,13 +241,17 @@ class Thieves:
             "vmi": f"{vmis}/good",
             "instance": f"{vmis}/vm",
             "vm": f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/vm",
-            "other-authority": base64.b64encode(bootstrap(["localhost"], datetime.now(UTC), SystemKeys()).ca_bundle).decode(),
+            "other-authority": base64.b64encode(
+                bootstrap(["localhost"], datetime.now(UTC), SystemKeys()).ca_bundle
+            ).decode(),
             "foreign-event": f"/api/v1/namespaces/{namespace}/events/of-others",
         }
         self._bases: dict[str, Json] = {}
         if self.overlay == STANDALONE:
             wanted = planned(Choices(STANDALONE), packaged())
-            deployment = next(obj for obj in wanted if (obj["kind"], obj["metadata"]["name"]) == ("Deployment", OPERATOR))
+            deployment = next(
+                obj for obj in wanted if (obj["kind"], obj["metadata"]["name"]) == ("Deployment", OPERATOR)
+            )
             launcher = launcher_of(deployment)
             vmi = VirtualMachineInstance.from_wire(plane.request("GET", self.names["vmi"]))
             options = StandaloneOptions(launcher.image, launcher.command[1:])
@@ -213,7 +261,9 @@ class Thieves:
             self._bases["launcher"] = pod | {"metadata": pod["metadata"] | {"name": "virt-launcher-good-thief"}}
             instance = instance_of(VirtualMachine.from_wire(plane.request("GET", self.names["vm"]))).to_wire()
             owner = instance["metadata"]["ownerReferences"][0] | {"name": "thief"}
-            self._bases["instance"] = instance | {"metadata": instance["metadata"] | {"name": "thief", "ownerReferences": [owner]}}
+            self._bases["instance"] = instance | {
+                "metadata": instance["metadata"] | {"name": "thief", "ownerReferences": [owner]}
+            }
 
     def close(self) -> None:
         for name in ("other", "foreign-event"):
@@ -233,7 +283,11 @@ class Thieves:
             verb, _, path = attempt.get("ask", "POST /api/v1/namespaces/{namespace}/pods").partition(" ")
             path = path.format_map(self.names)
             content = (
-                "application/strategic-merge-patch+json" if attempt.get("strategic") else JSON_PATCH if "operations" in attempt else MERGE
+                "application/strategic-merge-patch+json"
+                if attempt.get("strategic")
+                else JSON_PATCH
+                if "operations" in attempt
+                else MERGE
             )
             code, text = ask(verb, path, self._body(attempt, path), content)
             refused = attempt.get("refused", "")

@@ -52,7 +52,10 @@ def test_what_says_something_else_has_other_lines(one: str, other: str) -> None:
 
 
 def test_each_element_has_a_line_with_its_attributes_sorted() -> None:
-    xml = f"<domain type='kvm' {QEMU}><name>a&amp;b</name><qemu:commandline><qemu:arg value='\"'/>x</qemu:commandline></domain>"
+    xml = (
+        f"<domain type='kvm' {QEMU}><name>a&amp;b</name><qemu:commandline><qemu:arg "
+        "value='\"'/>x</qemu:commandline></domain>"
+    )
     assert _lines(xml) == [
         '<domain type="kvm" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0">',
         "  <name>a&amp;b</name>",
@@ -64,7 +67,9 @@ def test_each_element_has_a_line_with_its_attributes_sorted() -> None:
     ]
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), max_size=8)
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), max_size=8
+)
 
 
 def _element(tag: str, attributes: dict[str, str], text: str, inside: list[etree._Element]) -> etree._Element:
@@ -80,7 +85,8 @@ def _trees(children: st.SearchStrategy[list[etree._Element]]) -> st.SearchStrate
 
 @given(st.recursive(_trees(st.builds(list)), lambda trees: _trees(st.lists(trees, max_size=3)), max_leaves=8))
 def test_the_normal_form_of_a_normal_form_is_itself(tree: etree._Element) -> None:
-    """So nothing is lost or made that a reader of the lines would miss; white space around a text beside elements is the exception."""
+    """So nothing is lost or made that a reader of the lines would miss; white space around a text beside elements is
+    the exception."""
     for element in tree.iter():
         element.text = (element.text or "").strip()
     lines = normal_lines(tree)
@@ -97,7 +103,10 @@ def test_the_normal_form_of_a_normal_form_is_itself(tree: etree._Element) -> Non
         ("", "the XML to compare: line 1, column 1: no well-formed XML: Document is empty"),
         ("<a>\n<b></a>", "the XML to compare: line 2, column 8: no well-formed XML: Opening and ending tag mismatch"),
         ("<a>\ud800</a>", "the XML to compare: position 3: a character that XML can't hold"),
-        ("<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>", "the XML to compare: has a document type declaration, which no libvirt domain has"),
+        (
+            "<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
+            "the XML to compare: has a document type declaration, which no libvirt domain has",
+        ),
         ('<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', "the XML to compare: has a document type declaration"),
         ("<a>" * 300 + "</a>" * 300, "the XML to compare: line 1, column "),
     ],

@@ -56,7 +56,9 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
         (pytester.path / name).write_bytes((EXAMPLE / name).read_bytes())
     (pytester.path / "golden.xml").write_bytes((EXAMPLE / "vm.xml").read_bytes())
     settings = ["asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings =", "  error"]
-    settings.append("  ignore::pytest.PytestAssertRewriteWarning")  # virt_dra is imported already, where the suite is run in this process
+    settings.append(
+        "  ignore::pytest.PytestAssertRewriteWarning"
+    )  # virt_dra is imported already, where the suite is run in this process
     pytester.makeini("\n".join(("[pytest]", *settings)))
     return pytester
 
@@ -68,7 +70,10 @@ def _ran(suite: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 def _errors(ran: pytest.RunResult) -> str:
     """The lines that pytest prints of the error, without its mark."""
-    return "\n".join(line[1:].removeprefix("       ") for line in ran.outlines if line == "E" or line.startswith("E   ")) + "\n"
+    return (
+        "\n".join(line[1:].removeprefix("       ") for line in ran.outlines if line == "E" or line.startswith("E   "))
+        + "\n"
+    )
 
 
 def _failure(suite: pytest.Pytester, statement: str, *options: str) -> str:
@@ -108,7 +113,9 @@ def test_a_vm_that_is_not_ready_fails_with_the_whole_explanation(suite: pytest.P
 
 
 def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) -> None:
-    suite.makepyfile('async def test_it(assert_vm_ready):\n    assert_vm_ready("vm.yaml", cluster="cluster.yaml", node="node-2")\n')
+    suite.makepyfile(
+        'async def test_it(assert_vm_ready):\n    assert_vm_ready("vm.yaml", cluster="cluster.yaml", node="node-2")\n'
+    )
     ran = suite.runpytest_inprocess()
     ran.assert_outcomes(failed=1)
     assert _errors(ran) == WAITS
@@ -117,7 +124,10 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ('assert_vm_ready("nix.yaml", cluster="no/dump.yaml")', "nix.yaml: no such file or folder\nno/dump.yaml: no such file or folder"),
+        (
+            'assert_vm_ready("nix.yaml", cluster="no/dump.yaml")',
+            "nix.yaml: no such file or folder\nno/dump.yaml: no such file or folder",
+        ),
         ("assert_vm_ready()", "assert_vm_ready: name a file that has a VirtualMachine or VirtualMachineInstance"),
         (
             'assert_vm_ready("cluster.yaml", cluster="vm.yaml")',
@@ -127,7 +137,10 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
             'assert_vm_ready("vm.yaml", kubevirt="newest")',
             "kubevirt: 'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main",
         ),
-        ('assert_vm_ready("vm.yaml", ignore=["nonsense"])', "ignore: 'nonsense' is no finding; virt-dra lint --list shows them"),
+        (
+            'assert_vm_ready("vm.yaml", ignore=["nonsense"])',
+            "ignore: 'nonsense' is no finding; virt-dra lint --list shows them",
+        ),
         ('domain_xml("nix.yaml")', "nix.yaml: no such file or folder"),
         (
             'domain_xml("cluster.yaml")',
@@ -140,7 +153,8 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
             "addresses: gpus/gpu2 is no device of trainer; its devices are: gpus/gpu1",
         ),
         (
-            'domain_xml({"spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/g"}]}}}}, {"gpus/g": "0000:41:00.0"})',
+            'domain_xml({"spec": {"domain": {"devices": {"gpus": [{"name": "g", '
+            '"deviceName": "v.com/g"}]}}}}, {"gpus/g": "0000:41:00.0"})',
             "addresses: gpus/g comes from a device plugin (v.com/g); "
             "give the variable that it sets with env={'PCI_RESOURCE_...': '0000:41:00.0'}",
         ),
@@ -149,7 +163,9 @@ def test_a_coroutine_fails_with_the_whole_explanation(suite: pytest.Pytester) ->
         ('assert_domain_xml("<domain/>", ".")', "golden file .: Is a directory"),
     ],
 )
-def test_unusable_input_is_an_error_of_its_own_that_names_it(suite: pytest.Pytester, statement: str, message: str | None) -> None:
+def test_unusable_input_is_an_error_of_its_own_that_names_it(
+    suite: pytest.Pytester, statement: str, message: str | None
+) -> None:
     found = _failure(suite, statement)
     if message is not None:
         assert found == f"virt_dra.pytest_plugin.UnusableInput: {message}\n"
@@ -201,7 +217,8 @@ def test_what_the_launcher_warns_of_is_a_warning_at_the_line_of_the_test(suite: 
 
 
 def test_addresses_are_those_of_the_status(suite: pytest.Pytester) -> None:
-    """``addresses`` and ``device_status`` are two ways to say the same, for PCI devices and mediated ones, of a dict and of a file."""
+    """``addresses`` and ``device_status`` are two ways to say the same, for PCI devices and mediated ones, of a dict
+    and of a file."""
     suite.makepyfile(
         """
         UUID = "8b7aa0f3-0a4c-4a4b-8a52-0c1a1d5f9e00"
@@ -239,7 +256,9 @@ def test_a_missing_golden_file_fails_with_its_name_and_the_xml(suite: pytest.Pyt
 
 
 @pytest.mark.parametrize("options", [(), ("-n1",)], ids=["one process", "xdist"])
-def test_update_writes_what_differs_or_is_missing_and_names_it(suite: pytest.Pytester, options: tuple[str, ...]) -> None:
+def test_update_writes_what_differs_or_is_missing_and_names_it(
+    suite: pytest.Pytester, options: tuple[str, ...]
+) -> None:
     kept = "<!-- reviewed -->\n<a   y='2'\n x='1'></a>"
     (suite.path / "kept.xml").write_text(kept)
     (suite.path / "broken.xml").write_text("<a")
@@ -278,7 +297,9 @@ def test_a_golden_file_that_cannot_be_written_is_named(suite: pytest.Pytester) -
 
 def test_options_are_in_a_group_of_their_own(suite: pytest.Pytester) -> None:
     ran = suite.runpytest_inprocess("--help")
-    ran.stdout.fnmatch_lines(["unit tests of VMs (virt-dra):", "  --virt-dra-update*", "  --virt-dra-kubevirt=VERSION"], consecutive=False)
+    ran.stdout.fnmatch_lines(
+        ["unit tests of VMs (virt-dra):", "  --virt-dra-update*", "  --virt-dra-kubevirt=VERSION"], consecutive=False
+    )
 
 
 def test_a_release_of_the_command_line_counts_where_the_test_names_none(suite: pytest.Pytester) -> None:

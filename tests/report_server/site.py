@@ -82,7 +82,9 @@ class Served:
             return answer.status, answer.headers, await answer.text()
 
     async def sign_in(self, token: str = "ann", **headers: str) -> aiohttp.ClientResponse:
-        given = {"Origin": self.url, "Accept": "text/html"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {"Origin": self.url, "Accept": "text/html"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
         return await self.client.post(f"{self.url}/login", data={"token": token}, headers=given, allow_redirects=False)
 
     async def cookie(self) -> str:
@@ -111,7 +113,12 @@ async def served(folder: Path, limits: ServingLimits | None = None) -> AsyncIter
     context = ssl.create_default_context(cadata=bundle.ca_bundle.decode())
     connector = aiohttp.TCPConnector(ssl=context)
     async with aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=["Accept-Encoding"],
     ) as client:
-        yield Served(server, rendering, reviews, clock, client, f"https://localhost:{port}", f"http://127.0.0.1:{plain}")
+        yield Served(
+            server, rendering, reviews, clock, client, f"https://localhost:{port}", f"http://127.0.0.1:{plain}"
+        )
     await server.stop()

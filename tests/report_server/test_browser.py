@@ -1,4 +1,5 @@
-"""The live page in a browser: signing in, a page that renews itself and keeps what its reader has chosen, the end of a session."""
+"""The live page in a browser: signing in, a page that renews itself and keeps what its reader has chosen, the end of a
+session."""
 
 from __future__ import annotations
 
@@ -94,7 +95,11 @@ async def chromium(folder: Path) -> AsyncIterator[Tab]:
 
 def _content(waiting: tuple[str, ...], model: str = "H100") -> Content:
     late = [part for name in waiting for part in (claim(f"{name}-gpu"), pod(name, [f"{name}-gpu"]))]
-    nodes = [part for number in range(12) for part in node(f"n{number}", [gpu("g0", model if number else f"{model}-{number}")])]
+    nodes = [
+        part
+        for number in range(12)
+        for part in node(f"n{number}", [gpu("g0", model if number else f"{model}-{number}")])
+    ]
     held = [part for number in range(12) for part in user(f"u{number}", f"n{number}", "g0")]
     objects = [read_object(each) for each in [*classes(), *nodes, *held, *late]]
     rendered = LiveReport(ReportSettings())(objects, AT, explain=True)
@@ -120,12 +125,15 @@ async def test_the_page_renews_itself_and_keeps_what_its_reader_has_chosen(site:
     async with chromium(tmp_path / "profile") as tab:
         await tab.call("Page.navigate", url=f"{site.url}/")
         await tab.until("document.title === 'Sign in'")
-        await tab.value("document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()")
+        await tab.value(
+            "document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()"
+        )
         await tab.until("document.getElementById('state')?.textContent === 'live'")
         tab.errors.clear()  # 401 of the first request is shown as one
         assert await tab.value("document.cookie") == ""  # not for scripts
         await tab.value(
-            "document.querySelector('details').open = true; filter.value = 'late'; filter.dispatchEvent(new Event('input'));"
+            "document.querySelector('details').open = true; filter.value = "
+            "'late'; filter.dispatchEvent(new Event('input'));"
             "document.body.style.minHeight = '3000px'; scrollTo(0, 120)"
         )
         assert await tab.value("count.textContent") == "1 of 3 match"
@@ -134,14 +142,19 @@ async def test_the_page_renews_itself_and_keeps_what_its_reader_has_chosen(site:
         _show(site, _content(("late-one", "late-two")))
         await tab.until("document.querySelectorAll('details').length === 2")
         assert await tab.value("window.same") is True  # nothing was loaded anew
-        assert await tab.value("[filter.value, count.textContent, scrollY, document.querySelectorAll('details[open]').length]") == [
+        assert await tab.value(
+            "[filter.value, count.textContent, scrollY, document.querySelectorAll('details[open]').length]"
+        ) == [
             "late",
             "2 of 4 match",
             120,
             1,
         ]
         assert await tab.value("document.querySelector('details[open]').dataset.text.includes('late-one')") is True
-        assert await tab.value("[...document.querySelectorAll('h1')].length + document.querySelectorAll('main').length") == 2
+        assert (
+            await tab.value("[...document.querySelectorAll('h1')].length + document.querySelectorAll('main').length")
+            == 2
+        )
 
         _show(site, site.rendering.content, Stale(AT, "the process that <i>renders</i> has ended"))
         await tab.until("!notice.hidden")
@@ -166,7 +179,9 @@ async def test_what_tenants_write_does_not_run_and_not_after_a_renewal_either(si
     async with chromium(tmp_path / "profile") as tab:
         await tab.call("Page.navigate", url=f"{site.url}/")
         await tab.until("document.title === 'Sign in'")
-        await tab.value("document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()")
+        await tab.value(
+            "document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()"
+        )
         await tab.until("document.getElementById('state')?.textContent === 'live'")
         _show(site, _content(("late",), hostile))
         await tab.until("document.querySelectorAll('details').length === 1")
@@ -187,9 +202,13 @@ async def test_signing_out_in_the_browser(site: Served, tmp_path: Path) -> None:
     async with chromium(tmp_path / "profile") as tab:
         await tab.call("Page.navigate", url=f"{site.url}/")
         await tab.until("document.title === 'Sign in'")
-        await tab.value("document.getElementById('token').value = 'eve'; document.querySelector('form').requestSubmit()")
+        await tab.value(
+            "document.getElementById('token').value = 'eve'; document.querySelector('form').requestSubmit()"
+        )
         await tab.until("document.querySelector('[role=alert]')?.textContent.includes('know this token')")
-        await tab.value("document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()")
+        await tab.value(
+            "document.getElementById('token').value = 'ann'; document.querySelector('form').requestSubmit()"
+        )
         await tab.until("document.getElementById('state')?.textContent === 'live'")
         await tab.value("document.getElementById('leave').requestSubmit()")
         await tab.until("location.pathname === '/login'")

@@ -61,7 +61,12 @@ def make() -> Callable[..., Made]:
     def made(limits: GateLimits | None = None, **attempts: float) -> Made:
         reviews, clock, observed = _Reviews(), _Clock(), _Observed()
         given = Attempts(AttemptLimits(**attempts))  # type: ignore[arg-type] # whole numbers
-        return Gate(reviews, (NODES, PODS), clock, attempts=given, limits=limits, observer=observed), reviews, clock, observed
+        return (
+            Gate(reviews, (NODES, PODS), clock, attempts=given, limits=limits, observer=observed),
+            reviews,
+            clock,
+            observed,
+        )
 
     return made
 

@@ -1,4 +1,5 @@
-"""The rendering process and the handle on it: what changes a page, what a process that ends, hangs or sends nonsense does to it."""
+"""The rendering process and the handle on it: what changes a page, what a process that ends, hangs or sends nonsense
+does to it."""
 
 from __future__ import annotations
 
@@ -177,7 +178,9 @@ def hears_nothing_of_the_cluster(settings: FollowSettings, connection: socket.so
 
 
 @asynccontextmanager
-async def _process(entry: Callable[[FollowSettings, socket.socket], None], **limits: float) -> AsyncIterator[RenderingProcess]:
+async def _process(
+    entry: Callable[[FollowSettings, socket.socket], None], **limits: float
+) -> AsyncIterator[RenderingProcess]:
     made = RenderingProcess(FollowSettings(_Names()), limits=RenderingLimits(**limits), entry=entry)
     async with made.running():
         yield made
@@ -212,17 +215,26 @@ def _alive(pid: int) -> bool:
         (ends, "the process that renders the page has ended"),
         (hangs, "the process that renders the page hangs, and was ended"),
         (takes_too_long, "the process that renders the page took too long, and was ended"),
-        (sends_nonsense, "the process that renders the page sends what is no page (a header of 1195725856 bytes), and was ended"),
-        (sends_another_kind, "the process that renders the page sends what is no page (a message of kind 'run'), and was ended"),
+        (
+            sends_nonsense,
+            "the process that renders the page sends what is no page (a header of 1195725856 bytes), and was ended",
+        ),
+        (
+            sends_another_kind,
+            "the process that renders the page sends what is no page (a message of kind 'run'), and was ended",
+        ),
         (
             sends_a_version_of_its_own,
-            "the process that renders the page sends what is no page (a page without its time and version), and was ended",
+            "the process that renders the page sends what is no page (a page "
+            "without its time and version), and was ended",
         ),
         (sends_no_time, "the process that renders the page sends what is no page (a time that is none), and was ended"),
         (hears_nothing_of_the_cluster, "the cluster's API server doesn't answer"),
     ],
 )
-async def test_the_last_page_stays_and_is_stale(entry: Callable[[FollowSettings, socket.socket], None], why: str) -> None:
+async def test_the_last_page_stays_and_is_stale(
+    entry: Callable[[FollowSettings, socket.socket], None], why: str
+) -> None:
     async with _process(entry, silence=6.0, longest=0.5, first_pause=30.0) as process:
         await _until(lambda: process.stale is not None)
         assert process.stale is not None

@@ -1,4 +1,5 @@
-"""The server as browsers and programs see it: who gets the page, which headers, streams; on a real port, without a cluster."""
+"""The server as browsers and programs see it: who gets the page, which headers, streams; on a real port, without a
+cluster."""
 
 from __future__ import annotations
 
@@ -126,7 +127,9 @@ async def test_head_is_get_without_the_body(site: Served) -> None:
     assert (status, headers["Content-Length"], body) == (200, str(len(content("one").page)), "")
 
 
-@pytest.mark.parametrize(("path", "allowed"), [("/", "GET, HEAD"), ("/events", "GET"), ("/report.json", "GET, HEAD"), ("/logout", "POST")])
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("/", "GET, HEAD"), ("/events", "GET"), ("/report.json", "GET, HEAD"), ("/logout", "POST")]
+)
 async def test_other_methods_are_refused(site: Served, path: str, allowed: str) -> None:
     for method in {"GET", "PUT", "DELETE", "POST", "PATCH", "OPTIONS"} - set(allowed.split(", ")):
         status, headers, _ = await site.get(path, method, **BEARER)
@@ -181,7 +184,9 @@ async def test_forms_of_other_sites_are_refused(site: Served, headers: dict[str,
 )
 async def test_what_is_no_form_is_refused(site: Served, body: str, kind: str, status: int) -> None:
     headers = {"Origin": site.url, "Content-Type": kind}
-    async with site.client.post(f"{site.url}/login", data=body.encode("latin-1"), headers=headers, allow_redirects=False) as answer:
+    async with site.client.post(
+        f"{site.url}/login", data=body.encode("latin-1"), headers=headers, allow_redirects=False
+    ) as answer:
         assert answer.status == status
 
 
@@ -194,7 +199,9 @@ async def test_a_session_ends_after_an_hour_or_when_its_user_signs_out(site: Ser
     assert (status, "The session has ended: sign in again." in body) == (401, True)
     assert headers["Set-Cookie"] == f"{COOKIE}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict"
     cookie = await site.cookie()
-    async with site.client.post(f"{site.url}/logout", headers={"Cookie": cookie, "Origin": site.url}, allow_redirects=False) as left:
+    async with site.client.post(
+        f"{site.url}/logout", headers={"Cookie": cookie, "Origin": site.url}, allow_redirects=False
+    ) as left:
         assert (left.status, left.headers["Location"]) == (303, "/login")
     assert (await site.get("/", Cookie=cookie))[0] == 401
 
@@ -203,7 +210,10 @@ async def test_a_session_ends_when_its_token_does(site: Served) -> None:
     cookie = await site.cookie()
     del site.reviews.users["ann"]
     site.clock.now = 60.0
-    assert (await site.get("/", Cookie=cookie))[::2] == (401, "the cluster doesn't know this token, or it has expired\n")
+    assert (await site.get("/", Cookie=cookie))[::2] == (
+        401,
+        "the cluster doesn't know this token, or it has expired\n",
+    )
     site.reviews.users["ann"] = Viewer("ann")
     assert (await site.get("/", Cookie=cookie))[0] == 401
 
@@ -263,7 +273,9 @@ async def test_a_stream_ends_with_its_session(site: Served) -> None:
     cookie = await site.cookie()
     async with _stream(site, Cookie=cookie) as stream:
         await _next(stream)
-        await site.client.post(f"{site.url}/logout", headers={"Cookie": cookie, "Origin": site.url}, allow_redirects=False)
+        await site.client.post(
+            f"{site.url}/logout", headers={"Cookie": cookie, "Origin": site.url}, allow_redirects=False
+        )
         assert await _next(stream) == "event: ended\ndata: the session has ended"
         assert await stream.read() == b""
 
@@ -327,10 +339,15 @@ async def test_a_server_that_stops_ends_its_streams(tmp_path: Path) -> None:
 async def test_before_the_first_page_it_says_so(tmp_path: Path) -> None:
     async with served(tmp_path) as site:
         status, headers, body = await site.get("/", **BEARER)
-        assert (status, headers["Refresh"], body) == (503, "2", "The cluster is being read; the page comes by itself.\n")
+        assert (status, headers["Refresh"], body) == (
+            503,
+            "2",
+            "The cluster is being read; the page comes by itself.\n",
+        )
         site.rendering.stale = Stale(AT, "the process that renders the page has ended")
         assert (await site.get("/", **BEARER))[2] == (
-            "There is no page yet: Not up to date since 2026-11-20 12:00:00 UTC: the process that renders the page has ended.\n"
+            "There is no page yet: Not up to date since 2026-11-20 12:00:00 UTC: "
+            "the process that renders the page has ended.\n"
         )
         async with site.client.get(f"{site.plain}/readyz") as probe:
             assert (probe.status, await probe.text()) == (503, "there is no page yet\n")
@@ -342,7 +359,10 @@ async def test_a_page_that_is_not_kept_up_to_date_says_since_when(site: Served) 
         await _next(stream)
         site.rendering.stale = Stale(AT, "the process <ended>")
         site.server.changed()
-        assert await _next(stream) == "event: stale\ndata: Not up to date since 2026-11-20 12:00:00 UTC: the process <ended>."
+        assert (
+            await _next(stream)
+            == "event: stale\ndata: Not up to date since 2026-11-20 12:00:00 UTC: the process <ended>."
+        )
         status, headers, body = await site.get("/", Accept_Encoding="gzip", **BEARER)
         assert status == 200
         assert f'<p id="notice" class="bad" role="alert">{said}</p>' in body

@@ -46,7 +46,11 @@ def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
 
 
 def test_a_token_is_asked_about_for_the_api_servers_own_audiences() -> None:
-    assert token_review("t") == {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "t"}}
+    assert token_review("t") == {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": "t"},
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ FAULTS: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "fau
 def test_every_fault_is_named_with_its_field(case: str) -> None:
     with pytest.raises(ScenarioError) as raised:
         read_scenario(FAULTS[case]["scenario"])
-    assert [f"{path}: {message}" if path else message for path, message in raised.value.problems] == FAULTS[case]["problems"]
+    assert [f"{path}: {message}" if path else message for path, message in raised.value.problems] == FAULTS[case][
+        "problems"
+    ]
 
 
 @pytest.mark.parametrize("raw", [None, 1, "text", [], [1], True])

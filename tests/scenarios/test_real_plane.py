@@ -27,7 +27,11 @@ PLAYED = (
     "pods share the capacity of one device",
     "an extended resource beside a claim",
 )
-NODE = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}
+NODE = {
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+}
 WAITING = {"name": "waiting", "given": [NODE], "steps": [{"do": "wait", "seconds": 300}]}
 
 
@@ -55,7 +59,10 @@ def test_an_interrupted_play_leaves_nothing(plane: ControlPlane, tmp_path: Path)
     file = tmp_path / "waiting.json"
     file.write_text(json.dumps(WAITING), encoding="utf-8")
     # A shell's background job begins with interrupts ignored, and so would the command.
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from virt_dra.cli.start import main; main()"
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from virt_dra.cli.start import main; main()"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program, "scenario", str(file), "--live", "--kubeconfig", str(plane.kubeconfig)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -1,8 +1,9 @@
-"""Scenarios of the control loops (``cases/*.yaml``): the embedded cluster gives the answers that a real control plane 1.37.1 gave.
+"""Scenarios of the control loops (``cases/*.yaml``): the embedded cluster gives the answers that a real control plane
+1.37.1 gave.
 
-``answers/*.jsonl`` are recorded by ``python -m devtools.scenarios`` with ``tests/scenarios/cases/NAME.yaml`` and ``--record``.
-``pending.yaml`` names those of parts that are not there yet: they are played, and may differ. ``differences.yaml`` names the
-scenarios that are known to differ, with the reason; they must still differ.
+``answers/*.jsonl`` are recorded by ``python -m devtools.scenarios`` with ``tests/scenarios/cases/NAME.yaml`` and
+``--record``. ``pending.yaml`` names those of parts that are not there yet: they are played, and may differ.
+``differences.yaml`` names the scenarios that are known to differ, with the reason; they must still differ.
 """
 
 from __future__ import annotations
@@ -42,7 +43,11 @@ def cases() -> dict[str, Json]:
 @cache
 def recorded() -> dict[str, Json]:
     """The real answers by name."""
-    lines = (line for path in sorted((HERE / "answers").glob("*.jsonl")) for line in path.read_text(encoding="utf-8").split("\n"))
+    lines = (
+        line
+        for path in sorted((HERE / "answers").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").split("\n")
+    )
     return {answer["name"]: answer for answer in map(json.loads, filter(None, lines))}
 
 

@@ -12,7 +12,9 @@ from devtools.scenario_table import HEADING, PAGE, outcome, recorded, row, scena
 @pytest.mark.slow
 def test_every_row_of_the_page_is_true() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    rows = {match[1]: match[0] for match in re.finditer(r"^\| (.*?) \| .* \| (?:yes|no|pending) \|\n", page, re.MULTILINE)}
+    rows = {
+        match[1]: match[0] for match in re.finditer(r"^\| (.*?) \| .* \| (?:yes|no|pending) \|\n", page, re.MULTILINE)
+    }
     assert HEADING in page
     cases = {raw["name"]: raw for _, raw in scenarios()}
     answers = recorded()

@@ -23,9 +23,16 @@ from virt_dra.scheduling.claim_references import (
 
 
 def pod(entry: Json | None = None, *statuses: Json, group: str = "") -> Pod:
-    spec: Json = {"resourceClaims": [entry] if entry else [], **({"schedulingGroup": {"podGroupName": group}} if group else {})}
+    spec: Json = {
+        "resourceClaims": [entry] if entry else [],
+        **({"schedulingGroup": {"podGroupName": group}} if group else {}),
+    }
     return Pod.from_wire(
-        {"metadata": {"name": "p", "namespace": "lab", "uid": "u1"}, "spec": spec, "status": {"resourceClaimStatuses": list(statuses)}}
+        {
+            "metadata": {"name": "p", "namespace": "lab", "uid": "u1"},
+            "spec": spec,
+            "status": {"resourceClaimStatuses": list(statuses)},
+        }
     )
 
 
@@ -64,7 +71,13 @@ def claim(*, owner: Json | None = None, namespace: str = "lab", reserved: tuple[
 
 
 OWNER: Json = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": True}
-GROUP: Json = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "x", "controller": True}
+GROUP: Json = {
+    "apiVersion": "scheduling.k8s.io/v1beta1",
+    "kind": "PodGroup",
+    "name": "g",
+    "uid": "x",
+    "controller": True,
+}
 NOT_OWNER = "ResourceClaim lab/c was not created for Pod lab/p (Pod is not owner)"
 NEITHER = "ResourceClaim lab/c was not created for Pod lab/p (neither Pod nor PodGroup g is the owner)"
 
@@ -76,7 +89,12 @@ NEITHER = "ResourceClaim lab/c was not created for Pod lab/p (neither Pod nor Po
         (pod(), claim(owner={**OWNER, "uid": "u2"}), False, NOT_OWNER),
         (pod(), claim(owner={**OWNER, "controller": False}), False, NOT_OWNER),
         (pod(), claim(), False, NOT_OWNER),
-        (pod(), claim(owner=OWNER, namespace="other"), False, "ResourceClaim other/c is not in the same namespace as Pod lab/p"),
+        (
+            pod(),
+            claim(owner=OWNER, namespace="other"),
+            False,
+            "ResourceClaim other/c is not in the same namespace as Pod lab/p",
+        ),
         (pod(group="g"), claim(owner=GROUP), False, NOT_OWNER),
         (pod(group="g"), claim(owner=GROUP), True, ""),
         (pod(group="g"), claim(owner=OWNER), True, ""),
@@ -104,7 +122,9 @@ def test_a_claim_is_for_the_pod_that_controls_it(subject: Pod, owned: ResourceCl
         (({"resource": "podgroups", "name": "g", "uid": "x"},), True, False),
     ],
 )
-def test_a_reservation_counts_by_uid_and_for_a_group_by_name(reserved: tuple[Json, ...], workload: bool, is_reserved: bool) -> None:
+def test_a_reservation_counts_by_uid_and_for_a_group_by_name(
+    reserved: tuple[Json, ...], workload: bool, is_reserved: bool
+) -> None:
     held = claim(reserved=reserved)
     assert is_reserved_for(held, pod(group="g"), workload_claims=workload) is is_reserved
 

@@ -140,7 +140,9 @@ def test_claims_wake_pods(case: str) -> None:
     """C-4.6: the hint of ResourceClaims."""
     old, new, usable, woken = CLAIM_CASES[case]
     found: tuple[ResourceClaim, ...] | Blocked = (claim(1),) if usable else Blocked(UNSCHEDULABLE, "missing", "c")
-    hint = next(each for each in claim_hints(lambda pod: found, lambda key: ["pod"]) if ClusterEvent.CLAIM in each.events)
+    hint = next(
+        each for each in claim_hints(lambda pod: found, lambda key: ["pod"]) if ClusterEvent.CLAIM in each.events
+    )
     assert hint.decide(POD, old, new) is woken
 
 

@@ -30,7 +30,9 @@ def pod(entry: Json) -> Pod:
 
 def group(entry: Json, *statuses: Json) -> PodGroup:
     meta = {"name": "g", "namespace": "lab", "uid": "group-1"}
-    return PodGroup.from_wire({"metadata": meta, "spec": {"resourceClaims": [entry]}, "status": {"resourceClaimStatuses": list(statuses)}})
+    return PodGroup.from_wire(
+        {"metadata": meta, "spec": {"resourceClaims": [entry]}, "status": {"resourceClaimStatuses": list(statuses)}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,9 +57,17 @@ def test_a_claim_is_reserved_for_the_group_if_the_whole_entry_is_equal(own: Json
     ("entry", "statuses", "name"),
     [
         ({"name": "a", "resourceClaimName": "c"}, [], Resolved("c", must_check_owner=False)),
-        ({"name": "a", "resourceClaimTemplateName": "t"}, [], NotCreatedYet("PodGroup lab/g: ResourceClaim not created yet")),
+        (
+            {"name": "a", "resourceClaimTemplateName": "t"},
+            [],
+            NotCreatedYet("PodGroup lab/g: ResourceClaim not created yet"),
+        ),
         ({"name": "a", "resourceClaimTemplateName": "t"}, [{"name": "a"}], NotNeeded()),
-        ({"name": "a", "resourceClaimTemplateName": "t"}, [{"name": "a", "resourceClaimName": "x"}], Resolved("x", must_check_owner=True)),
+        (
+            {"name": "a", "resourceClaimTemplateName": "t"},
+            [{"name": "a", "resourceClaimName": "x"}],
+            Resolved("x", must_check_owner=True),
+        ),
     ],
 )
 def test_the_claim_of_an_entry_of_a_group(entry: Json, statuses: list[Json], name: object) -> None:
@@ -68,7 +78,9 @@ def test_the_claim_of_an_entry_of_a_group(entry: Json, statuses: list[Json], nam
 
 def test_an_entry_without_a_source_is_refused() -> None:
     of = group({"name": "a"})
-    with pytest.raises(UnsupportedClaimSource, match=r"PodGroup lab/g, spec\.resourceClaim a: none of the supported fields are set"):
+    with pytest.raises(
+        UnsupportedClaimSource, match=r"PodGroup lab/g, spec\.resourceClaim a: none of the supported fields are set"
+    ):
         group_claim_name(of, of.spec.resource_claims[0])
 
 

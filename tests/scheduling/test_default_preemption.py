@@ -21,7 +21,8 @@ def pod(name: str, cpu: str, priority: int = 0, **status: Any) -> Pod:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}", "labels": {"app": name}, **deleted},
-        "spec": {"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **status.pop("spec", {})},
+        "spec": {"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            **status.pop("spec", {})},
         "status": status,
     })  # fmt: skip
 
@@ -63,7 +64,9 @@ def test_the_most_important_pods_are_spared() -> None:
 
 
 def test_pods_that_started_later_go_first() -> None:
-    old, young = (pod(name, "2", startTime=f"2026-01-01T00:0{number}:00Z") for number, name in enumerate(("old", "young")))
+    old, young = (
+        pod(name, "2", startTime=f"2026-01-01T00:0{number}:00Z") for number, name in enumerate(("old", "young"))
+    )
     assert names(chosen(pod("p", "2", 9), table(("n1", [young, old])))) == ("n1", ["young"])
 
 
@@ -85,7 +88,8 @@ def test_without_victims_every_node_says_why() -> None:
     """C-5.6: nobody of lower priority, too few of them, or a node that could never serve the pod."""
     cluster = table(("n1", [pod("a", "4", 9)]), ("n2", [pod("b", "3", 9), pod("c", "1", 1)]))
     assert chosen(pod("p", "2", 9), cluster) == NoVictims(
-        "preemption: 0/2 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod.", hopeless=True
+        "preemption: 0/2 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod.",
+        hopeless=True,
     )
     assert chosen(pod("p", "5", 9), cluster) == NoVictims(
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.", hopeless=True
@@ -105,7 +109,8 @@ def test_a_pod_may_be_forbidden_to_preempt_or_wait_for_its_victims() -> None:
 
 
 def test_a_place_is_kept_for_who_is_nominated() -> None:
-    """C-5.6: pods of the same priority or less don't take the room that victims leave; those of a higher priority do."""
+    """C-5.6: pods of the same priority or less don't take the room that victims leave; those of a higher priority
+    do."""
     cluster = table(("n1", []))
     cluster.nominations.nominate(pod("p", "4", 5), "n1")
     cycle = SchedulingCycle([NodeResourcesFit(NodeUsages(), lambda name: False)], cluster)

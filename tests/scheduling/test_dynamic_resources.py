@@ -1,4 +1,5 @@
-"""The plugin DynamicResources in scheduling cycles: what it decides, reserves and refuses (C-5, C-6, C-9). No cluster."""
+"""The plugin DynamicResources in scheduling cycles: what it decides, reserves and refuses (C-5, C-6, C-9). No
+cluster."""
 
 from __future__ import annotations
 
@@ -41,18 +42,24 @@ def device_slice(node: str, *devices: dict[str, Any]) -> ResourceSlice:
 def claim(name: str, *, device_class: str = "gpu", **status: Any) -> ResourceClaim:
     request = {"name": "r", "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 1}}
     metadata = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "resourceVersion": "1"}
-    return ResourceClaim.from_wire({"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status})
+    return ResourceClaim.from_wire(
+        {"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status}
+    )
 
 
 def pod(name: str, *claims: str) -> Pod:
     entries = [{"name": each, "resourceClaimName": each} for each in claims]
-    return Pod.from_wire({"metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}"}, "spec": {"resourceClaims": entries}})
+    return Pod.from_wire(
+        {"metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}"}, "spec": {"resourceClaims": entries}}
+    )
 
 
 class Scheduler:
     """One plugin over some nodes."""
 
-    def __init__(self, slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim], options: DeviceOptions = PLAIN) -> None:
+    def __init__(
+        self, slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim], options: DeviceOptions = PLAIN
+    ) -> None:
         classes = [DeviceClass.from_wire({"metadata": {"name": "gpu"}})]
         self.ledger = DeviceLedger(lambda: Published(slices, classes))
         self.claims = ClaimCache(self.ledger.claim_changed)
@@ -79,7 +86,9 @@ class Scheduler:
 
 
 def devices(attempt: DeviceAttempt) -> dict[str, list[str]]:
-    return {key: [result.device for result in allocation.devices.results] for key, allocation in attempt.reserved.items()}
+    return {
+        key: [result.device for result in allocation.devices.results] for key, allocation in attempt.reserved.items()
+    }
 
 
 def test_what_is_reserved_is_in_flight_and_in_use_for_the_next_pod() -> None:
@@ -127,10 +136,15 @@ def allocated(node: str, *, at: str = "2026-11-22T12:00:00Z", reserved: Sequence
     result = {"request": "r", "driver": DRIVER, "pool": node, "device": "d0", "bindingConditions": ["Attached"]}
     consumers = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in reserved]
     selector = {"nodeSelectorTerms": [term]}
-    return {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector, "allocationTimestamp": at}, "reservedFor": consumers}
+    return {
+        "allocation": {"devices": {"results": [result]}, "nodeSelector": selector, "allocationTimestamp": at},
+        "reservedFor": consumers,
+    }
 
 
-@pytest.mark.parametrize(("reserved", "deallocated"), [((), True), (("p",), True), (("q",), False), (("p", "q"), False)])
+@pytest.mark.parametrize(
+    ("reserved", "deallocated"), [((), True), (("p",), True), (("q",), False), (("p", "q"), False)]
+)
 def test_only_a_claim_that_nobody_else_uses_is_deallocated(reserved: Sequence[str], *, deallocated: bool) -> None:
     """C-5.6, C-5.7, C-6.5: its devices didn't become ready in time."""
     binding = BindingDeadline(NOW + timedelta(seconds=601), timedelta(seconds=600))
@@ -154,12 +168,16 @@ def test_a_search_that_takes_too_long_ends_the_attempt() -> None:
     moments = count()
     timer = FilterTimer(lambda: NOW + timedelta(seconds=next(moments)), timedelta(seconds=0.5))
     selecting = claim("c").to_wire()
-    selecting["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": "device.driver != ''"}}]
+    selecting["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [
+        {"cel": {"expression": "device.driver != ''"}}
+    ]
     options = DeviceOptions(timer=timer)
     world = Scheduler([device_slice("n1", {"name": "d0"})], [ResourceClaim.from_wire(selecting)], options)
     with pytest.raises(AttemptError) as raised:
         world.cycle.find(pod("p", "c"))
-    assert str(raised.value) == 'running "DynamicResources" filter plugin: node n1: timed out trying to allocate devices'
+    assert (
+        str(raised.value) == 'running "DynamicResources" filter plugin: node n1: timed out trying to allocate devices'
+    )
 
 
 def test_pods_of_a_group_adopt_what_others_were_given_in_the_order_of_their_claims() -> None:

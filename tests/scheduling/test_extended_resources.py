@@ -44,7 +44,9 @@ Change = tuple[DeviceClass | None, DeviceClass | None]
         ([(None, A), (None, B), (B, _class("b", Y, "2"))], {Y: "b", IMPLICIT_A: "a", IMPLICIT_B: "b"}),
     ],
 )
-def test_which_class_serves_a_resource_depends_on_the_changes_in_their_order(changes: list[Change], wanted: dict[str, str]) -> None:
+def test_which_class_serves_a_resource_depends_on_the_changes_in_their_order(
+    changes: list[Change], wanted: dict[str, str]
+) -> None:
     """C-7.1, C-20.4: as kube-scheduler's cache of classes."""
     served = ServedResources()
     for old, new in changes:
@@ -57,7 +59,9 @@ def test_an_update_of_the_class_that_has_the_name_is_not_taken_over() -> None:
     """C-7.1: the class is known as it was when it took the name."""
     served = ServedResources()
     served.changed(None, A)
-    served.changed(A, DeviceClass.from_wire(A.to_wire() | {"metadata": {**A.metadata.to_wire(), "labels": {"new": "1"}}}))
+    served.changed(
+        A, DeviceClass.from_wire(A.to_wire() | {"metadata": {**A.metadata.to_wire(), "labels": {"new": "1"}}})
+    )
     kept = served.class_of(X)
     assert kept is not None
     assert kept.metadata.labels == {}

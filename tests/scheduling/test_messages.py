@@ -15,12 +15,15 @@ FULL = PluginRefusal("NodeResourcesFit", ("Insufficient cpu", "Too many pods"), 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
     refusals = {f"n{number}": DEVICES for number in range(10)} | {"t": TAINT, "f": FULL, "g": FULL}
     assert Diagnosis(13, refusals).message == (
-        "0/13 nodes are available: 1 node(s) had untolerated taint(s), 10 cannot allocate all claims, 2 Insufficient cpu, 2 Too many pods."
+        "0/13 nodes are available: 1 node(s) had untolerated taint(s), 10 cannot "
+        "allocate all claims, 2 Insufficient cpu, 2 Too many pods."
     )
 
 
 def test_a_refusal_of_the_pod_stands_for_all_nodes() -> None:
-    found = Diagnosis(3, everywhere=PluginRefusal("DynamicResources", ("resource claim lab/c is in the process of being allocated",)))
+    found = Diagnosis(
+        3, everywhere=PluginRefusal("DynamicResources", ("resource claim lab/c is in the process of being allocated",))
+    )
     assert found.after("preemption: …").message == (
         "0/3 nodes are available: resource claim lab/c is in the process of being allocated. preemption: …"
     )

@@ -17,7 +17,9 @@ NODE = build.node("n1")
 
 
 def _slice(resources: Json, **device: Any) -> ResourceSlice:
-    return build.slice_({"pool": "n1", "node": "n1", "devices": [{"name": "d0", "nodeAllocatableResources": resources, **device}]})
+    return build.slice_(
+        {"pool": "n1", "node": "n1", "devices": [{"name": "d0", "nodeAllocatableResources": resources, **device}]}
+    )
 
 
 def _taken(**result: Any) -> Taken:
@@ -32,7 +34,8 @@ def test_a_capacity_key_needs_consumed_capacity() -> None:
     with pytest.raises(AttemptError) as error:
         claim_statuses(pod(), {}, [_taken()], devices, NODE)
     assert str(error.value) == (
-        "claim ns/k, device d0: ConsumedCapacity is nil, but Capacity key 'cores' is set in NodeAllocatableResources for resource cpu"
+        "claim ns/k, device d0: ConsumedCapacity is nil, but Capacity key 'cores' "
+        "is set in NodeAllocatableResources for resource cpu"
     )
 
 
@@ -47,7 +50,10 @@ def test_a_device_that_is_gone_is_an_error() -> None:
     devices = MappingDevices([_slice({"cpu": {"mapping": {"deviceMultiplier": "1"}}})])
     with pytest.raises(AttemptError) as error:
         claim_statuses(pod(), {}, [_taken(device="d1")], devices, NODE)
-    assert str(error.value) == "claim ns/k, device d1, driver gpu.example.com: device d1 not found in pool n1 for driver gpu.example.com"
+    assert (
+        str(error.value)
+        == "claim ns/k, device d1, driver gpu.example.com: device d1 not found in pool n1 for driver gpu.example.com"
+    )
 
 
 def test_devices_of_other_nodes_do_not_count() -> None:

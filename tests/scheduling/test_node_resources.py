@@ -32,7 +32,11 @@ def test_resources_of_a_node(case: dict[str, Any]) -> None:
     for number, spec in enumerate(case.get("others", ())):
         table.assign(pod(f"other{number}", spec), "n1")
     served = case.get("dra", ())
-    refusal = NodeResourcesFit(NodeUsages(), lambda name: name in served).attempt(pod("new", case["pod"])).filter(table.states[0])
+    refusal = (
+        NodeResourcesFit(NodeUsages(), lambda name: name in served)
+        .attempt(pod("new", case["pod"]))
+        .filter(table.states[0])
+    )
     assert list(refusal.reasons if refusal else ()) == case.get("reasons", [])
     assert refusal is None or refusal.resolvable == case.get("resolvable", False)
 
@@ -64,7 +68,8 @@ def test_the_node_with_more_left_has_the_higher_score() -> None:
 
 
 def test_a_node_that_becomes_more_even_is_preferred() -> None:
-    """BalancedAllocation: half the pod's request of cpu on an empty node unbalances it; on one with memory in use it balances it."""
+    """BalancedAllocation: half the pod's request of cpu on an empty node unbalances it; on one with memory in use it
+    balances it."""
     table = NodeTable()
     for name in ("n1", "n2"):
         allocatable = {"cpu": "2", "memory": "2Gi", "pods": "10"}
@@ -78,7 +83,8 @@ def test_a_node_that_becomes_more_even_is_preferred() -> None:
 
 
 def test_requests_are_summed_before_they_are_rounded() -> None:
-    """C-7.2: as kube-scheduler counts, two containers with a tenth of a thousandth of a CPU ask for one thousandth together."""
+    """C-7.2: as kube-scheduler counts, two containers with a tenth of a thousandth of a CPU ask for one thousandth
+    together."""
     container = {"image": "i", "resources": {"requests": {"cpu": "100u", "memory": "1500m"}}}
     raw = {"metadata": {"name": "p"}, "spec": {"containers": [container | {"name": "a"}, container | {"name": "b"}]}}
     assert pod_requests(Pod.from_wire(raw)) == {"cpu": 1, "memory": 3}
@@ -86,7 +92,9 @@ def test_requests_are_summed_before_they_are_rounded() -> None:
 
 def test_what_a_pod_asks_for_is_summed_once_until_the_pod_changes() -> None:
     """Preemption asks again for a node without this pod or that: a hundred nodes full of pods took ten seconds."""
-    small, large = (pod("p", {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}) for cpu in "12")
+    small, large = (
+        pod("p", {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}) for cpu in "12"
+    )
     table, usages = NodeTable(), NodeUsages()
     table.put(node({"cpu": "4", "pods": "10"}))
     table.assign(small, "n1")

@@ -17,7 +17,8 @@ from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, plac
 def placed(outcome: Placement | Unplaced) -> tuple[str, dict[str, list[str]]]:
     assert isinstance(outcome, Placement), outcome
     return outcome.node, {
-        each.claim.name: [f"{r.request} {r.pool}/{r.device}" for r in each.result.devices.results] for each in outcome.allocations
+        each.claim.name: [f"{r.request} {r.pool}/{r.device}" for r in each.result.devices.results]
+        for each in outcome.allocations
     }
 
 
@@ -68,7 +69,9 @@ AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
 
 
 def test_required_affinity_ors_terms_and_ignores_faulty_ones() -> None:
-    nodes: list[Json] = [{"name": name, "labels": {"rack": rack, "zone": "a"}} for name, rack in (("n1", "9"), ("n2", "3"), ("n3", "4"))]
+    nodes: list[Json] = [
+        {"name": name, "labels": {"rack": rack, "zone": "a"}} for name, rack in (("n1", "9"), ("n2", "3"), ("n3", "4"))
+    ]
     assert placed(place(pod(spec={"affinity": AFFINITY}), view(nodes, []))) == ("n3", {})
 
 
@@ -103,7 +106,10 @@ def test_no_nodes() -> None:
 def test_an_allocated_claim_pulls_the_pod_to_its_node() -> None:
     there = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}
     allocated = with_status(claim("old"), {"allocation": {"nodeSelector": there, "devices": {"results": []}}})
-    assert placed(place(pod("pod", "old", "new"), view(["n1", "n2"], [allocated, claim("new")]))) == ("n2", {"new": ["r0 n2/d0"]})
+    assert placed(place(pod("pod", "old", "new"), view(["n1", "n2"], [allocated, claim("new")]))) == (
+        "n2",
+        {"new": ["r0 n2/d0"]},
+    )
 
 
 def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
@@ -113,7 +119,8 @@ def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
         {"allocation": {"nodeSelector": gone}, "reservedFor": [{"resource": "pods", "name": "pod", "uid": "uid-pod"}]},
     )
     shared = with_status(
-        claim("shared"), {"allocation": {"nodeSelector": gone}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "uid-x"}]}
+        claim("shared"),
+        {"allocation": {"nodeSelector": gone}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "uid-x"}]},
     )
     outcome = place(pod("pod", "shared", "mine"), view(["n1"], [shared, mine]))
     assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
@@ -125,7 +132,13 @@ def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
 
 
 def test_an_allocation_that_skips_node_operations_needs_a_node_that_can() -> None:
-    result = {"request": "r0", "driver": "gpu.example.com", "pool": "n1", "device": "d0", "skipNodeOperations": ["PrepareResources"]}
+    result = {
+        "request": "r0",
+        "driver": "gpu.example.com",
+        "pool": "n1",
+        "device": "d0",
+        "skipNodeOperations": ["PrepareResources"],
+    }
     old = with_status(claim("old"), {"allocation": {"devices": {"results": [result]}}})
     nodes: list[Any] = ["n1", {"name": "n2", "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}]
     assert placed(place(pod("pod", "old"), view(nodes, [old]))) == ("n2", {})
@@ -137,7 +150,9 @@ def test_an_allocation_that_skips_node_operations_needs_a_node_that_can() -> Non
 
 def owned(name: str, uid: str) -> ResourceClaim:
     wire = claim(name).to_wire()
-    wire["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": uid, "controller": True}]
+    wire["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": uid, "controller": True}
+    ]
     return ResourceClaim.from_wire(wire)
 
 
@@ -166,7 +181,9 @@ BLOCKED: list[tuple[str, Pod, list[ResourceClaim], str, str]] = [
         "Unschedulable",
         "ResourceClaim ns/c was not created for Pod ns/pod (Pod is not owner)",
     ),
-    ("class missing", pod("pod", "c"), [claim("c", {"class": "nope"})], "Unschedulable", "request r0: device class nope does not exist"),
+    ("class missing", pod("pod", "c"), [claim("c", {"class": "nope"})], "Unschedulable", "request r0: device class "
+"nope "
+"does not exist"),
     (
         "class of an alternative missing",
         pod("pod", "c"),
@@ -174,7 +191,8 @@ BLOCKED: list[tuple[str, Pod, list[ResourceClaim], str, str]] = [
         "Unschedulable",
         "request r0/s1: device class nope does not exist",
     ),
-    ("no class", pod("pod", "c"), [claim("c", {"class": ""})], "SchedulerError", "request r0: unsupported request type"),
+    ("no class", pod("pod", "c"), [claim("c", {"class": ""})], "SchedulerError", "request r0: unsupported "
+"request type"),
     ("unknown request", pod("pod", "c"), [claim("c", {"empty": True})], "Unschedulable",
      "resource claim ns/c, request r0: unknown request type"),
     (
@@ -187,7 +205,9 @@ BLOCKED: list[tuple[str, Pod, list[ResourceClaim], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pod_", "claims", "reason", "message"), [case[1:] for case in BLOCKED], ids=[case[0] for case in BLOCKED])
+@pytest.mark.parametrize(
+    ("pod_", "claims", "reason", "message"), [case[1:] for case in BLOCKED], ids=[case[0] for case in BLOCKED]
+)
 def test_claims_that_block_everywhere(pod_: Pod, claims: list[ResourceClaim], reason: str, message: str) -> None:
     assert refused(place(pod_, view(["n1"], claims))) == (reason, message)
 
@@ -217,7 +237,10 @@ def test_reserve_takes_devices_and_release_gives_exactly_them_back() -> None:
     assert isinstance(first, Placement)
     reserved = cluster.reserve(first)
     assert refused(place(pod("pod2", "d"), reserved)) == ("Unschedulable", "0/1 nodes can allocate: 1 device in use")
-    assert refused(place(pod("pod2", "c"), reserved)) == ("Unschedulable", "resource claim ns/c is in the process of being allocated")
+    assert refused(place(pod("pod2", "c"), reserved)) == (
+        "Unschedulable",
+        "resource claim ns/c is in the process of being allocated",
+    )
     assert reserved.release(first) == cluster
 
 
@@ -234,5 +257,10 @@ def test_node_error_leaves_other_nodes() -> None:
     ]
     cluster: ClusterView = view(["n1", "n2"], [claim("c", {"all": True})], slices)
     assert placed(place(pod("pod", "c"), cluster)) == ("n2", {"c": ["r0 b/d0"]})
-    message = "claim ns/c, request r0: asks for all devices, but resource pool gpu.example.com/a is currently being updated"
-    assert refused(place(pod("pod", "c"), cluster, only_node="n1")) == ("Unschedulable", f"0/1 nodes can allocate: 1 {message}")
+    message = (
+        "claim ns/c, request r0: asks for all devices, but resource pool gpu.example.com/a is currently being updated"
+    )
+    assert refused(place(pod("pod", "c"), cluster, only_node="n1")) == (
+        "Unschedulable",
+        f"0/1 nodes can allocate: 1 {message}",
+    )

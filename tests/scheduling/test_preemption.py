@@ -1,4 +1,5 @@
-"""Whom preemption evicts, and whom it doesn't: whole clusters, each plan proved by placing the pod without the victims."""
+"""Whom preemption evicts, and whom it doesn't: whole clusters, each plan proved by placing the pod without the
+victims."""
 
 from __future__ import annotations
 
@@ -51,8 +52,15 @@ class Lab:
     ) -> None:
         """A running VM with devices of its node's pool, or ``pool/device``."""
         vm = pod(name, f"{name}-claim", spec={"nodeName": node, "priority": priority})
-        metadata: Json = vm.metadata.to_wire() | {"labels": dict(labels or {}), "creationTimestamp": f"2026-11-22T{at}:00Z"}
-        self.pods.append(Pod.from_wire(vm.to_wire() | {"metadata": metadata | more.get("metadata", {}), "status": more.get("status", {})}))
+        metadata: Json = vm.metadata.to_wire() | {
+            "labels": dict(labels or {}),
+            "creationTimestamp": f"2026-11-22T{at}:00Z",
+        }
+        self.pods.append(
+            Pod.from_wire(
+                vm.to_wire() | {"metadata": metadata | more.get("metadata", {}), "status": more.get("status", {})}
+            )
+        )
         self.claims.append(self._allocated(f"{name}-claim", node, devices, [name]))
 
     def shared(self, name: str, node: str, device: str, *consumers: str, priority: int = 0) -> None:
@@ -63,7 +71,9 @@ class Lab:
 
     def _allocated(self, name: str, node: str, devices: Sequence[str], consumers: Sequence[str]) -> ResourceClaim:
         results = [device if "/" in device else f"{node}/{device}" for device in devices]
-        allocated = claim(name, {"count": max(len(devices), 1)}, allocated=[f"{DRIVER}/{result}" for result in results]).to_wire()
+        allocated = claim(
+            name, {"count": max(len(devices), 1)}, allocated=[f"{DRIVER}/{result}" for result in results]
+        ).to_wire()
         if not any("/" in device for device in devices):
             field_ = {"key": "metadata.name", "operator": "In", "values": [node]}
             allocated["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field_]}]}
@@ -183,7 +193,9 @@ def test_a_claim_of_a_pod_group_isnt_released() -> None:
     lab = Lab(["n1"])
     lab.vm("member", "n1", "d0")
     wire = lab.claims[0].to_wire()
-    wire["status"]["reservedFor"] = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "uid"}]
+    wire["status"]["reservedFor"] = [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "uid"}
+    ]
     lab.claims[0] = ResourceClaim.from_wire(wire)
     assert refused(plan_preemption(urgent(), lab.cluster())) == "PreemptionNotHelpful"
 
@@ -265,7 +277,8 @@ def test_other_filters_are_asked_with_the_pods_that_stay() -> None:
 
 
 def test_the_work_is_bounded() -> None:
-    """Of 40 pods 20 are needed: more sets than anybody can try. What is left out one by one still leaves nobody in vain."""
+    """Of 40 pods 20 are needed: more sets than anybody can try. What is left out one by one still leaves nobody in
+    vain."""
     lab = Lab(["n1"], gpus=[f"d{number}" for number in range(40)])
     for number in range(40):
         lab.vm(f"vm-{number:02}", "n1", f"d{number}", priority=number % 4)
@@ -286,7 +299,13 @@ def test_a_plan_is_as_cheap_as_the_cheapest_of_all_sets(seed: int) -> None:
         for number in range(3):
             if chance.random() < 0.9:
                 name = f"{node}-{number}"
-                lab.vm(name, node, f"d{number}", priority=chance.choice([-5, 0, 0, 10, 150]), at=f"{10 + chance.randrange(9)}:00")
+                lab.vm(
+                    name,
+                    node,
+                    f"d{number}",
+                    priority=chance.choice([-5, 0, 0, 10, 150]),
+                    at=f"{10 + chance.randrange(9)}:00",
+                )
     wanted = chance.choice([1, 2, 2, 3])
     cluster = lab.cluster(wanted)
     free = place(urgent(), cluster.view)
@@ -323,7 +342,12 @@ def _fits_without(cluster: TrialCluster, node: str, victims: Sequence[Pod]) -> b
 def _cost(victims: Sequence[Pod]) -> tuple[int, int, int, str]:
     priorities = [priority_of(victim) for victim in victims]
     oldest = min(victim.metadata.creation_timestamp or "" for victim in victims)
-    return max(priorities), sum(priority - LOWEST_PRIORITY for priority in priorities), len(victims), _younger_first(oldest)
+    return (
+        max(priorities),
+        sum(priority - LOWEST_PRIORITY for priority in priorities),
+        len(victims),
+        _younger_first(oldest),
+    )
 
 
 def _younger_first(time: str) -> str:

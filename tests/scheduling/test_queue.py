@@ -15,7 +15,9 @@ FIT = frozenset({"Fit"})
 HINTS = {
     "Fit": (Hint(frozenset({ClusterEvent.NODE_ADD})),),
     "Gates": (Hint(frozenset({ClusterEvent.TARGET_POD_GATES})),),
-    "Named": (Hint(frozenset({ClusterEvent.CLAIM}), lambda pod, old, new: bool(new), lambda old, new: [new] if new else None),),
+    "Named": (
+        Hint(frozenset({ClusterEvent.CLAIM}), lambda pod, old, new: bool(new), lambda old, new: [new] if new else None),
+    ),
 }
 
 
@@ -25,7 +27,9 @@ def pod(name: str, priority: int = 0, *gates: str) -> Pod:
 
 
 def queue() -> SchedulingQueue:
-    return SchedulingQueue(HINTS, lambda pod: PluginRefusal("Gates", ("waiting",)) if pod.spec.scheduling_gates else None)
+    return SchedulingQueue(
+        HINTS, lambda pod: PluginRefusal("Gates", ("waiting",)) if pod.spec.scheduling_gates else None
+    )
 
 
 def popped(waiting: SchedulingQueue, now: float) -> QueuedPod:

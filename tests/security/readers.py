@@ -1,7 +1,7 @@
 """Every reader of text that somebody else may write: how it is called, how it refuses, and the tokens of its language.
 
-In a token, ``#`` stands for the number of its repetition (names that differ), in an opening too. An opening is what stands before and
-after the repeated tokens: a context that the reader is in when it meets them.
+In a token, ``#`` stands for the number of its repetition (names that differ), in an opening too. An opening is what
+stands before and after the repeated tokens: a context that the reader is in when it meets them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ Refusals = tuple[type[Exception], ...]
 
 @dataclass(frozen=True)
 class Reader:
-    """``limit``: the longest text that reaches the reader, where its caller keeps longer ones away (and how is said beside it)."""
+    """``limit``: the longest text that reaches the reader, where its caller keeps longer ones away (and how is said
+    beside it)."""
 
     name: str
     read: Callable[[str], object]
@@ -112,29 +113,31 @@ def _objects(text: str) -> object:
 
 
 _YAML: Final = (
-    " ", "  ", "\t", "\n", "\r", " \n", "a", "a\n", "a:", "a: ", "k#: v\n", "- ", "-\n", "- a\n", "? ", ": ", ",", "[", "]", "{", "}",
-    "[a,", "{a: ", "&a ", "&a# ", "- &a# x\n", "*a ", "- *a\n", "!", "!!str ", "!a#!x ", "'", '"', "\\", "|\n", ">\n", "|1\n", "#",
-    " # c\n", "# c\n", "---\n", "--- a\n", "...\n", "%YAML 1.1\n", "%TAG !a#! b\n", "%X\n", "@", "`", "<<: ", "<<: *a\n", "~", "1", "0",
-    "0x", "1_", "1.", "1e", ":1", "-", "+", ".", "é", "\x85", "\x01", "\ud800", "\ufeff", "{{", "{{ a }}", "{%", "items:\n- a\n", "/",
-    "''", '\\"',
+    " ", "  ", "\t", "\n", "\r", " \n", "a", "a\n", "a:", "a: ", "k#: v\n", "- ", "-\n", "- a\n", "? ", ": ", ",", "[",
+    "]", "{", "}", "[a,", "{a: ", "&a ", "&a# ", "- &a# x\n", "*a ", "- *a\n", "!", "!!str ", "!a#!x ", "'", '"', "\\",
+    "|\n", ">\n", "|1\n", "#", " # c\n", "# c\n", "---\n", "--- a\n", "...\n", "%YAML 1.1\n", "%TAG !a#! b\n", "%X\n",
+    "@", "`", "<<: ", "<<: *a\n", "~", "1", "0", "0x", "1_", "1.", "1e", ":1", "-", "+", ".", "é", "\x85", "\x01",
+    "\ud800", "\ufeff", "{{", "{{ a }}", "{%", "items:\n- a\n", "/", "''", '\\"',
 )  # fmt: skip
 _JSON: Final = (
-    " ", "\t", "\n", "{", "}", "[", "]", ",", ":", '"', "\\", '\\"', '"a"', '"a":', '"k#":1,', '{"a":', '{"k#":[', "1", "-", "0", ".",
-    "1e", "1,", "1 ", "{} ", "[],", "true", "null ", "NaN", "Infinity", "\\u0000", "\\ud800", '"\\ud800",', "é", "\x00", "/", "'", "{{",
-    "a", "--- ",
+    " ", "\t", "\n", "{", "}", "[", "]", ",", ":", '"', "\\", '\\"', '"a"', '"a":', '"k#":1,', '{"a":', '{"k#":[', "1",
+    "-", "0", ".", "1e", "1,", "1 ", "{} ", "[],", "true", "null ", "NaN", "Infinity", "\\u0000", "\\ud800",
+    '"\\ud800",', "é", "\x00", "/", "'", "{{", "a", "--- ",
 )  # fmt: skip
 _NAME: Final = (
-    "a", "A", "1", "0", "-", "_", ".", "/", ":", "a.", "-a", "a-", ".a", "1.", " ", "é", "\n", "!", "\x00", "=", ",", "%", "+",
+    "a", "A", "1", "0", "-", "_", ".", "/", ":", "a.", "-a", "a-", ".a", "1.", " ", "é", "\n", "!", "\x00", "=", ",",
+    "%", "+",
 )  # fmt: skip
 _DIGITS: Final = (
-    "1", "0", "9", ".", "-", "+", "e", "E", "Ki", "m", "n", "k", "_", " ", "x", "٣", "½", "u", ":", "Z", "T", "1.", "-1", ".1", "1-",
-    "\n", "s", "h1",
+    "1", "0", "9", ".", "-", "+", "e", "E", "Ki", "m", "n", "k", "_", " ", "x", "٣", "½", "u", ":", "Z", "T", "1.",
+    "-1", ".1", "1-", "\n", "s", "h1",
 )  # fmt: skip
 _CEL: Final = (
-    " ", "\n", "a", "1", "1u", "0x", "1.", ".1", "1e", ".", ".a", "a.", "[", "]", "(", ")", "{", "}", ",", ":", "?", "!", "-", "+", "*",
-    "/", "%", "<", "==", "&&", "||", "in ", " in a", "'", '"', "\\", "\'\'\'", '"""', "r'", "b'", "'a'", "`", "`a`", "//", "// c\n",
-    "a+", "a&&", "a||", "a?a:", "!a", "-1", "[1,", "{1:", "a(", "a.b(", "a[0]", "a{", "a{b:", "[1].all(x,", "has(a.b)", "x#+", "é",
-    "\x00", "#", "cel.bind(a,1,", "a ? ", "size(", "''", "as ", "true", "device.driver==",
+    " ", "\n", "a", "1", "1u", "0x", "1.", ".1", "1e", ".", ".a", "a.", "[", "]", "(", ")", "{", "}", ",", ":", "?",
+    "!", "-", "+", "*", "/", "%", "<", "==", "&&", "||", "in ", " in a", "'", '"', "\\", "\'\'\'", '"""', "r'", "b'",
+    "'a'", "`", "`a`", "//", "// c\n", "a+", "a&&", "a||", "a?a:", "!a", "-1", "[1,", "{1:", "a(", "a.b(", "a[0]", "a{",
+    "a{b:", "[1].all(x,", "has(a.b)", "x#+", "é", "\x00", "#", "cel.bind(a,1,", "a ? ", "size(", "''", "as ", "true",
+    "device.driver==",
 )  # fmt: skip
 _VMI: Final = '{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"a"'
 _SLICE: Final = '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"a"},"spec":{"driver":"d","pool":{"name":"p"}'
@@ -173,7 +176,15 @@ READERS: Final = (
         "JSON",
         _objects,
         _JSON,
-        (("", ""), ("[", "]"), ('{"a":', "}"), ('["', '"]'), ("[1,", "1]"), ('{"kind":"List","items":[', "{}]}"), ('{"a":1,"a":[', "]}")),
+        (
+            ("", ""),
+            ("[", "]"),
+            ('{"a":', "}"),
+            ('["', '"]'),
+            ("[1,", "1]"),
+            ('{"kind":"List","items":[', "{}]}"),
+            ('{"a":1,"a":[', "]}"),
+        ),
         (DocumentError,),
     ),
     Reader(
@@ -217,7 +228,9 @@ READERS: Final = (
         ),
         (BadReview,),
     ),
-    Reader("content type", check_content_type, ("application/json", ";", " ", "/", "a", "=", '"'), refusals=(BadReview,)),
+    Reader(
+        "content type", check_content_type, ("application/json", ";", " ", "/", "a", "=", '"'), refusals=(BadReview,)
+    ),
     Reader(
         "request of JSON lines",
         lambda text: parse_request(text.encode("utf-8", "surrogatepass")),
@@ -237,7 +250,11 @@ READERS: Final = (
         "metadata file",
         lambda text: _from_stream("f", text),
         _JSON,
-        (("", ""), ('{"apiVersion":"metadata.resource.k8s.io/v1alpha1","requests":[', "{}]}"), ('{"apiVersion":"b"} ', "")),
+        (
+            ("", ""),
+            ('{"apiVersion":"metadata.resource.k8s.io/v1alpha1","requests":[', "{}]}"),
+            ('{"apiVersion":"b"} ', ""),
+        ),
         (MetadataError,),
     ),
     Reader(
@@ -258,7 +275,19 @@ READERS: Final = (
     Reader(
         "metrics",
         enabled_features,
-        ("kubernetes_feature_enabled", 'kubernetes_feature_enabled{name="a', '{name="', '"', "} 1\n", "}", "{", " ", "\n", "a", " 0"),
+        (
+            "kubernetes_feature_enabled",
+            'kubernetes_feature_enabled{name="a',
+            '{name="',
+            '"',
+            "} 1\n",
+            "}",
+            "{",
+            " ",
+            "\n",
+            "a",
+            " 0",
+        ),
     ),
     Reader("quantity", _each(Quantity, Quantity.from_json), _DIGITS, refusals=(QuantityError,)),
     Reader(
@@ -268,7 +297,13 @@ READERS: Final = (
         (("", ""), ("1.2.3-", ""), ("1.2.", "")),
         (SemVerError,),
     ),
-    Reader("time", parse_time, _DIGITS, (("", ""), ("2026-01-02T03:04:05", "Z"), ("2026-01-02T03:04:05.", "Z")), (ValueError,)),
+    Reader(
+        "time",
+        parse_time,
+        _DIGITS,
+        (("", ""), ("2026-01-02T03:04:05", "Z"), ("2026-01-02T03:04:05.", "Z")),
+        (ValueError,),
+    ),
     Reader(
         "names",
         _each(
@@ -294,11 +329,34 @@ READERS: Final = (
         (*_NAME, "{{", "}}", "{%"),
         (("", ""), ("a/", ""), ("a", "!")),
     ),
-    Reader("addresses", _each(_refusing(PciAddress.parse), _refusing(MdevUuid.parse), _refusing(UsbAddress.parse)), _NAME),
+    Reader(
+        "addresses", _each(_refusing(PciAddress.parse), _refusing(MdevUuid.parse), _refusing(UsbAddress.parse)), _NAME
+    ),
     Reader(
         "label selector",
         parse_labels,
-        ("a", "a#,", "=", "==", "!=", "!", "(", ")", ",", "<", ">", " ", "a in (b),", "a in (", "b#,", "notin", "a=1,", "é", "\n", "!a,"),
+        (
+            "a",
+            "a#,",
+            "=",
+            "==",
+            "!=",
+            "!",
+            "(",
+            ")",
+            ",",
+            "<",
+            ">",
+            " ",
+            "a in (b),",
+            "a in (",
+            "b#,",
+            "notin",
+            "a=1,",
+            "é",
+            "\n",
+            "!a,",
+        ),
         (("", ""), ("a in (", ")"), ("a=", "")),
         (ApiError,),
     ),
@@ -321,8 +379,22 @@ READERS: Final = (
         ("device.driver", "==", "'", '"', "a", "-", ".", " ", "&&", "a.", "a-", "||", "\n"),
         (("", ""), ("device.driver == 'a", "'"), ("device.driver == 'a' && ", "")),
     ),
-    Reader("CEL tokens", tokenize, _CEL, (("", ""), ("'", "'"), ("'''", "'''"), ("`", "`"), ("1", "")), (SyntaxFault,), limit=10 * 1024),
-    Reader("CEL syntax", parse, _CEL, (("", ""), ("(", ")"), ("[", "]"), ("{", "}"), ("a(", ")")), (SyntaxFault,), limit=10 * 1024),
+    Reader(
+        "CEL tokens",
+        tokenize,
+        _CEL,
+        (("", ""), ("'", "'"), ("'''", "'''"), ("`", "`"), ("1", "")),
+        (SyntaxFault,),
+        limit=10 * 1024,
+    ),
+    Reader(
+        "CEL syntax",
+        parse,
+        _CEL,
+        (("", ""), ("(", ")"), ("[", "]"), ("{", "}"), ("a(", ")")),
+        (SyntaxFault,),
+        limit=10 * 1024,
+    ),
     Reader("CEL expression", compile_expression, _CEL, refusals=(CelError,), limit=10 * 1024),
     Reader(
         "CEL texts",
@@ -339,7 +411,26 @@ READERS: Final = (
             _refusing(lambda text: list(parse_format(text, 10**9))),
             *(_refusing(named.check) for named in FORMATS.values()),
         ),
-        (*_DIGITS, *_NAME, "a=b&", "//", "[", "]", "@", "#", "?", "%41", "%", "%s", "%.1f", "::", "f:", "1h", "ns", "=="),
+        (
+            *_DIGITS,
+            *_NAME,
+            "a=b&",
+            "//",
+            "[",
+            "]",
+            "@",
+            "#",
+            "?",
+            "%41",
+            "%",
+            "%s",
+            "%.1f",
+            "::",
+            "f:",
+            "1h",
+            "ns",
+            "==",
+        ),
         (
             ("", ""),
             ("http://", ""),

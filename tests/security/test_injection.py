@@ -1,4 +1,5 @@
-"""Texts of tenants, drivers and guests stay texts: in JSON, XML, logs, metrics, Events and conditions; and none grows without end."""
+"""Texts of tenants, drivers and guests stay texts: in JSON, XML, logs, metrics, Events and conditions; and none grows
+without end."""
 
 from __future__ import annotations
 
@@ -44,7 +45,12 @@ from webhooks.server.log import JsonFormatter
 TEXT = st.text(max_size=40) | st.sampled_from([text for text in TEXTS if text]) | st.just("x" * 4_200)
 WORLD: Json = {
     **BASE,
-    "rules": [{"metadata": {"name": "r"}, "spec": {"deviceSelector": {}, "taint": {"key": "k", "value": "v", "effect": "NoExecute"}}}],
+    "rules": [
+        {
+            "metadata": {"name": "r"},
+            "spec": {"deviceSelector": {}, "taint": {"key": "k", "value": "v", "effect": "NoExecute"}},
+        }
+    ],
 }
 PLACES = (
     "vmi.spec.domain.devices.gpus.0.name",
@@ -77,7 +83,9 @@ PLACES = (
 """Where somebody else's text stands in what an operator reads."""
 HEALTH: Json = {
     "name": "compute",
-    "allocatedResourcesStatus": [{"name": "claim:gpus/gpu", "resources": [{"resourceID": "x", "health": "Unhealthy", "message": "m"}]}],
+    "allocatedResourcesStatus": [
+        {"name": "claim:gpus/gpu", "resources": [{"resourceID": "x", "health": "Unhealthy", "message": "m"}]}
+    ],
 }
 REASON = re.compile("[A-Z][A-Za-z]{1,60}")
 LONGEST = 4096
@@ -95,7 +103,8 @@ def hostile_world(texts: dict[str, str], phase: str) -> ListedSources:
     for place, text in texts.items():
         if place.endswith("model"):
             changes["slices.0.spec.devices.0.attributes"] = {
-                "resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}, text: {"string": text}, "list": {"strings": [text]},
+                "resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}, text: {"string": text},
+                "list": {"strings": [text]},
             }  # fmt: skip
         elif place.endswith("address"):
             changes["slices.0.spec.devices.0.attributes"] = {"resource.kubernetes.io/pciBusID": {"string": text}}
@@ -130,7 +139,9 @@ def check_write(write: Write) -> None:
             assert re.fullmatch(r"([a-z]+\.)?virt-dra\.io/[A-Za-z0-9_.-]{1,63}", key)
             if value is not None:
                 read = json.loads(value)
-                assert json.dumps(read, separators=(",", ":"), sort_keys=True) == value, "nothing but JSON as we write it"
+                assert json.dumps(read, separators=(",", ":"), sort_keys=True) == value, (
+                    "nothing but JSON as we write it"
+                )
                 check_file(read)
     elif isinstance(write, PatchStatus):
         assert all(len(message) <= LONGEST for message in messages_in(write.changes))
@@ -160,7 +171,9 @@ def check_event(event: Event) -> None:
     assert (event.kind, event.namespace, event.name) == ("VirtualMachineInstance", "lab", "fedora")
 
 
-@given(st.dictionaries(st.sampled_from(PLACES), TEXT, min_size=1, max_size=3), st.sampled_from(["Scheduled", "Running"]))
+@given(
+    st.dictionaries(st.sampled_from(PLACES), TEXT, min_size=1, max_size=3), st.sampled_from(["Scheduled", "Running"])
+)
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_stands_in_objects_is_written_as_bounded_data(texts: dict[str, str], phase: str) -> None:
     sources = hostile_world(texts, phase)
@@ -179,7 +192,10 @@ def test_many_devices_with_long_names_make_no_long_message() -> None:
     gpus = [{"name": f"{number}" * 500, "claimName": "c" * 500, "requestName": "r" * 500} for number in range(200)]
     raw = changed(BASE, {"vmi.spec.domain.devices.gpus": gpus})
     sources = ListedSources([VirtualMachineInstance.from_wire(raw["vmi"])], [Pod.from_wire(raw["pod"])])
-    inputs, own = device_inputs.gather(sources, "lab/fedora", NOW), standalone.gather(sources, "lab/fedora", NOW, SETTINGS)
+    inputs, own = (
+        device_inputs.gather(sources, "lab/fedora", NOW),
+        standalone.gather(sources, "lab/fedora", NOW, SETTINGS),
+    )
     assert inputs is not None
     assert own is not None
     for write in (*beside_kubevirt.plan(inputs).then, *standalone.plan(own).then):
@@ -188,14 +204,18 @@ def test_many_devices_with_long_names_make_no_long_message() -> None:
 
 def shape(xml: str) -> list[tuple[str, tuple[str, ...]]]:
     """Elements and their attributes' names, in document order."""
-    return [(str(element.tag), tuple(sorted(map(str, element.attrib)))) for element in etree.fromstring(xml.encode()).iter()]
+    return [
+        (str(element.tag), tuple(sorted(map(str, element.attrib)))) for element in etree.fromstring(xml.encode()).iter()
+    ]
 
 
 def domain_of(name: str, device: str, network: str) -> str:
     attributes = {"pciAddress": "0000:01:00.0"}
     file = {
         "apiVersion": "metadata.resource.k8s.io/v1alpha1",
-        "requests": [{"name": "vf", "devices": [{"attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}}]}],
+        "requests": [
+            {"name": "vf", "devices": [{"attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}}]}
+        ],
     }
     vmi = {
         "metadata": {"name": name, "namespace": "lab", "annotations": {"note": device}},
@@ -209,7 +229,9 @@ def domain_of(name: str, device: str, network: str) -> str:
                 }
             },
         },
-        "status": {"deviceStatus": {"gpuStatuses": [{"name": device, "deviceResourceClaimStatus": {"attributes": attributes}}]}},
+        "status": {
+            "deviceStatus": {"gpuStatuses": [{"name": device, "deviceResourceClaimStatus": {"attributes": attributes}}]}
+        },
     }
     path = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/vf/d-metadata.json"
     return convert(vmi, files={path: json.dumps(file)}).domain_xml
@@ -267,7 +289,9 @@ async def test_hostile_reviews_make_no_label_of_a_metric(tmp_path: Path) -> None
             return served.server.metrics.exposition().decode()
 
     families = list(text_string_to_metric_families(await life()))
-    seen = {(label, value) for family in families for sample in family.samples for label, value in sample.labels.items()}
+    seen = {
+        (label, value) for family in families for sample in family.samples for label, value in sample.labels.items()
+    }
     assert {label for label, _ in seen} > {"webhook", "operation", "allowed", "code"}
     for label, value in seen:
         if label in ("code", "le"):
@@ -289,19 +313,25 @@ def test_what_would_take_back_the_pods_confinement_does_not_reach_it() -> None:
         "seccomp.security.alpha.kubernetes.io/pod": "unconfined",
     }
     spec = {
-        "schedulerName": "mine", "priorityClassName": "system-node-critical", "serviceAccountName": "admin", "hostNetwork": True,
-        "volumes": [{"name": "root", "hostDisk": {"path": "/"}}, {"name": "token", "serviceAccount": {"serviceAccountName": "admin"}}],
+        "schedulerName": "mine", "priorityClassName": "system-node-critical", "serviceAccountName": "admin",
+        "hostNetwork": True,
+        "volumes": [{"name": "root", "hostDisk": {"path": "/"}},
+            {"name": "token", "serviceAccount": {"serviceAccountName": "admin"}}],
     }  # fmt: skip
-    wire = {"metadata": {"name": "v", "namespace": "lab", "uid": "u", "annotations": {**loosening, "mine": "1"}}, "spec": spec}
+    wire = {
+        "metadata": {"name": "v", "namespace": "lab", "uid": "u", "annotations": {**loosening, "mine": "1"}},
+        "spec": spec,
+    }
     pod = standalone_pod(VirtualMachineInstance.from_wire(wire), SETTINGS.gates, SETTINGS.pods)
     assert isinstance(pod, Pod)
     assert sorted(pod.metadata.annotations) == [
-        "kubectl.kubernetes.io/default-container", "kubevirt.io/domain", "kubevirt.io/memory-overhead-bytes", "mine", "virt-dra.io/vmi",
+        "kubectl.kubernetes.io/default-container", "kubevirt.io/domain", "kubevirt.io/memory-overhead-bytes", "mine",
+        "virt-dra.io/vmi",
     ]  # fmt: skip
     raw = pod.to_wire()["spec"]
     assert raw.keys() == {
-        "automountServiceAccountToken", "containers", "enableServiceLinks", "hostname", "nodeSelector", "restartPolicy", "securityContext",
-        "terminationGracePeriodSeconds", "volumes",
+        "automountServiceAccountToken", "containers", "enableServiceLinks", "hostname", "nodeSelector", "restartPolicy",
+        "securityContext", "terminationGracePeriodSeconds", "volumes",
     }  # fmt: skip
     assert (raw["automountServiceAccountToken"], raw["enableServiceLinks"], raw["nodeSelector"]) == (False, False, {})
     assert [volume["name"] for volume in raw["volumes"]] == ["virt-dra-info", "virt-dra-run"]
@@ -314,10 +344,14 @@ def test_what_a_guest_makes_of_its_launcher_is_a_bounded_text_about_its_own_vmi(
     raw = changed(BASE, {
         "vmi.status.phase": "Running",
         "pod.status.phase": "Failed",
-        "pod.status.containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1, "message": message}}}],
+        "pod.status.containerStatuses": [{"name": "compute",
+            "state": {"terminated": {"exitCode": 1, "message": message}}}],
     })  # fmt: skip
     inputs = standalone.gather(
-        ListedSources([VirtualMachineInstance.from_wire(raw["vmi"])], [Pod.from_wire(raw["pod"])]), "lab/fedora", NOW, SETTINGS
+        ListedSources([VirtualMachineInstance.from_wire(raw["vmi"])], [Pod.from_wire(raw["pod"])]),
+        "lab/fedora",
+        NOW,
+        SETTINGS,
     )
     assert inputs is not None
     plan = standalone.plan(inputs)

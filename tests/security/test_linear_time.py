@@ -1,7 +1,9 @@
-"""No text takes longer than in proportion to its length, in any reader: measured on repetitions of every token and pair of tokens.
+"""No text takes longer than in proportion to its length, in any reader: measured on repetitions of every token and pair
+of tokens.
 
-Time is the process's CPU time. A text is first read short, so that what grows without bound ends early; a time below the allowance is
-fine whatever it is made of; a longer one must not have grown by more than ``GROWTH`` times what the text has.
+Time is the process's CPU time. A text is first read short, so that what grows without bound ends early; a time below
+the allowance is fine whatever it is made of; a longer one must not have grown by more than ``GROWTH`` times what the
+text has.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ pytestmark = pytest.mark.slow
 FACTOR = 8
 """Between a text and the next longer one that is measured."""
 GROWTH = 2.5
-"""Times FACTOR: what the time may grow by. A square would be FACTOR times as much; twice is what a text that leaves the processor's cache
-may cost, so the step from half the text must be too large, too."""
+"""Times FACTOR: what the time may grow by. A square would be FACTOR times as much; twice is what a text that leaves the
+processor's cache may cost, so the step from half the text must be too large, too."""
 ALLOWANCE = 0.020
 """Seconds that any of these texts may take: some 5 times what the slowest reader needs for a short one."""
 SINGLE, PAIR = 48 * 1024, 12 * 1024
@@ -38,7 +40,8 @@ PAIRS = None if os.environ.get("VIRT_DRA_ALL_PAIRS") else 60
 """Pairs of tokens that are tried of each reader, always the same ones; all of them take some minutes."""
 RUNS = 5
 MEASURED = 3
-"""Times that growth must be found: what grows with the square does so each time, a processor that others use as well doesn't."""
+"""Times that growth must be found: what grows with the square does so each time, a processor that others use as well
+doesn't."""
 
 
 def repeated(token: str, length: int) -> str:
@@ -78,8 +81,8 @@ def cost(reader: Reader, text: str) -> float:
 
 
 def least(reader: Reader, make: Callable[[int], str], lengths: tuple[int, ...]) -> list[float]:
-    """Of several texts of each length, each a little longer than the one before, as readers remember texts. The lengths take turns, so that
-    a machine that is slower for a moment is slower for all of them."""
+    """Of several texts of each length, each a little longer than the one before, as readers remember texts. The lengths
+    take turns, so that a machine that is slower for a moment is slower for all of them."""
     runs = [[cost(reader, make(length + number)) for length in lengths] for number in range(RUNS)]
     return [min(costs) for costs in zip(*runs, strict=True)]
 
@@ -116,7 +119,8 @@ def _fault(reader: Reader, opening: str, longest: int, tokens: tuple[str, ...], 
                     break
             else:
                 return (
-                    f"{reader.name}: {opening!r} {tokens!r} {closing!r}, {'alternating' if alternating else 'one after the other'}: "
+                    f"{reader.name}: {opening!r} {tokens!r} {closing!r}, "
+                    f"{'alternating' if alternating else 'one after the other'}: "
                     f"{length // FACTOR:,} characters take {shorter:.4f} s, {length:,} take {longer:.4f} s"
                 )
     return ""

@@ -1,4 +1,5 @@
-"""Nobody reaches another namespace's claims, pods, templates or names through us, whatever is written where a name belongs."""
+"""Nobody reaches another namespace's claims, pods, templates or names through us, whatever is written where a name
+belongs."""
 
 from __future__ import annotations
 
@@ -32,11 +33,15 @@ from webhooks.lint.inputs import LintInputs as Known
 
 SECRET = "0000:99:00.0"
 NAMES = st.text(max_size=20) | st.sampled_from([
-    "secret", "../other/secret", "other/secret", "/secret", "..", ".", "%2e%2e/other/secret", "secret\0", "lab/../other/secret",
-    "secret?fieldSelector=metadata.namespace=other", "other\\secret", "secret/status", "*", "other/*",
+    "secret", "../other/secret", "other/secret", "/secret", "..", ".", "%2e%2e/other/secret", "secret\0",
+    "lab/../other/secret", "secret?fieldSelector=metadata.namespace=other", "other\\secret", "secret/status", "*",
+    "other/*",
 ])  # fmt: skip
 """What a tenant may write where the name of a claim belongs."""
-RECORD: Json = {"format": 1, "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"}]}
+RECORD: Json = {
+    "format": 1,
+    "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"}],
+}
 
 
 def neighbours(name: str, namespace: str = "other") -> Json:
@@ -48,13 +53,16 @@ def neighbours(name: str, namespace: str = "other") -> Json:
 
 
 def objects_with(source: Json, recorded: str | None, *claims: Json) -> list[TypedObject]:
-    """The base's VMI and pod with another entry in resourceClaims and another claim in the pod's status. Device d9 is the neighbour's."""
+    """The base's VMI and pod with another entry in resourceClaims and another claim in the pod's status. Device d9 is
+    the neighbour's."""
     raw = changed(BASE, {
         "vmi.spec.resourceClaims": [{"name": "gpus", **source}],
         "pod.spec.resourceClaims": [{"name": "gpus", **source}],
         "pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(RECORD)},
-        "pod.status.resourceClaimStatuses": None if recorded is None else [{"name": "gpus", "resourceClaimName": recorded}],
-        "slices.0.spec.devices.2": {"name": "d9", "attributes": {"resource.kubernetes.io/pciBusID": {"string": SECRET}}},
+        "pod.status.resourceClaimStatuses": None if recorded is None else [{"name": "gpus",
+            "resourceClaimName": recorded}],
+        "slices.0.spec.devices.2": {"name": "d9",
+            "attributes": {"resource.kubernetes.io/pciBusID": {"string": SECRET}}},
     })  # fmt: skip
     return [
         VirtualMachineInstance.from_wire(raw["vmi"]),
@@ -109,7 +117,9 @@ def test_the_same_claim_in_the_vmis_own_namespace_is() -> None:
     assert len([write for write in written if SECRET in told(write)]) >= 6
 
 
-@pytest.mark.parametrize("foreign", [{"ownerReferences.0.uid": "pod-9"}, {"ownerReferences": None}], ids=["another pod's", "nobody's"])
+@pytest.mark.parametrize(
+    "foreign", [{"ownerReferences.0.uid": "pod-9"}, {"ownerReferences": None}], ids=["another pod's", "nobody's"]
+)
 def test_a_claim_that_was_not_made_for_the_pod_leads_nowhere(foreign: dict[str, Any]) -> None:
     claim = changed(neighbours("secret", "lab"), {f"metadata.{key}": value for key, value in foreign.items()})
     written = writes_for(objects_with({"resourceClaimTemplateName": "t"}, "secret", claim))
@@ -119,19 +129,32 @@ def test_a_claim_that_was_not_made_for_the_pod_leads_nowhere(foreign: dict[str, 
     assert [device.reason for device in made.status.devices] == ["ClaimForeign"]
 
 
-@pytest.mark.parametrize("reserved", [[], [{"resource": "pods", "name": POD, "uid": "pod-9"}]], ids=["for nobody", "for another pod"])
+@pytest.mark.parametrize(
+    "reserved", [[], [{"resource": "pods", "name": POD, "uid": "pod-9"}]], ids=["for nobody", "for another pod"]
+)
 def test_a_claim_that_is_not_reserved_for_the_pod_leads_nowhere(reserved: list[Json]) -> None:
     claim = changed(neighbours("secret", "lab"), {"status.reservedFor": reserved})
-    assert not [write for write in writes_for(objects_with({"resourceClaimName": "secret"}, None, claim)) if SECRET in told(write)]
+    assert not [
+        write
+        for write in writes_for(objects_with({"resourceClaimName": "secret"}, None, claim))
+        if SECRET in told(write)
+    ]
 
 
 def test_admin_access_hands_no_device_to_a_vm() -> None:
     claim = changed(neighbours("secret", "lab"), {"status.allocation.devices.results.0.adminAccess": True})
-    assert not [write for write in writes_for(objects_with({"resourceClaimName": "secret"}, None, claim)) if SECRET in told(write)]
+    assert not [
+        write
+        for write in writes_for(objects_with({"resourceClaimName": "secret"}, None, claim))
+        if SECRET in told(write)
+    ]
 
 
 def test_a_pod_of_another_namespace_is_not_the_vmis_whatever_owner_it_names() -> None:
-    pod = changed(BASE["pod"], {"metadata.namespace": "other", "metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(RECORD)}})
+    pod = changed(
+        BASE["pod"],
+        {"metadata.namespace": "other", "metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(RECORD)}},
+    )
     vmi, _, published = objects_with({"resourceClaimName": "secret"}, None)
     stores = Stores()
     stores.put(vmi, Pod.from_wire(pod), published, ResourceClaim.from_wire(neighbours("secret")))
@@ -143,8 +166,16 @@ def test_a_pod_of_another_namespace_is_not_the_vmis_whatever_owner_it_names() ->
 
 def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
     world = World.of()
-    raw = changed(BASE, {"vmi.metadata.name": "a-secret", "vmi.metadata.namespace": "elsewhere", "vmi.metadata.uid": "vmi-0"})
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a-secret", "uid": "vmi-0", "controller": True}
+    raw = changed(
+        BASE, {"vmi.metadata.name": "a-secret", "vmi.metadata.namespace": "elsewhere", "vmi.metadata.uid": "vmi-0"}
+    )
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": "a-secret",
+        "uid": "vmi-0",
+        "controller": True,
+    }
     device = {"name": "g0", "kind": "gpus", "state": "Resolved", "pciAddress": "0000:01:00.0"}
     devices = {
         "metadata": {"name": "a-secret", "namespace": "elsewhere", "ownerReferences": [owner]},
@@ -157,14 +188,18 @@ def test_a_shared_address_tells_no_name_of_another_namespace() -> None:
     assert inputs is not None
     plan = device_publication.plan(inputs)
     (event, *_) = [event for event in plan.events if event.reason == "SharedAddress"]
-    assert event.message.startswith("gpus/g0: PCI 0000:01:00.0 on node node-a is also a device of another namespace; only a driver ")
+    assert event.message.startswith(
+        "gpus/g0: PCI 0000:01:00.0 on node node-a is also a device of another namespace; only a driver "
+    )
     assert not [write for write in plan.actions if "elsewhere" in told(write) or "a-secret" in told(write)]
 
 
 @given(NAMES)
 @settings(max_examples=60, deadline=None)
 def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(name: str) -> None:
-    device_class = DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}})
+    device_class = DeviceClass.from_wire(
+        {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}}
+    )
     spec: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
     published = ResourceSlice.from_wire(BASE["slices"][0])
     sources: tuple[Json, ...] = ({"resourceClaimName": name}, {"resourceClaimTemplateName": name})
@@ -177,7 +212,9 @@ def test_the_webhook_knows_drivers_of_objects_of_the_requests_namespace_only(nam
         knowledge = Preflight(Known.of([device_class, published, *objects]))
         for source in sources:
             entry = PodResourceClaim.from_wire({"name": "c", **source})
-            serving = knowledge.drivers("lab", [entry], [ClaimRequestPair("c", "gpu")]).get(ClaimRequestPair("c", "gpu"))
+            serving = knowledge.drivers("lab", [entry], [ClaimRequestPair("c", "gpu")]).get(
+                ClaimRequestPair("c", "gpu")
+            )
             assert (serving is not None and serving.drivers == ("gpu.example.com",)) == (known and bool(name))
 
 
@@ -187,7 +224,9 @@ def test_why_a_pod_waits_names_nobody_elses_claims_and_devices() -> None:
         "allocation": {"devices": {"results": [result]}},
         "reservedFor": [{"resource": "pods", "name": "secret-pod", "uid": "u"}],
     }
-    theirs = ResourceClaim.from_wire({"metadata": {"name": "secret-claim", "namespace": "secret", "uid": "x"}, "status": status})
+    theirs = ResourceClaim.from_wire(
+        {"metadata": {"name": "secret-claim", "namespace": "secret", "uid": "x"}, "status": status}
+    )
     published = slice_of("a", 1).to_wire()
     published["spec"]["devices"] = [{"name": "secret-device", "attributes": {"secret-key": {"string": "secret-value"}}}]
     told_ = explained([node("a")], [ResourceSlice.from_wire(published)], (theirs,))

@@ -1,4 +1,5 @@
-"""Nothing that stands in objects, requests or paths reaches a terminal as more than text: no escape sequence, no override, no markup."""
+"""Nothing that stands in objects, requests or paths reaches a terminal as more than text: no escape sequence, no
+override, no markup."""
 
 from __future__ import annotations
 
@@ -64,14 +65,18 @@ def _is_text(output: str) -> None:
 
 
 COMMANDS = [
-    *(("run", "-"), ("run", "-", "-o", "json"), ("run", "-", "-o", "yaml"), ("lint", "-f", "-"), ("lint", "-f", "-", "-o", "json")),
+    *(("run", "-"), ("run", "-", "-o", "json"), ("run", "-", "-o", "yaml"), ("lint", "-f", "-"),
+        ("lint", "-f", "-", "-o", "json")),
     *(("allocate", "-f", "-"), ("allocate", "-f", "-", "-v")),
     *(("allocate", "-f", "-", "-o", "json"), ("allocate", "-f", "-", "-o", "yaml")),
     *(("run", "-", "-o", "wide"), ("run", "-", "-v"), ("run", "-", "-o", "name"), ("lint", "-f", "-", "-o", "github")),
-    *(("get", kind, "-f", "-", "-o", output) for kind in ("vms", "devices", "claims", "pools", "drivers") for output in ("wide", "csv")),
+    *(("get", kind, "-f", "-", "-o", output) for kind in ("vms", "devices", "claims", "pools",
+        "drivers") for output in ("wide", "csv")),
     *(("topology", "-f", "-"), ("topology", "-f", "-", "-o", "svg"), ("topology", "-f", "-", "-o", "html")),
-    *(("explain", "vm", SHOWN, "-f", "-"), ("explain", "claim", SHOWN, "-f", "-"), ("describe", "device", SHOWN, "-f", "-")),
-    *(("cel", "true", "-f", "-"), ("cel", "device.attributes['a'].b == 1", "-f", "-"), ("cel", "true", "-f", "-", "-o", "json")),
+    *(("explain", "vm", SHOWN, "-f", "-"), ("explain", "claim", SHOWN, "-f", "-"),
+        ("describe", "device", SHOWN, "-f", "-")),
+    *(("cel", "true", "-f", "-"), ("cel", "device.attributes['a'].b == 1", "-f", "-"),
+        ("cel", "true", "-f", "-", "-o", "json")),
 ]  # fmt: skip
 
 
@@ -84,7 +89,9 @@ def test_objects_whose_every_string_is_hostile_are_shown_as_text(arguments: tupl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("run", "-"), ("allocate", "-f", "-", "-v"), ("cel", "true", "-f", "-")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("run", "-"), ("allocate", "-f", "-", "-v"), ("cel", "true", "-f", "-")], ids=" ".join
+)
 def test_each_string_alone_is_shown_as_text(arguments: tuple[str, ...]) -> None:
     """What is refused as a name gets no further; other strings reach other lines of the output."""
     objects = _objects("gpu-pci")
@@ -112,9 +119,10 @@ def test_documents_carry_exactly_what_stood_there(output: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", HOSTILE), ("lint", "-f", HOSTILE), ("cel", HOSTILE), ("allocate", "-f", HOSTILE), (HOSTILE,), ("run", f"--{HOSTILE}"),
-        ("doctor", "--kubeconfig", HOSTILE), ("doctor", "--kubeconfig", HOSTILE, "-o", "json"), ("admit", "--jsonl", HOSTILE),
-        ("run", "-", "--kubevirt-version", HOSTILE), ("run", "-", "--node", HOSTILE), ("install", "--own-namespace", HOSTILE, "--dry-run"),
+        ("run", HOSTILE), ("lint", "-f", HOSTILE), ("cel", HOSTILE), ("allocate", "-f", HOSTILE), (HOSTILE,),
+        ("run", f"--{HOSTILE}"), ("doctor", "--kubeconfig", HOSTILE), ("doctor", "--kubeconfig", HOSTILE, "-o", "json"),
+        ("admit", "--jsonl", HOSTILE), ("run", "-", "--kubevirt-version", HOSTILE), ("run", "-", "--node", HOSTILE),
+        ("install", "--own-namespace", HOSTILE, "--dry-run"),
     ],
     ids=range(12),
 )  # fmt: skip
@@ -126,7 +134,9 @@ def test_arguments_are_shown_as_text(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("command", ["admit", "allocate", "cel", "device-status", "domain-xml", "render"])
 def test_answers_of_json_lines_are_text_and_exact(command: str) -> None:
-    (line,) = _run(command, "--jsonl", stdin=[{"id": HOSTILE, HOSTILE: HOSTILE, "expression": HOSTILE}]).output.splitlines()
+    (line,) = _run(
+        command, "--jsonl", stdin=[{"id": HOSTILE, HOSTILE: HOSTILE, "expression": HOSTILE}]
+    ).output.splitlines()
     _is_text(line)
     assert json.loads(line)["id"] == HOSTILE
 

@@ -1,4 +1,5 @@
-"""What a caller of whom nothing is verified learns from answers: nothing that depends on objects which the review doesn't carry.
+"""What a caller of whom nothing is verified learns from answers: nothing that depends on objects which the review
+doesn't carry.
 
 The same review is answered by knowledge of different clusters; the answers must be the same, byte by byte.
 """
@@ -30,7 +31,11 @@ VERSIONS = ("1.8.1", "1.9.0")
 
 
 def _requests(count: int = 1) -> Json:
-    exactly = {"deviceClassName": "gpu", "count": count, "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}
+    exactly = {
+        "deviceClassName": "gpu",
+        "count": count,
+        "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}],
+    }
     return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
 
 
@@ -42,7 +47,9 @@ OBJECTS: tuple[TypedObject, ...] = (
     ResourceClaimTemplate.from_wire({"metadata": _meta("t"), "spec": {"spec": _requests()}}),
     ResourceClaimTemplate.from_wire({"metadata": _meta("several"), "spec": {"spec": _requests(3)}}),
     ResourceClaim.from_wire({"metadata": _meta("c1"), "spec": _requests()}),
-    DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'x.example'"}}]}}),
+    DeviceClass.from_wire(
+        {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'x.example'"}}]}}
+    ),
     ResourceSlice.from_wire(
         {
             "metadata": {"name": "s"},
@@ -65,14 +72,20 @@ OBJECTS: tuple[TypedObject, ...] = (
     KubeVirt.from_wire(
         {
             "metadata": {"name": "kubevirt"},
-            "spec": {"configuration": {"permittedHostDevices": {"pciHostDevices": [{"pciVendorSelector": "1:2", "resourceName": "a/b"}]}}},
+            "spec": {
+                "configuration": {
+                    "permittedHostDevices": {"pciHostDevices": [{"pciVendorSelector": "1:2", "resourceName": "a/b"}]}
+                }
+            },
         }
     ),
 )
 
 
 def _spec(*claims: Json, **more: object) -> Json:
-    gpus = [{"name": f"g{number}", "claimName": claim["name"], "requestName": "r"} for number, claim in enumerate(claims)]
+    gpus = [
+        {"name": f"g{number}", "claimName": claim["name"], "requestName": "r"} for number, claim in enumerate(claims)
+    ]
     return {"resourceClaims": [*claims], "domain": {"devices": {"gpus": gpus, **more}}}
 
 
@@ -91,13 +104,24 @@ PLUGIN = {"virt-dra.io/device-claims": json.dumps({"h": {"resourceClaimTemplateN
 PODS = tuple(
     launcher_pod(annotations={"kubevirt.io/domain": "v", **more}, ownerReferences=[{**OWNER, "uid": uid}])
     for uid in ("", "u1", UID.replace("1", "2"))
-    for more in ({}, {"virt-dra.io/integration-path": "native"}, {"virt-dra.io/integration-path": "metadata-shim"}, PLUGIN)
+    for more in (
+        {},
+        {"virt-dra.io/integration-path": "native"},
+        {"virt-dra.io/integration-path": "metadata-shim"},
+        PLUGIN,
+    )
 )
 REVIEWS: tuple[tuple[str, Json], ...] = (
     *(("/validate-vmi", review(vmi(spec, namespace=NAMESPACE))) for spec in SPECS),
     *(("/validate-vm", review(vm(spec, namespace=NAMESPACE))) for spec in SPECS),
-    *(("/validate-vm", review(vm(spec, namespace=NAMESPACE, uid=UID), vm(namespace=NAMESPACE, uid=UID))) for spec in SPECS),
-    *(("/validate-vmi", review(vmi(spec, namespace=NAMESPACE, uid=UID), vmi(namespace=NAMESPACE, uid=UID))) for spec in SPECS),
+    *(
+        ("/validate-vm", review(vm(spec, namespace=NAMESPACE, uid=UID), vm(namespace=NAMESPACE, uid=UID)))
+        for spec in SPECS
+    ),
+    *(
+        ("/validate-vmi", review(vmi(spec, namespace=NAMESPACE, uid=UID), vmi(namespace=NAMESPACE, uid=UID)))
+        for spec in SPECS
+    ),
     *(("/mutate-launcher-pod", review(pod)) for pod in PODS),
 )
 

@@ -1,4 +1,5 @@
-"""Inputs of a VM and what it names, sound ones with some changes: misspelt keys, wrong types, names, counts, constraints, versions."""
+"""Inputs of a VM and what it names, sound ones with some changes: misspelt keys, wrong types, names, counts,
+constraints, versions."""
 
 from __future__ import annotations
 
@@ -36,10 +37,17 @@ def sound() -> Input:
     def resource_slice(node: str, devices: list[Raw]) -> Raw:
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
-        return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpus"}, "spec": spec}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{node}-gpus"},
+            "spec": spec,
+        }
 
     requests = [{"name": name, "exactly": {"deviceClassName": DRIVER}} for name in ("gpu", "second")]
-    devices = {"gpus": [{"name": f"my-{name}", "claimName": "claim", "requestName": name} for name in ("gpu", "second")]}
+    devices = {
+        "gpus": [{"name": f"my-{name}", "claimName": "claim", "requestName": name} for name in ("gpu", "second")]
+    }
     spec = {"resourceClaims": [{"name": "claim", "resourceClaimTemplateName": "two"}], "domain": {"devices": devices}}
     return [
         {
@@ -147,7 +155,9 @@ def alternatives(draw: st.DrawFn, objects: Input) -> None:
 def constraint(draw: st.DrawFn, objects: Input) -> None:
     kind = draw(st.sampled_from(["matchAttribute", "distinctAttribute"]))
     attribute = draw(st.sampled_from([ROOT, f"{DRIVER}/model", f"{DRIVER}/missing", "bare"]))
-    requests = draw(st.sampled_from([{}, {"requests": ["gpu", "second"]}, {"requests": ["gpu"]}, {"requests": ["other"]}]))
+    requests = draw(
+        st.sampled_from([{}, {"requests": ["gpu", "second"]}, {"requests": ["gpu"]}, {"requests": ["other"]}])
+    )
     _claim(objects)["constraints"] = [{kind: attribute, **requests}]
 
 
@@ -160,7 +170,9 @@ def configuration(draw: st.DrawFn, objects: Input) -> None:
 def older(draw: st.DrawFn, objects: Input) -> None:
     """An older version, written as it is or as the new one is."""
     at = draw(st.sampled_from([CLASS, FIRST, TEMPLATE]))
-    objects[at]["apiVersion"] = draw(st.sampled_from(["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3"]))
+    objects[at]["apiVersion"] = draw(
+        st.sampled_from(["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3"])
+    )
     if draw(st.booleans()):
         for request in _claim(objects)["requests"] if at == TEMPLATE else ():
             request.update(request.pop("exactly", {}))
@@ -177,7 +189,11 @@ def vm(draw: st.DrawFn, objects: Input) -> None:
     vmi = objects[VM]
     if vmi["kind"] == "VirtualMachine":
         return
-    objects[VM] = {**vmi, "kind": "VirtualMachine", "spec": {"runStrategy": "Always", "template": {"metadata": {}, "spec": vmi["spec"]}}}
+    objects[VM] = {
+        **vmi,
+        "kind": "VirtualMachine",
+        "spec": {"runStrategy": "Always", "template": {"metadata": {}, "spec": vmi["spec"]}},
+    }
     if draw(st.booleans()):
         spec = objects[VM]["spec"]
         spec["resourceClaims"] = spec["template"]["spec"].pop("resourceClaims")
@@ -230,8 +246,9 @@ def names(draw: st.DrawFn, objects: Input) -> None:
     raw = draw(st.sampled_from(objects))
     raw["metadata"] = draw(
         st.sampled_from([
-            {"name": "A_b"}, {"name": ""}, {}, {"generateName": "two-"}, {"generateName": "A_"}, {"name": "x" * 254}, {"name": "a" * 70},
-            {"name": "two", "labels": {"a": "b c"}}, {"name": "vm", "namespace": "other"}, {"name": "vm", "annotations": {"a b": "c"}},
+            {"name": "A_b"}, {"name": ""}, {}, {"generateName": "two-"}, {"generateName": "A_"}, {"name": "x" * 254},
+            {"name": "a" * 70}, {"name": "two", "labels": {"a": "b c"}}, {"name": "vm", "namespace": "other"},
+            {"name": "vm", "annotations": {"a b": "c"}},
         ])
     )  # fmt: skip
 
@@ -273,7 +290,22 @@ def nodes(draw: st.DrawFn, objects: Input) -> None:
 
 
 CHANGES = (
-    *(request_name, misspelt, spoilt, removed, asked, alternatives, constraint, configuration, older, flat, vm, direct, sources, devices),
+    *(
+        request_name,
+        misspelt,
+        spoilt,
+        removed,
+        asked,
+        alternatives,
+        constraint,
+        configuration,
+        older,
+        flat,
+        vm,
+        direct,
+        sources,
+        devices,
+    ),
     *(names, repeated, missing, published, nodes),
 )
 

@@ -41,7 +41,9 @@ def _changed(case: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def _run(objects: list[dict[str, Any]]) -> Ran:
-    inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("dump", line)) for line, obj in enumerate(objects, 1)]
+    inputs = [
+        Sourced[TypedObject](read_object(obj), DocumentSource("dump", line)) for line, obj in enumerate(objects, 1)
+    ]
     return await run_on(MemoryCluster.deterministic(), inputs, RunSettings(), lambda: datetime(2026, 1, 3, tzinfo=UTC))
 
 
@@ -72,7 +74,9 @@ async def test_what_is_taken_over_stays_as_it_was() -> None:
     there = {(obj.kind or obj.KIND, obj.name): obj.to_wire() for obj in ran.objects}
     for raw in DUMP:
         if raw["kind"] in ("Pod", "ResourceClaim"):
-            assert there[raw["kind"], raw["metadata"]["name"]] | {"metadata": None} == read_object(raw).to_wire() | {"metadata": None}
+            assert there[raw["kind"], raw["metadata"]["name"]] | {"metadata": None} == read_object(raw).to_wire() | {
+                "metadata": None
+            }
     for kind in ("VirtualMachine", "VirtualMachineInstance"):
         (given,) = (raw for raw in DUMP if raw["kind"] == kind and raw["metadata"]["name"] == "runs")
         kept = there[kind, "runs"]["metadata"]
@@ -95,7 +99,9 @@ async def test_what_is_taken_over_stays_as_it_was() -> None:
         ({"device": "gpu-0"}, {"device": "gpu-1"}, False),
     ],
 )
-async def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], theirs: dict[str, Any], told: bool) -> None:
+async def test_a_device_that_two_claims_hold_is_warned_of(
+    mine: dict[str, Any], theirs: dict[str, Any], told: bool
+) -> None:
     doubly = copy.deepcopy(DUMP)
     for raw in doubly:
         if raw["kind"] == "ResourceClaim":
@@ -104,7 +110,8 @@ async def test_a_device_that_two_claims_hold_is_warned_of(mine: dict[str, Any], 
     found = held_twice(obj for obj in map(read_object, doubly) if isinstance(obj, ResourceClaim))
     assert [str(each) for each in found] == [
         "device gpu.example.com/node-1/gpu-1 is allocated to several claims: ResourceClaims "
-        "default/virt-launcher-runs-4zk8m-c-7wxqp and default/training. No scheduler does that; keep the claim whose pod really uses the "
+        "default/virt-launcher-runs-4zk8m-c-7wxqp and default/training. No scheduler "
+        "does that; keep the claim whose pod really uses the "
         "device, and delete the others with their pods"
     ] * told
     if not mine:
@@ -132,7 +139,9 @@ async def test_a_pod_that_no_server_would_store_was_never_in_one() -> None:
     failure = outcomes["runs"].failure
     assert failure is not None
     assert (failure.reason, outcomes["runs"].taken_over) == ("Invalid", False)
-    assert failure.message.startswith('Pod default/virt-launcher-runs-4zk8m: spec.resourceClaims[1].name: Duplicate value: "')
+    assert failure.message.startswith(
+        'Pod default/virt-launcher-runs-4zk8m: spec.resourceClaims[1].name: Duplicate value: "'
+    )
     assert outcomes["stopped"].ready
 
 
@@ -143,7 +152,9 @@ async def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
     """Recorded of a real control plane with the tests' KubeVirt (tests/e2e/test_dump.py, which asks a live one)."""
     items: list[dict[str, Any]] = json.loads(RECORDED.read_text(encoding="utf-8"))["items"]
     running = {
-        obj["metadata"]["name"]: obj for obj in items if obj["kind"] == "VirtualMachineInstance" and obj["status"]["phase"] == "Running"
+        obj["metadata"]["name"]: obj
+        for obj in items
+        if obj["kind"] == "VirtualMachineInstance" and obj["status"]["phase"] == "Running"
     }
     pods = {each["metadata"]["ownerReferences"][0]["uid"]: each for each in items if each["kind"] == "Pod"}
     held = {each["metadata"]["name"]: each for each in items if each["kind"] == "ResourceClaim"}
@@ -152,7 +163,9 @@ async def test_a_recorded_cluster_is_ready_as_it_runs() -> None:
     assert len(running) > 10
     for name, vmi in running.items():
         outcome, pod = outcomes[name], pods[vmi["metadata"]["uid"]]
-        assert (outcome.ready, outcome.taken_over, outcome.pod) == (True, True, pod["metadata"]["name"]), outcome.failure
+        assert (outcome.ready, outcome.taken_over, outcome.pod) == (True, True, pod["metadata"]["name"]), (
+            outcome.failure
+        )
         for device in outcome.devices:
             if device.claim is None:
                 continue  # served in the place of a device plugin

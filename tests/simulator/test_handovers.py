@@ -28,11 +28,17 @@ TEMPLATE = {
 
 def _slice(node: str, *addresses: str) -> dict[str, Any]:
     devices = [
-        {"name": f"gpu-{n}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": address}}} for n, address in enumerate(addresses)
+        {"name": f"gpu-{n}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": address}}}
+        for n, address in enumerate(addresses)
     ]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpus"}, "spec": spec}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-gpus"},
+        "spec": spec,
+    }
 
 
 def _gpu(request: str) -> dict[str, Any]:
@@ -51,7 +57,9 @@ def _vmi(name: str = "vm", **spec: Any) -> dict[str, Any]:
 
 async def _run(*raw: dict[str, Any], **settings: Any) -> Ran:
     inputs = [Sourced[TypedObject](read_object(obj), DocumentSource("input", line)) for line, obj in enumerate(raw, 1)]
-    return await run_on(MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    return await run_on(
+        MemoryCluster.deterministic(), inputs, RunSettings(**settings), lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    )
 
 
 async def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_would() -> None:
@@ -59,13 +67,22 @@ async def test_nodes_are_made_of_what_slices_name_and_labelled_as_virt_handler_w
     (node,) = (obj for obj in ran.objects if isinstance(obj, Node))
     assert (node.name, node.metadata.labels) == (
         "a",
-        {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": "a"},
+        {
+            "kubevirt.io/schedulable": "true",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/hostname": "a",
+        },
     )
     assert ran.ready
 
 
 async def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b", "labels": {"kubevirt.io/schedulable": "false"}}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "b", "labels": {"kubevirt.io/schedulable": "false"}},
+    }
     ran = await _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi())
     (outcome,) = ran.outcomes
     assert outcome.failure is not None
@@ -88,7 +105,10 @@ async def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_dev
         "kind": "ResourceClaim",
         "metadata": {"name": "other", "finalizers": ["resource.kubernetes.io/delete-protection"]},
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
-        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+        },
     }
     ran = await _run(CLASS, TEMPLATE, claim, _slice("a", "0000:01:00.0", "0000:02:00.0"), _vmi())
     assert ran.outcomes[0].devices[0].pci_address == "0000:02:00.0"
@@ -97,7 +117,12 @@ async def test_claims_of_consumers_that_are_not_part_of_the_input_keep_their_dev
 
 
 async def test_a_vmi_that_a_vm_of_the_input_owns_is_driven_once() -> None:
-    vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm"}, "spec": {"running": False}}
+    vm = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "vm"},
+        "spec": {"running": False},
+    }
     vm["spec"]["template"] = {"spec": _vmi()["spec"]}  # type: ignore[index] # a nested dict
     owned = _vmi()
     owned["metadata"]["ownerReferences"] = [
@@ -117,7 +142,10 @@ async def test_status_and_server_set_metadata_of_another_life_are_not_used() -> 
     vmi = _vmi()
     vmi["metadata"] |= {"uid": "old", "resourceVersion": "7", "finalizers": ["kubevirt.io/x"]}
     known = {"name": "gpu-9", "resourceClaimName": "old", "attributes": {"pciAddress": "0000:ff:00.0"}}
-    vmi["status"] = {"phase": "Running", "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": known}]}}
+    vmi["status"] = {
+        "phase": "Running",
+        "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": known}]},
+    }
     ran = await _run(CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), vmi)
     assert ran.outcomes[0].devices[0].pci_address == "0000:01:00.0"
 
@@ -126,7 +154,8 @@ async def test_of_an_object_given_twice_the_last_one_counts_and_the_places_are_r
     other = {**CLASS, "spec": {"selectors": [{"cel": {"expression": "false"}}]}}
     ran = await _run(CLASS, other, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
     assert [str(each) for each in ran.replaced] == [
-        "DeviceClass gpu is given with different content at input:1 and input:2; the last one is used, as kubectl apply does"
+        "DeviceClass gpu is given with different content at input:1 and "
+        "input:2; the last one is used, as kubectl apply does"
     ]
     assert (ran.refused, ran.ready) == ((), False)
     again = await _run(other, CLASS, CLASS, TEMPLATE, _slice("a", "0000:01:00.0"), _vmi())
@@ -148,8 +177,15 @@ async def test_a_vm_given_twice_is_one_vm() -> None:
 async def test_an_instancetype_gives_its_devices_to_the_vm() -> None:
     spec: dict[str, Any] = {"cpu": {"guest": 4}, "memory": {"guest": "8Gi"}, "gpus": _gpu("gpu")["devices"]["gpus"]}
     group = "instancetype.kubevirt.io/v1beta1"
-    sizes = {"apiVersion": group, "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "large"}, "spec": spec}
-    template: dict[str, Any] = {"spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "one"}], "domain": {}}}
+    sizes = {
+        "apiVersion": group,
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": {"name": "large"},
+        "spec": spec,
+    }
+    template: dict[str, Any] = {
+        "spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "one"}], "domain": {}}
+    }
     vm = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
@@ -185,7 +221,11 @@ async def test_objects_without_a_namespace_get_the_given_one() -> None:
         ((CLASS, TEMPLATE), {}, "add the ResourceSlices of these nodes to the input"),
         ((), {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}]}, "add the ResourceClaim to the input"),
         ((CLASS, TEMPLATE, _slice("a", "0000:01:00.9")), {}, "select a device of a driver that publishes addresses"),
-        ((CLASS, TEMPLATE, _slice("a", "0000:01:00.0")), {"domain": _gpu("other")}, "correct requestName of the device"),
+        (
+            (CLASS, TEMPLATE, _slice("a", "0000:01:00.0")),
+            {"domain": _gpu("other")},
+            "correct requestName of the device",
+        ),
         (
             (CLASS, {**TEMPLATE, "metadata": {"name": "One"}}),
             {},
@@ -203,7 +243,10 @@ async def test_a_node_that_the_input_lacks_says_so() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
     (outcome,) = (await _run(CLASS, TEMPLATE, node, _slice("a", "0000:01:00.0"), _vmi(), node="b")).outcomes
     assert outcome.failure is not None
-    assert (outcome.failure.message, outcome.failure.advice) == ('node "b" not found', "choose a node of the input, or add the Node")
+    assert (outcome.failure.message, outcome.failure.advice) == (
+        'node "b" not found',
+        "choose a node of the input, or add the Node",
+    )
 
 
 async def test_a_device_of_a_device_plugin_says_what_is_missing_here() -> None:

@@ -33,7 +33,9 @@ ON = {"NetworkDevicesWithDRA": True}
 def _slice(**attributes: str) -> dict[str, Any]:
     device = {
         "name": "vf-0",
-        "attributes": {key.replace("__", "/").replace("_", "."): {"string": value} for key, value in attributes.items()},
+        "attributes": {
+            key.replace("__", "/").replace("_", "."): {"string": value} for key, value in attributes.items()
+        },
     }
     spec = {
         "driver": "net.example.com",
@@ -77,19 +79,27 @@ async def test_an_sriov_interface_gets_its_function() -> None:
         "mdevUUID": None,
         "source": "metadata",
         "xml": '<hostdev type="pci" managed="no"><source>'
-        '<address type="pci" domain="0x0000" bus="0x08" slot="0x02" function="0x1"/></source><alias name="ua-sriov-fast"/></hostdev>',
+        '<address type="pci" domain="0x0000" bus="0x08" slot="0x02" '
+        'function="0x1"/></source><alias name="ua-sriov-fast"/></hostdev>',
         "binding": None,
     }
     assert outcome.domain is not None
     assert "ua-sriov-fast" in outcome.domain
 
 
-@pytest.mark.parametrize(("published", "address"), [({}, None), ({"resource_kubernetes_io__pciBusID": "0000:08:02.1"}, "0000:08:02.1")])
+@pytest.mark.parametrize(
+    ("published", "address"), [({}, None), ({"resource_kubernetes_io__pciBusID": "0000:08:02.1"}, "0000:08:02.1")]
+)
 async def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, str], address: str | None) -> None:
     outcome = await _run(_slice(**published), _vmi({"binding": {"name": "tap"}}))
     assert outcome.ready, outcome.failure
     (network,) = outcome.devices
-    assert (network.allocated, network.pci_address, network.xml, network.binding) == ("net.example.com/a/vf-0", address, None, "tap")
+    assert (network.allocated, network.pci_address, network.xml, network.binding) == (
+        "net.example.com/a/vf-0",
+        address,
+        None,
+        "tap",
+    )
     assert "hostdev" not in (outcome.domain or "")
 
 
@@ -100,7 +110,9 @@ async def test_a_binding_plugin_attaches_its_device_itself(published: dict[str, 
         ({"mdevUUID": "b5b8ce27-0b8c-4b5e-a0f0-1f1f6d3c3a01"}, "only an mdev UUID is published"),
     ],
 )
-async def test_a_function_without_pci_address_fails_where_it_is_resolved(published: dict[str, str], message: str) -> None:
+async def test_a_function_without_pci_address_fails_where_it_is_resolved(
+    published: dict[str, str], message: str
+) -> None:
     failure = (await _run(_slice(**published), _vmi({"sriov": {}}))).failure
     assert failure is not None
     assert (failure.step, failure.reason) == (HandOver.DEVICE_STATUS, "NoAddress")

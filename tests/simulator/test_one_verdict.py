@@ -1,4 +1,5 @@
-"""One verdict: what the lint passes, the API server and the run don't refuse; what it denies, they don't make ready without a reason."""
+"""One verdict: what the lint passes, the API server and the run don't refuse; what it denies, they don't make ready
+without a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ BEYOND_THE_RUN = {
     "unrendered-template": "no rule looks at the text, and the hand-overs carry it through",
     "invalid-object": "the schema of a KubeVirt knows fields and names for which the hand-overs have no rule",
     "device-name-missing": "the API server's schema requires it; the hand-overs do without",
-    "lost-request": "the containers of these releases lack the request; that is for a kubelet to heed, which no hand-over is",
+    "lost-request": "the containers of these releases lack the request; that is "
+    "for a kubelet to heed, which no hand-over is",
     "direct-claim-unresolved": "these releases never find the devices of direct claims; ours does",
     "no-address": "some of the devices that the VM may get have none: this time it got another one",
     "selector-error": "the allocator met a device that fits before the one on which the selector fails",
@@ -46,7 +48,9 @@ def _judged(documents: list[Document], release: KubeVirtVersion | None = None) -
     return lint_documents(documents, LintSettings(), version=release, gates=GATES if release else None, trial=Fitting)
 
 
-async def _ran(objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None) -> Ran:
+async def _ran(
+    objects: tuple[Sourced[Any], ...], refused: tuple[Any, ...] = (), release: KubeVirtVersion | None = None
+) -> Ran:
     now, chosen = datetime(2026, 1, 1, tzinfo=UTC), RunSettings(kubevirt=release, gates=GATES if release else {})
     return await run_on(MemoryCluster.deterministic(), objects, chosen, lambda: now, refused)
 
@@ -68,16 +72,26 @@ GATES = {"GPUsWithDRA": True, "HostDevices": True, "HostDevicesWithDRA": True}
 
 @pytest.mark.slow
 @given(inputs(), st.sampled_from(RELEASES))
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 async def test_lint_run_and_api_server_agree(objects: list[Any], release: KubeVirtVersion | None) -> None:
     documents = _documents(objects)
     judgement = _judged(documents, release)
     if not judgement.readable or not judgement.subjects:
         return
-    denials = [f"{each.title}: {finding}" for each in judgement.checked for finding in each.findings if finding.severity == "denial"]
-    # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they refuse by themselves.
+    denials = [
+        f"{each.title}: {finding}"
+        for each in judgement.checked
+        for finding in each.findings
+        if finding.severity == "denial"
+    ]
+    # The hand-overs alone, with every object that can be read: what they and the embedded API server refuse, they
+    # refuse by themselves.
     alone = await _ran(_readable(documents), release=release)
-    note(f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}")
+    note(
+        f"lint: {denials}; run: {[each.message for each in alone.refused]} {[each.failure for each in alone.outcomes]}"
+    )
     if not denials:
         assert alone.refused == ()
         failed = [each.failure for each in alone.outcomes if each.failure is not None]
@@ -103,8 +117,9 @@ def _is_vm(raw: Any) -> bool:
 
 
 def _explained(failure: HandOverFailure, judgement: LintResult, vms: int) -> bool:
-    """Failures of a run that the lint leaves open: it says so (nothing is known of classes or slices), VMs compete for devices, a
-    device plugin would be needed, which the embedded cluster lacks, or a VM finds a VMI of its name, which KubeVirt adopts."""
+    """Failures of a run that the lint leaves open: it says so (nothing is known of classes or slices), VMs compete for
+    devices, a device plugin would be needed, which the embedded cluster lacks, or a VM finds a VMI of its name, which
+    KubeVirt adopts."""
     if failure.step == HandOver.PLACEMENT:
         return bool(judgement.not_checked) or vms > 1
     return failure.reason in ("CountMismatch", "AlreadyExists")

@@ -1,4 +1,5 @@
-"""``make site`` builds everything or says what is broken: links, anchors, source files, pages in no menu, what a page loads."""
+"""``make site`` builds everything or says what is broken: links, anchors, source files, pages in no menu, what a page
+loads."""
 
 from __future__ import annotations
 
@@ -41,8 +42,13 @@ def test_links_to_source_files_lead_to_pages_with_them(repository: Path) -> None
     assert source.pages["docs/a"] == (
         "# A\n\n[code](../source/code/main.py.md), [folder](../source/code.md), [b](b.md#part), [index](../index.md)\n"
     )
-    assert source.pages["source/code/main.py"] == "---\norphan: true\n---\n\n# `code/main.py`\n\n```python\nprint(1)\n```\n"
-    assert source.pages["source/code"].endswith("# `code`\n\n* [main.py](code/main.py.md)\n* [more/x.yaml](code/more/x.yaml.md)\n")
+    assert (
+        source.pages["source/code/main.py"]
+        == "---\norphan: true\n---\n\n# `code/main.py`\n\n```python\nprint(1)\n```\n"
+    )
+    assert source.pages["source/code"].endswith(
+        "# `code`\n\n* [main.py](code/main.py.md)\n* [more/x.yaml](code/more/x.yaml.md)\n"
+    )
     assert source.pages["index"] == (
         "# A project\n\nOf [some](docs/a.md) use.\n\n## Where to read on\n\n| [a](docs/a.md) |\n\n"
         "```{toctree}\n:hidden:\n:caption: Pages\n\n/docs/a\n/docs/b\n/made\n```\n"
@@ -78,9 +84,11 @@ def test_a_broken_anchor_fails_the_build(repository: Path, tmp_path: Path) -> No
 
 def test_a_page_that_loads_something_or_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(
-        '<html><head><link rel="stylesheet" href="https://fonts.example.com/a.css"><style>p {color: url(//b.example.com/c)}</style>'
+        '<html><head><link rel="stylesheet" href="https://fonts.example.com/a.css"><style>p '
+        "{color: url(//b.example.com/c)}</style>"
         '</head><body><p id="here"></p><script src="gone.js"></script><a href="https://kubevirt.io">KubeVirt</a>'
-        '<a href="#here">1</a><a href="#there">2</a><a href="x.html#y">3</a><a href="../x.html">4</a><img src="data:,x"></body></html>'
+        '<a href="#here">1</a><a href="#there">2</a><a href="x.html#y">3</a><a '
+        'href="../x.html">4</a><img src="data:,x"></body></html>'
     )
     (tmp_path / "x.html").write_text("<html><body><p>x</p></body></html>")
     (tmp_path / "a.css").write_text("@import 'https://c.example.com/d.css'; p {background: url(x.png)}")
@@ -104,9 +112,15 @@ def test_a_page_that_loads_something_or_leads_nowhere_is_found(tmp_path: Path) -
 def test_the_site_of_this_repository_is_whole(tmp_path: Path) -> None:
     build_site(tmp_path / "site")
     built = {str(page.relative_to(tmp_path / "site")) for page in (tmp_path / "site").rglob("*.html")}
-    assert {"index.html", "docs/guides/install.html", "docs/lint/no-address.html", *(f"{name}.html" for name in PAGES)} <= built
+    assert {
+        "index.html",
+        "docs/guides/install.html",
+        "docs/lint/no-address.html",
+        *(f"{name}.html" for name in PAGES),
+    } <= built
     assert (
-        'href="reference/metrics.html"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8").partition("Where to read on<a")[2]
+        'href="reference/metrics.html"'
+        in (tmp_path / "site" / "index.html").read_text(encoding="utf-8").partition("Where to read on<a")[2]
     )
     assert "source/tests/cli/test_full_disk.py.html" in built
     commands = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")

@@ -50,7 +50,12 @@ def test_nothing_lies_on_anything_else(source: Path) -> None:
     for path in place.paths:
         for (x, y), (to_x, to_y) in pairwise(path.points):
             for name, box in rectangles:
-                through = min(x, to_x) < box.right and max(x, to_x) > box.x and min(y, to_y) < box.bottom and max(y, to_y) > box.y
+                through = (
+                    min(x, to_x) < box.right
+                    and max(x, to_x) > box.x
+                    and min(y, to_y) < box.bottom
+                    and max(y, to_y) > box.y
+                )
                 assert not through, f"the arrow from {path.arrow.start} to {path.arrow.end} crosses {name}"
 
 
@@ -59,7 +64,10 @@ def test_a_picture_is_well_formed_named_and_in_two_colorings() -> None:
     root = etree.fromstring(svg.encode())
     texts = ["".join(map(str, each.itertext())) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["A & B", "<one>", "two", "C", "then"]
-    assert [root.findtext(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc")] == ["Two", "One after the other."]
+    assert [root.findtext(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc")] == [
+        "Two",
+        "One after the other.",
+    ]
     assert svg.count("@media (prefers-color-scheme: dark)") == 1
     light, dark = svg.split("@media", 1)
     filled = set(re.findall(r"^\.([\w-]+) \{.*\bfill: #", light, re.MULTILINE))

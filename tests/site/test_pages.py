@@ -48,5 +48,10 @@ def test_commands_and_options_that_a_page_names_exist(page: str) -> None:
         if name == "--version":
             continue
         command = COMMANDS[name]
-        options = {option for param in command.params if isinstance(param, click.Option) for option in (*param.opts, *param.secondary_opts)}
+        options = {
+            option
+            for param in command.params
+            if isinstance(param, click.Option)
+            for option in (*param.opts, *param.secondary_opts)
+        }
         assert {word.partition("=")[0] for word in words if word.startswith("-")} <= options, line

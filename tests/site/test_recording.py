@@ -1,4 +1,5 @@
-"""The README's recording shows what the command prints today, moves by CSS alone, and stands still with the end where nothing may move."""
+"""The README's recording shows what the command prints today, moves by CSS alone, and stands still with the end where
+nothing may move."""
 
 from __future__ import annotations
 
@@ -41,10 +42,12 @@ def test_the_readme_shows_it() -> None:
 
 def test_generated_names_are_replaced_in_the_order_in_which_they_appear() -> None:
     printed = (
-        "pod virt-launcher-first-dghrm: virt-launcher-first-dghrm-gpu-f6jk6\nvirt-launcher-third-x2x2x node-22222 virt-launcher-first-dghrm"
+        "pod virt-launcher-first-dghrm: virt-launcher-first-dghrm-gpu-f6jk6\nvirt-launcher-third-x2x2x "
+        "node-22222 virt-launcher-first-dghrm"
     )
     assert steady(printed) == (
-        "pod virt-launcher-first-bbbbb: virt-launcher-first-bbbbb-gpu-bbbbc\nvirt-launcher-third-bbbbd node-22222 virt-launcher-first-bbbbb"
+        "pod virt-launcher-first-bbbbb: virt-launcher-first-bbbbb-gpu-bbbbc\nvirt-launcher-third-bbbbd "
+        "node-22222 virt-launcher-first-bbbbb"
     )
 
 
@@ -66,5 +69,7 @@ def test_without_animation_the_end_stands_there() -> None:
 
 
 def test_a_command_that_cannot_run_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match=r"^virt-dra run no-such-folder ended with 2: error: no-such-folder: no such file or folder$"):
+    with pytest.raises(
+        RuntimeError, match=r"^virt-dra run no-such-folder ended with 2: error: no-such-folder: no such file or folder$"
+    ):
         run(("virt-dra", "run", "no-such-folder"))

@@ -39,7 +39,10 @@ def test_every_command_has_a_section_with_all_options_examples_and_exit_codes() 
 def test_every_finding_is_a_row_with_its_page() -> None:
     rows = re.findall(r"^\| \[(.+?)\]\(\.\./docs/lint/(.+?)\.md\) \| (\w+) \|", findings_page(), re.MULTILINE)
     assert rows == [(check.id, check.id, check.severity) for check in CHECKS]
-    assert "| [no-address](../docs/lint/no-address.md) | denial | warning | A device without a usable address. |  |\n" in findings_page()
+    assert (
+        "| [no-address](../docs/lint/no-address.md) | denial | warning | A device without a usable address. |  |\n"
+        in findings_page()
+    )
 
 
 def test_every_registry_of_the_product_is_in_the_reference() -> None:
@@ -95,7 +98,8 @@ def test_metrics_that_alerts_dashboard_and_documents_use_exist() -> None:
     files = [*(ROOT / "manifests" / "monitoring").iterdir(), *(ROOT / "docs").rglob("*.md")]
     for file in files:
         for name in re.findall(
-            r"\bvirt_dra_(?:webhook|extender|report|api|watch|queue|reconcile)\w*[a-z]\b(?![./*])", file.read_text(encoding="utf-8")
+            r"\bvirt_dra_(?:webhook|extender|report|api|watch|queue|reconcile)\w*[a-z]\b(?![./*])",
+            file.read_text(encoding="utf-8"),
         ):
             assert re.sub(r"_(bucket|sum|count)$", "", name) in exposed, f"{file.relative_to(ROOT)}: {name}"
 
@@ -124,7 +128,11 @@ def test_every_public_name_is_in_the_reference_with_a_sentence(name: str) -> Non
         assert f"### {name}.{each.name}\n" in page
         if isinstance(each.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             defined = getattr(module, each.name)
-            assert inspect.getdoc(defined) is None or not each.text or inspect.cleandoc(each.text) == inspect.getdoc(defined)
+            assert (
+                inspect.getdoc(defined) is None
+                or not each.text
+                or inspect.cleandoc(each.text) == inspect.getdoc(defined)
+            )
 
 
 def test_docstrings_become_markdown() -> None:

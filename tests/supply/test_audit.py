@@ -1,6 +1,7 @@
-"""The audit of dependencies: what fails it, and that it never calls clean what nobody looked at. pip-audit is stood in for by a script that
-answers as version 2.10 does: behind a mirror without advisories as recorded, without a network shortened, and with a vulnerability written
-by hand to its format, as no advisory could be read where these tests were made."""
+"""The audit of dependencies: what fails it, and that it never calls clean what nobody looked at. pip-audit is stood in
+for by a script that answers as version 2.10 does: behind a mirror without advisories as recorded, without a network
+shortened, and with a vulnerability written by hand to its format, as no advisory could be read where these tests were
+made."""
 
 from __future__ import annotations
 
@@ -15,27 +16,40 @@ from devtools import audit
 
 TODAY = date(2026, 11, 22)
 CLEAN = {"name": "click", "version": "8.5.1", "vulns": []}
-ADVISORY = {"id": "PYSEC-2024-26", "fix_versions": ["3.9.2"], "aliases": ["CVE-2024-23829", "GHSA-8qpw-xqxj-h4r2"], "description": "…"}
+ADVISORY = {
+    "id": "PYSEC-2024-26",
+    "fix_versions": ["3.9.2"],
+    "aliases": ["CVE-2024-23829", "GHSA-8qpw-xqxj-h4r2"],
+    "description": "…",
+}
 FAULTY = {"name": "aiohttp", "version": "3.9.1", "vulns": [ADVISORY]}
 UNKNOWN = {"name": "lxml", "skip_reason": "Dependency not found on PyPI and could not be audited: lxml (6.1.3)"}
 OFFLINE = (
-    "Traceback (most recent call last):\nrequests.exceptions.ConnectionError: HTTPSConnectionPool(host='x', port=443): Max retries exceeded"
+    "Traceback (most recent call last):\nrequests.exceptions.ConnectionError: "
+    "HTTPSConnectionPool(host='x', port=443): Max retries exceeded"
 )
 
 
 def entry(identifier: str = "CVE-2024-23829", package: str = "aiohttp", until: str = "2027-01-01") -> str:
-    return f'[[ignore]]\nid = "{identifier}"\npackage = "{package}"\nuntil = {until}\nreason = "its client is not used"\n'
+    return (
+        f'[[ignore]]\nid = "{identifier}"\npackage = "{package}"\nuntil = {until}\nreason = "its client is not used"\n'
+    )
 
 
 def stand_in(folder: Path, answers: dict[str, list[object] | str]) -> Path:
-    """A program that answers as pip-audit does: the packages of a report, or what a service that can't be reached leaves."""
-    texts = {name: json.dumps({"dependencies": each, "fixes": []}) if isinstance(each, list) else "" for name, each in answers.items()}
+    """A program that answers as pip-audit does: the packages of a report, or what a service that can't be reached
+    leaves."""
+    texts = {
+        name: json.dumps({"dependencies": each, "fixes": []}) if isinstance(each, list) else ""
+        for name, each in answers.items()
+    }
     errors = {name: each for name, each in answers.items() if isinstance(each, str)}
     program = folder / "pip-audit"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nassert '--require-hashes' in sys.argv and '--disable-pip' in sys.argv\n"
         "service = sys.argv[sys.argv.index('--vulnerability-service') + 1]\n"
-        f"print({texts!r}[service]); print({errors!r}.get(service, ''), file=sys.stderr)\nsys.exit(service in {errors!r})\n",
+        f"print({texts!r}[service]); print({errors!r}.get(service, ''), "
+        f"file=sys.stderr)\nsys.exit(service in {errors!r})\n",
         encoding="utf-8",
     )
     program.chmod(0o755)
@@ -111,7 +125,9 @@ def test_without_pip_audit_one_line_says_how_to_get_it(
 ) -> None:
     assert audit.main([*options, "--pip-audit", str(tmp_path / "pip-audit")], today=date(2020, 1, 1)) == code
     said = capsys.readouterr()
-    assert said.out == "audit: not done, pip-audit can't be started (No such file or directory); make audit sets it up\n"
+    assert (
+        said.out == "audit: not done, pip-audit can't be started (No such file or directory); make audit sets it up\n"
+    )
     assert said.err == ""
 
 

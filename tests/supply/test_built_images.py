@@ -62,7 +62,10 @@ def archive(path: Path, *layers: bytes, **config: Any) -> ImageArchive:
     }
     index = json.dumps({"manifests": [stored(json.dumps(manifest).encode())]})
     with tarfile.open(path, "w") as made:
-        for name, content in {"index.json": index.encode(), **{f"blobs/{each.replace(':', '/')}": blobs[each] for each in blobs}}.items():
+        for name, content in {
+            "index.json": index.encode(),
+            **{f"blobs/{each.replace(':', '/')}": blobs[each] for each in blobs},
+        }.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             made.addfile(member, io.BytesIO(content))
@@ -80,7 +83,11 @@ def test_a_file_is_what_the_last_layer_left_of_it(tmp_path: Path) -> None:
 
 def test_what_a_container_runs_is_as_kubernetes_has_it(tmp_path: Path) -> None:
     image = archive(tmp_path / "image.tar", Entrypoint=["virt-dra"], Cmd=["--help"], User="65532:65532")
-    assert (image.user, image.architecture, image.sizes()) == ("65532:65532", "amd64", ImageSizes(image.sizes().compressed, 0))
+    assert (image.user, image.architecture, image.sizes()) == (
+        "65532:65532",
+        "amd64",
+        ImageSizes(image.sizes().compressed, 0),
+    )
     assert image.argv() == ("virt-dra", "--help")
     assert image.argv(arguments=("operator",)) == ("virt-dra", "operator")
     assert image.argv(("sh",)) == ("sh",)
@@ -108,10 +115,16 @@ def test_a_bill_of_an_image_has_both_kinds_of_packages(tmp_path: Path) -> None:
         metadata.format("virt_dra-1"): "Name: virt-dra\nVersion: 1\n",
     }
     image = archive(tmp_path / "image.tar", layer(**files))
-    python = {"bomFormat": "CycloneDX", "metadata": {"component": {}}, "components": [{"name": "yaml-rs", "version": "0.1"}]}
+    python = {
+        "bomFormat": "CycloneDX",
+        "metadata": {"component": {}},
+        "components": [{"name": "yaml-rs", "version": "0.1"}],
+    }
     found = json.loads(image_bill(image, "virt-dra", python))
     assert found["metadata"]["component"]["type"] == "container"
-    assert found["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": image.digest.removeprefix("sha256:")}]
+    assert found["metadata"]["component"]["hashes"] == [
+        {"alg": "SHA-256", "content": image.digest.removeprefix("sha256:")}
+    ]
     assert [each["name"] for each in found["components"]] == ["yaml-rs", "base-files", "libc6"]
     assert found["components"][2] == {
         "type": "library",
@@ -132,8 +145,9 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 def test_pip_finds_packages_in_a_build_where_it_does_here() -> None:
     listed = [
-        ":env:.index-url='https://b.example.com/simple'", "global.index-url='https://a.example.com/simple'", "global.cert='/etc/ca.crt'",
-        "global.extra-index-url='https://c.example.com\\nhttps://d.example.com'", ":env:.find-links='/wheels'", "user.timeout='9'",
+        ":env:.index-url='https://b.example.com/simple'", "global.index-url='https://a.example.com/simple'",
+        "global.cert='/etc/ca.crt'", "global.extra-index-url='https://c.example.com\\nhttps://d.example.com'",
+        ":env:.find-links='/wheels'", "user.timeout='9'",
     ]  # fmt: skip
     settings = pip_settings(listed)
     assert settings == {
@@ -141,7 +155,8 @@ def test_pip_finds_packages_in_a_build_where_it_does_here() -> None:
         "extra-index-url": "https://c.example.com\nhttps://d.example.com",
     }  # fmt: skip
     assert pip_configuration(settings, "/etc/pip.crt") == (
-        "[global]\nextra-index-url = https://c.example.com https://d.example.com\nindex-url = https://b.example.com/simple\ntimeout = 9\n"
+        "[global]\nextra-index-url = https://c.example.com https://d.example.com\nindex-url "
+        "= https://b.example.com/simple\ntimeout = 9\n"
         "cert = /etc/pip.crt\n"
     )
     assert pip_configuration({}, "") == "[global]\n"
@@ -177,7 +192,11 @@ def test_the_name_of_a_content_changes_with_what_is_copied_and_with_nothing_else
 def test_an_image_has_nothing_of_the_machine_that_built_it() -> None:
     for name, path in require().items():
         image = ImageArchive(path)
-        assert not {each for each in image.names() if each.startswith(("etc/pip", "src/", "run/secrets", "root/.c", "root/.pip"))}, name
+        assert not {
+            each
+            for each in image.names()
+            if each.startswith(("etc/pip", "src/", "run/secrets", "root/.c", "root/.pip"))
+        }, name
         apt = image.files(lambda each: each.startswith(("etc/apt/sources.list", "etc/apt/apt.conf.d/9")))
         assert {each: content.decode().split("\n\n") for each, content in apt.items()} == {
             "etc/apt/sources.list": [*sources("trixie")[:-1], f"{sources('trixie')[-1]}\n"]

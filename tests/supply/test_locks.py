@@ -53,7 +53,10 @@ def _changed(table: str, old: str, new: str) -> dict[str, Any]:
         (_changed("dependencies", "click", "click>=99"), "run.txt: click>=99 is locked to"),
         (_changed("dependencies", "click", "clack"), "image.txt: clack is not there"),
         (_changed("operator", "kopf", "kopf<1"), "image.txt: kopf<1 is locked to"),
-        (_changed("webhook", "aiohttp", "aiohttp==1"), "dev.txt: aiohttp==1 is locked to"),  # reached through the extra dev
+        (
+            _changed("webhook", "aiohttp", "aiohttp==1"),
+            "dev.txt: aiohttp==1 is locked to",
+        ),  # reached through the extra dev
         (_changed("libvirt", "libvirt-python", "libvirt-python<2"), "libvirt.txt: libvirt-python<2 is locked to"),
         (_changed("dev", "pytest-mock", "absent; python_version >= '3.14'"), "dev.txt: absent"),
         ({**PROJECT, "build-system": {"requires": ["setuptools>=1000"]}}, "setup.txt: setuptools>=1000 is locked to"),
@@ -66,7 +69,12 @@ def test_a_range_that_the_lock_does_not_meet_is_found(project: dict[str, Any], e
 @pytest.mark.parametrize(
     ("name", "pattern", "by", "expected"),
     [
-        ("image", r"click==(\S+) \\\n(    --hash=\S+( \\)?\n)+", r"click==\1\n", "image.txt: click has no hash (or no sha256)"),
+        (
+            "image",
+            r"click==(\S+) \\\n(    --hash=\S+( \\)?\n)+",
+            r"click==\1\n",
+            "image.txt: click has no hash (or no sha256)",
+        ),
         ("run", r"--hash=sha256:", "--hash=md5:", "run.txt: annotated-types has no hash (or no sha256)"),
         ("run", r"click==\S+", "click>=8", "run.txt: click is not locked to one version"),
         ("run", r"click==\S+", "click==8.2.0", "and 8.2.0 in run.txt"),
@@ -86,16 +94,22 @@ def test_wheels_with_another_content_are_refused(tmp_path: Path) -> None:
     (tmp_path / f"click-{click.version}-py3-none-any.whl").write_bytes(b"PK\x05\x06" + bytes(18))
     wanted = f"click=={click.version} " + " ".join(f"--hash={each}" for each in click.hashes)
     (tmp_path / "one.txt").write_text(wanted, encoding="utf-8")
-    words = f"-m pip download --no-index --find-links {tmp_path} --no-deps --require-hashes -r {tmp_path}/one.txt -d {tmp_path}/out"
+    words = (
+        f"-m pip download --no-index --find-links {tmp_path} --no-deps "
+        f"--require-hashes -r {tmp_path}/one.txt -d {tmp_path}/out"
+    )
     answer = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     assert answer.returncode != 0
     assert "DO NOT MATCH THE HASHES" in answer.stderr or "No matching distribution" in answer.stderr
 
 
 def test_nothing_is_installed_without_hashes() -> None:
-    """Every ``pip install`` and ``pip wheel`` of the set-up and the images asks for hashes, or takes nothing from anywhere."""
+    """Every ``pip install`` and ``pip wheel`` of the set-up and the images asks for hashes, or takes nothing from
+    anywhere."""
     for name in ("tools/venv.sh", "tools/libvirt.sh", "tools/matrix.sh", "Containerfile"):
         text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
-        for line in re.findall(r"^.*\bpip(?:\"|')?(?: [^\n]*?)? (?:install|wheel|--require|--no-index) .*$", text, re.MULTILINE):
+        for line in re.findall(
+            r"^.*\bpip(?:\"|')?(?: [^\n]*?)? (?:install|wheel|--require|--no-index) .*$", text, re.MULTILINE
+        ):
             if not line.lstrip().startswith("#") and 'install "$@"' not in line:
                 assert "--require-hashes" in line or "--no-index" in line, f"{name}: {line}"

@@ -37,20 +37,42 @@ def _clone(to: Path, umask: int, mtime: int) -> Path:
 
 def test_two_builds_of_a_commit_are_the_same_bytes_whoever_makes_them(tmp_path: Path) -> None:
     building = []
-    for name, umask, mtime, zone in (("one", 0o077, 1_000_000_000, "Asia/Tokyo"), ("two", 0o002, 1_700_000_000, "America/Lima")):
+    for name, umask, mtime, zone in (
+        ("one", 0o077, 1_000_000_000, "Asia/Tokyo"),
+        ("two", 0o002, 1_700_000_000, "America/Lima"),
+    ):
         source = _clone(tmp_path / name, umask, mtime)
-        environment = {**os.environ, "TZ": zone, "PYTHONHASHSEED": str(umask), "SOURCE_DATE_EPOCH": str(mtime), "HOME": str(tmp_path)}
-        words: list[str | Path] = [sys.executable, "-m", "devtools.release", "wheel", "--source", source, "--out", tmp_path / f"{name}-out"]
+        environment = {
+            **os.environ,
+            "TZ": zone,
+            "PYTHONHASHSEED": str(umask),
+            "SOURCE_DATE_EPOCH": str(mtime),
+            "HOME": str(tmp_path),
+        }
+        words: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "devtools.release",
+            "wheel",
+            "--source",
+            source,
+            "--out",
+            tmp_path / f"{name}-out",
+        ]
         building.append(subprocess.Popen(words, cwd=ROOT, env=environment, umask=umask, stdout=subprocess.DEVNULL))
     assert [each.wait(120) for each in building] == [0, 0]
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / f"{name}-out").iterdir()} for name in ("one", "two"))
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / f"{name}-out").iterdir()} for name in ("one", "two")
+    )
     assert one.keys() == two.keys()
     assert {Path(name).suffix for name in one} == {".whl", ".gz"}
     for name in one:
         assert hashlib.sha256(one[name]).digest() == hashlib.sha256(two[name]).digest(), name
     wheel = zipfile.ZipFile(io.BytesIO(next(content for name, content in one.items() if name.endswith(".whl"))))
     names = wheel.namelist()
-    assert "virt_dra/manifests/rbac/kustomization.yaml" in names or any(name.startswith("virt_dra/manifests/") for name in names)
+    assert "virt_dra/manifests/rbac/kustomization.yaml" in names or any(
+        name.startswith("virt_dra/manifests/") for name in names
+    )
     pages = {Path(name).name for name in names if "/data/share/man/man1/" in name}
     assert pages == {"virt-dra.1", "virt-dra-launcher.1", *(f"virt-dra-{name}.1" for name in SUBCOMMANDS)}
     assert not [name for name in names if name.startswith(("tests/", "devtools/", "bench/"))]
@@ -74,7 +96,12 @@ def test_an_sdist_keeps_its_files_and_loses_who_and_when() -> None:
 
 
 def test_the_statement_names_what_was_made_of_what() -> None:
-    made = statement({"b": "2" * 64, "a": "1" * 64}, [{"uri": "git+x", "digest": {"gitCommit": "c" * 40}}], "urn:me", {"commit": "c" * 40})
+    made = statement(
+        {"b": "2" * 64, "a": "1" * 64},
+        [{"uri": "git+x", "digest": {"gitCommit": "c" * 40}}],
+        "urn:me",
+        {"commit": "c" * 40},
+    )
     assert made["_type"] == "https://in-toto.io/Statement/v1"
     assert made["predicateType"] == "https://slsa.dev/provenance/v1"
     assert [(each["name"], each["digest"]["sha256"][0]) for each in made["subject"]] == [("a", "1"), ("b", "2")]
@@ -86,9 +113,13 @@ def test_the_statement_names_what_was_made_of_what() -> None:
 
 def test_materials_are_the_commit_every_lock_file_and_the_base_image() -> None:
     found = materials(ROOT, "HEAD", "git+x")
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
     assert found[0] == {"uri": "git+x", "digest": {"gitCommit": head}}
-    assert {each["name"] for each in found[1:-1]} >= {f"requirements/{name}.txt" for name in (*locks.EXTRAS_OF, "setup", "tools")}
+    assert {each["name"] for each in found[1:-1]} >= {
+        f"requirements/{name}.txt" for name in (*locks.EXTRAS_OF, "setup", "tools")
+    }
     assert {each["name"] for each in found[1:-1]} >= {"tools/control-plane/kubernetes/go.sum"}
     assert found[-1]["uri"].startswith("oci://docker.io/library/debian:")
     assert len(found[-1]["digest"]["sha256"]) == 64
@@ -115,7 +146,10 @@ def test_there_is_no_release_of_files_that_nobody_else_has(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("lock", "said"),
     [
-        (f"setuptools==1.2.3 --hash=sha256:{'0' * 64}\n", "setuptools is .*, HEAD locks 1.2.3: check it out and run tools/venv.sh dev"),
+        (
+            f"setuptools==1.2.3 --hash=sha256:{'0' * 64}\n",
+            "setuptools is .*, HEAD locks 1.2.3: check it out and run tools/venv.sh dev",
+        ),
         ("", "requirements/setup.txt of HEAD locks no setuptools"),
         (None, "has no requirements/setup.txt in HEAD"),
     ],
@@ -133,7 +167,9 @@ def test_a_release_is_not_mixed_with_another(tmp_path: Path) -> None:
     (tmp_path / "out" / "old.whl").touch()
     with pytest.raises(ReleaseError, match="is not empty"):
         release(source, tmp_path / "out", CYCLONEDX, uri="git+x", builder="urn:me")
-    assert main(["wheel", "--source", str(source), "--out", str(tmp_path / "wheel")]) == 1  # no project: one line and no traceback
+    assert (
+        main(["wheel", "--source", str(source), "--out", str(tmp_path / "wheel")]) == 1
+    )  # no project: one line and no traceback
 
 
 @pytest.mark.parametrize("image", BILLS)
@@ -146,7 +182,13 @@ def test_a_bill_of_materials_lists_what_the_image_has_with_its_hashes(image: str
         ["git", "show", f"HEAD:requirements/{BILLS[image]}.txt"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     entries, _ = locks.read(text)
-    assert (found["bomFormat"], found["specVersion"], found["metadata"]["component"]["name"]) == ("CycloneDX", "1.6", image)
-    assert {(each["name"], each["version"]) for each in found["components"]} == {(each.requirement.name, each.version) for each in entries}
+    assert (found["bomFormat"], found["specVersion"], found["metadata"]["component"]["name"]) == (
+        "CycloneDX",
+        "1.6",
+        image,
+    )
+    assert {(each["name"], each["version"]) for each in found["components"]} == {
+        (each.requirement.name, each.version) for each in entries
+    }
     listed = json.dumps(found)
     assert all(value.removeprefix("sha256:") in listed for each in entries for value in each.hashes)

@@ -15,7 +15,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from devtools.upstream.allocator.compare import Outcome, answer, batch, batches, canonical, comparable, compare, described, shrunk
+from devtools.upstream.allocator.compare import (
+    Outcome,
+    answer,
+    batch,
+    batches,
+    canonical,
+    comparable,
+    compare,
+    described,
+    shrunk,
+)
 from devtools.upstream.allocator.decided import decided
 from devtools.upstream.allocator.reference import NotAvailable, Reference, built
 
@@ -48,7 +58,9 @@ def test_same_answers_as_the_reference(running: Reference) -> None:
     if outcome.unexplained:
         pytest.fail(f"ALLOCATOR_SEED={seed}, e.g.\n{described(shrunk(running, outcome.unexplained[0]))}")
     assert {"allocated", "none", "error", "node error"} <= outcome.counts.keys()
-    assert outcome.undecided <= 5 + outcome.total // 500, f"ALLOCATOR_SEED={seed}: too many problems are too hard to compare"
+    assert outcome.undecided <= 5 + outcome.total // 500, (
+        f"ALLOCATOR_SEED={seed}: too many problems are too hard to compare"
+    )
 
 
 def test_the_command_says_what_the_library_says(running: Reference) -> None:

@@ -1,7 +1,7 @@
 """Ours against the reference over random questions of every kind.
 
-Needs Go and its modules; skips otherwise. The seed changes with every run and is printed; ``CEL_SEED=N`` repeats one, ``CEL_CASES=N`` asks
-another number of questions.
+Needs Go and its modules; skips otherwise. The seed changes with every run and is printed; ``CEL_SEED=N`` repeats one,
+``CEL_CASES=N`` asks another number of questions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from virt_dra.cel import STORED_EXPRESSIONS
 pytestmark = pytest.mark.go
 
 COVERED = (
-    *(f"{kind}: {outcome}" for kind in ("language", "selector", "derived") for outcome in ("result", "error", "compile_error")),
+    *(
+        f"{kind}: {outcome}"
+        for kind in ("language", "selector", "derived")
+        for outcome in ("result", "error", "compile_error")
+    ),
     *(f"new: {gates}" for gates in ("no gate", "consumable", "list", "consumable+list")),
 )
 """What a run must have met to say something."""
@@ -48,7 +52,9 @@ def test_same_answers_as_the_reference(reference: Reference, capfd: pytest.Captu
     assert [name for name in COVERED if not total.outcomes[name]] == []
 
 
-TRANSLATED = frozenset(("@not_strictly_false", "__not_strictly_false__", "_&&_", "_||_", "_?._", "_in_", "in", "cel.@mapInsert"))
+TRANSLATED = frozenset(
+    ("@not_strictly_false", "__not_strictly_false__", "_&&_", "_||_", "_?._", "_in_", "in", "cel.@mapInsert")
+)
 """Functions that are nodes of their own in our tree, or only in upstream's expansion of macros."""
 
 
@@ -72,7 +78,9 @@ def test_a_difference_shrinks_to_what_makes_it() -> None:
     """The difference of this test: the text divides by zero, and the device has an attribute x."""
 
     def differs(candidate: Question) -> bool:
-        return "/ 0" in candidate["expression"].replace("/0", "/ 0") and "x" in candidate.get("device", {}).get("attributes", {})
+        return "/ 0" in candidate["expression"].replace("/0", "/ 0") and "x" in candidate.get("device", {}).get(
+            "attributes", {}
+        )
 
     def first_of(candidates: Sequence[Question]) -> Question | None:
         return next(filter(differs, candidates), None)

@@ -1,8 +1,8 @@
 """The language against a second witness: cel-cpp, another implementation of the same language (cel-expr-python).
 
-It knows the standard functions and macros only, no comparison across types of numbers, and words errors in its own way; hence what both
-take is compared: the values, and that both fail. The exception is :data:`REFUSED_CONSTANT`; and for :func:`unordered_is_false` ours is
-made to do as cel-cpp does.
+It knows the standard functions and macros only, no comparison across types of numbers, and words errors in its own way;
+hence what both take is compared: the values, and that both fail. The exception is :data:`REFUSED_CONSTANT`; and for
+:func:`unordered_is_false` ours is made to do as cel-cpp does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from virt_dra.cel.values import UInt, Value, key_value, type_name
 
 pytestmark = pytest.mark.slow
 
-cel = pytest.importorskip("cel_expr_python.cel", reason="needs cel-expr-python (a development requirement) as a witness")
+cel = pytest.importorskip(
+    "cel_expr_python.cel", reason="needs cel-expr-python (a development requirement) as a witness"
+)
 
 _KINDS = ("int", "uint", "double", "string", "bytes", "bool", "list", "map", "dyn")
 _LEAVES = {
@@ -38,35 +40,50 @@ _LEAVES = {
 }  # fmt: skip
 _BRANCHES = {
     "bool": [
-        "($bool && $bool)", "($bool || $bool)", "!($bool)", "($bool ? $bool : $bool)", "($int == $int)", "($string != $string)",
-        "($int < $int)", "($uint >= $uint)", "($double < $double)", "($string <= $string)", "($bytes > $bytes)", "($int in $list)",
-        "($string in $map)", "($dyn == $dyn)", "$string.contains($string)", "$string.startsWith($string)", "$string.endsWith($string)",
-        "$string.matches('a|b+')", "$list.all(x, x > $int)", "$list.exists(x, x == $int)", "$list.exists_one(x, x < $int)", "has($map.a)",
-        "has($map.c)", "($list == $list)", "($map == $map)", "bool($bool)", "$list.exists(x, 10 / x > $int)", "$list.all(x, 10 % x < $int)",
+        "($bool && $bool)", "($bool || $bool)", "!($bool)", "($bool ? $bool : $bool)", "($int == $int)",
+        "($string != $string)", "($int < $int)", "($uint >= $uint)", "($double < $double)", "($string <= $string)",
+        "($bytes > $bytes)", "($int in $list)", "($string in $map)", "($dyn == $dyn)", "$string.contains($string)",
+        "$string.startsWith($string)", "$string.endsWith($string)", "$string.matches('a|b+')", "$list.all(x, x > $int)",
+        "$list.exists(x, x == $int)", "$list.exists_one(x, x < $int)", "has($map.a)", "has($map.c)", "($list == $list)",
+        "($map == $map)", "bool($bool)", "$list.exists(x, 10 / x > "
+"$int)", "$list.all(x, 10 % x < $int)",
     ],
     "int": [
-        "($int + $int)", "($int - $int)", "($int * $int)", "($int / $int)", "($int % $int)", "-($int)", "size($string)", "$list.size()",
-        "size($map)", "size($bytes)", "int($uint)", "int($double)", "int($string)", "$map.a", "$map['b']", "$list[$int]",
-        "($bool ? $int : $int)",
+        "($int + $int)", "($int - $int)", "($int * $int)", "($int / $int)", "($int % $int)", "-($int)", "size($string)",
+        "$list.size()", "size($map)", "size($bytes)", "int($uint)", "int($double)", "int($string)", "$map.a",
+        "$map['b']", "$list[$int]", "($bool ? $int : $int)",
     ],
-    "uint": ["($uint + $uint)", "($uint - $uint)", "($uint * $uint)", "($uint / $uint)", "($uint % $uint)", "uint($int)", "uint($string)"],
-    "double": ["($double + $double)", "($double - $double)", "($double * $double)", "($double / $double)", "-($double)", "double($int)",
+    "uint": ["($uint + $uint)", "($uint - $uint)", "($uint * $uint)", "($uint / $uint)", "($uint % $uint)",
+        "uint($int)", "uint($string)"],
+    "double": ["($double + $double)", "($double - $double)", "($double * $double)", "($double / $double)", "-($double)",
+        "double($int)",
                "double($uint)", "double($string)"],
-    "string": ["($string + $string)", "string($int)", "string($uint)", "string($bool)", "string($bytes)", "($bool ? $string : $string)"],
+    "string": ["($string + $string)", "string($int)", "string($uint)", "string($bool)", "string($bytes)",
+        "($bool ? $string : $string)"],
     "bytes": ["($bytes + $bytes)", "bytes($string)"],
-    "list": ["($list + $list)", "[$int, $int]", "$list.map(x, x + $int)", "$list.filter(x, x != $int)", "$list.map(x, x > $int, x * 2)"],
+    "list": ["($list + $list)", "[$int, $int]", "$list.map(x, x + $int)", "$list.filter(x, x != $int)",
+        "$list.map(x, x > $int, x * 2)"],
     "map": ["{$string: $int}", "{$string: $int, 'b': $int}"],
     "dyn": ["dyn($int)", "dyn($string)", "dyn($bool)", "dyn($list)", "dyn($map)", "($dyn + $dyn)"],
 }  # fmt: skip
 GRAMMAR = Grammar(_LEAVES, _BRANCHES, ())
-_TYPES = {"bool": "BOOL", "int": "INT", "uint": "UINT", "double": "DOUBLE", "string": "STRING", "bytes": "BYTES", "null_type": "NULL"}
+_TYPES = {
+    "bool": "BOOL",
+    "int": "INT",
+    "uint": "UINT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BYTES",
+    "null_type": "NULL",
+}
 
 REFUSED_CONSTANT = "program instantiation failed: "
 """A constant that can't be converted is refused in Kubernetes even where it isn't evaluated (spec L-2.5)."""
 
 
 def unordered_is_false(left: Value, right: Value) -> float:
-    """To order a double that isn't a number fails in cel-go, hence in Kubernetes (spec L-2.2a); in cel-cpp it is false."""
+    """To order a double that isn't a number fails in cel-go, hence in Kubernetes (spec L-2.2a); in cel-cpp it is
+    false."""
     order = operators.compare(left, right)
     return math.nan if order is None else order
 

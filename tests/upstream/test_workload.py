@@ -56,7 +56,9 @@ def test_the_first_pods_of_a_workload_go_where_the_reference_puts_them(
     reference: Path, workload: Workload, mode: str, tmp_path: Path
 ) -> None:
     pods = FEW[mode]
-    ours, theirs = _both(reference, workload.make(pods, FEWER.get(workload.name, NODES)), mode, tmp_path / "workload.json")
+    ours, theirs = _both(
+        reference, workload.make(pods, FEWER.get(workload.name, NODES)), mode, tmp_path / "workload.json"
+    )
     assert ours == theirs
     assert ours["scheduled"] == pods
 
@@ -80,7 +82,9 @@ def test_a_full_cluster_takes_nobody(reference: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("explosion", EXPLOSIONS, ids=lambda explosion: explosion.name)
-def test_small_searches_that_explode_have_the_answers_of_the_reference(reference: Path, explosion: Explosion, tmp_path: Path) -> None:
+def test_small_searches_that_explode_have_the_answers_of_the_reference(
+    reference: Path, explosion: Explosion, tmp_path: Path
+) -> None:
     ours, theirs = _both(reference, explosion.make(4), "1", tmp_path / "workload.json")
     assert ours == theirs
     assert ours["scheduled"] == (explosion.fits or explosion.name == "groups of 7 among 252")

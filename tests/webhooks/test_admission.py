@@ -33,13 +33,22 @@ def gates(version: str) -> Gates:
 
 
 def vmi(metadata: Json | None = None, **spec: Any) -> Json:
-    head: Json = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "v", **(metadata or {})}}
+    head: Json = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "v", **(metadata or {})},
+    }
     return {**head, "spec": {"resourceClaims": CLAIMS, "domain": {"devices": {"gpus": [GPU]}}, **spec}}
 
 
 def vm(metadata: Json | None = None, **spec: Any) -> Json:
     template = {"metadata": metadata or {}, "spec": vmi(**spec)["spec"]}
-    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "v"}, "spec": {"template": template}}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "v"},
+        "spec": {"template": template},
+    }
 
 
 def told(verdict: Verdict) -> list[tuple[str, str, str, str]]:
@@ -67,7 +76,14 @@ def test_what_is_right_is_admitted_by_every_release_with_claims(obj: Json, versi
         (
             vm(resourceClaims=[*CLAIMS, *CLAIMS]),
             "1.9",
-            [("api-server", "FieldValueDuplicate", "spec.template.spec.resourceClaims[1]", 'Duplicate value: {"name":"c"}')],
+            [
+                (
+                    "api-server",
+                    "FieldValueDuplicate",
+                    "spec.template.spec.resourceClaims[1]",
+                    'Duplicate value: {"name":"c"}',
+                )
+            ],
         ),
         (
             vmi(domain=gpus({"claimName": "c", "requestName": "r"})),
@@ -85,7 +101,12 @@ def test_what_is_right_is_admitted_by_every_release_with_claims(obj: Json, versi
                     "metadata.name",
                     f'Invalid value: "a_b": {names.dns1123_subdomain("a_b")[0]}',
                 ),
-                ("api-server", "FieldValueInvalid", "metadata.labels", f'Invalid value: "a b": {names.label_key("a b")[0]}'),
+                (
+                    "api-server",
+                    "FieldValueInvalid",
+                    "metadata.labels",
+                    f'Invalid value: "a b": {names.label_key("a b")[0]}',
+                ),
                 ("api-server", "FieldValueRequired", "spec.domain.devices", "Required value"),
             ],
         ),
@@ -102,11 +123,20 @@ def test_what_is_right_is_admitted_by_every_release_with_claims(obj: Json, versi
             ],
         ),
         (
-            vmi(networks=[{"name": "n", "resourceClaim": {"claimName": "c", "requestName": "n"}}], domain=gpus(interfaces=[])),
+            vmi(
+                networks=[{"name": "n", "resourceClaim": {"claimName": "c", "requestName": "n"}}],
+                domain=gpus(interfaces=[]),
+            ),
             "1.9",
             [("kubevirt", "FieldValueRequired", "spec.networks[0].name", "spec.networks[0].name 'n' not found.")],
         ),
-        (vmi(domain=gpus({"name": "g", "deviceName": "v/x", "claimName": "", "requestName": None}), resourceClaims=[]), "1.9", []),
+        (
+            vmi(
+                domain=gpus({"name": "g", "deviceName": "v/x", "claimName": "", "requestName": None}), resourceClaims=[]
+            ),
+            "1.9",
+            [],
+        ),
         (
             vmi(domain=gpus({"name": "g", "deviceName": "v/x", "claimName": ""}), resourceClaims=[]),
             "1.8",
@@ -202,7 +232,8 @@ def test_another_kind_is_refused(obj: Json) -> None:
 _odd = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3) | st.just("\ud800"),
     lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "gpus", "claim", "x", "\ud800"]), inner, max_size=3)
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["name", "gpus", "claim", "x", "\ud800"]), inner, max_size=3)
     ),
     max_leaves=6,
 )
@@ -235,7 +266,9 @@ def test_whatever_is_asked_gets_one_verdict(
     if not got.undecoded and not got.causes:
         assert conforms(got.object, schema_of(obj["kind"], gates_.version if kubevirt else None))
         again = admit(got.object, gates_, kubevirt=kubevirt, field_validation="Strict")
-        assert (again.allowed, again.causes) == (verdict.allowed, verdict.causes), "what was received is received again as it is"
+        assert (again.allowed, again.causes) == (verdict.allowed, verdict.causes), (
+            "what was received is received again as it is"
+        )
 
 
 def _owners(value: Any) -> Any:

@@ -74,9 +74,15 @@ def test_only_kubevirt_may_set_its_labels(version: str) -> None:
     vm = VirtualMachine.from_wire({**labels, "spec": {"template": {**labels, "spec": {}}}})
     text = "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited"
     assert review(vmi, gates) == review(vm, gates) == Verdict(allowed=True)
-    assert review(vmi, gates, outsider=True).causes == (AdmissionCause("FieldValueNotSupported", text, "metadata.labels"),)
-    assert review(vm, gates, outsider=True).causes == (AdmissionCause("FieldValueNotSupported", text, "spec.template.metadata.labels"),)
-    assert review(VirtualMachine.from_wire({**labels, "spec": {"template": {"spec": {}}}}), gates, outsider=True).allowed
+    assert review(vmi, gates, outsider=True).causes == (
+        AdmissionCause("FieldValueNotSupported", text, "metadata.labels"),
+    )
+    assert review(vm, gates, outsider=True).causes == (
+        AdmissionCause("FieldValueNotSupported", text, "spec.template.metadata.labels"),
+    )
+    assert review(
+        VirtualMachine.from_wire({**labels, "spec": {"template": {"spec": {}}}}), gates, outsider=True
+    ).allowed
 
 
 def test_every_warning_names_the_id_that_silences_it() -> None:
@@ -140,10 +146,13 @@ _devices = st.fixed_dictionaries(
         ),
     },
 )
-_claims = st.fixed_dictionaries({}, optional={"name": _names, "resourceClaimName": _maybe_names, "resourceClaimTemplateName": _maybe_names})
+_claims = st.fixed_dictionaries(
+    {}, optional={"name": _names, "resourceClaimName": _maybe_names, "resourceClaimTemplateName": _maybe_names}
+)
 _references = st.none() | st.fixed_dictionaries({}, optional={"claimName": _maybe_names, "requestName": _maybe_names})
 _networks = st.fixed_dictionaries(
-    {"name": _names}, optional={"multus": st.just({}) | st.just({"networkName": "x"}), "pod": st.just({}), "resourceClaim": _references}
+    {"name": _names},
+    optional={"multus": st.just({}) | st.just({"networkName": "x"}), "pod": st.just({}), "resourceClaim": _references},
 )
 _empty: st.SearchStrategy[dict[str, Any]] = st.just({})
 _interfaces: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -152,7 +161,9 @@ _interfaces: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         **dict.fromkeys(("sriov", "bridge", "masquerade", "binding", "slirp"), _empty),
         **dict.fromkeys(("pciAddress", "macAddress", "model"), _maybe_names),
         "ports": st.none()
-        | st.lists(st.fixed_dictionaries({}, optional={"name": _maybe_names, "port": st.integers(-1, 70_000)}), max_size=2),
+        | st.lists(
+            st.fixed_dictionaries({}, optional={"name": _maybe_names, "port": st.integers(-1, 70_000)}), max_size=2
+        ),
     },
 )
 _specs = st.fixed_dictionaries(

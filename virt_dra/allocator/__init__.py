@@ -1,4 +1,5 @@
-"""Allocation of devices to claims on a node (KEP-4381): pure functions over immutable values; no clock, no randomness, no I/O, no cluster.
+"""Allocation of devices to claims on a node (KEP-4381): pure functions over immutable values; no clock, no randomness,
+no I/O, no cluster.
 
     snapshot = Snapshot.build(slices, classes, claims)    # of the whole cluster; allocated devices are in use
     match allocate(snapshot, [claim], node):
@@ -14,7 +15,14 @@ from collections.abc import Iterable
 
 from virt_dra.allocator.attempt import Allocated, Allocator, Unsatisfiable
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
-from virt_dra.allocator.errors import AllocationError, DeadlineExceeded, FatalError, Interrupt, NodeError, StepLimitExceeded
+from virt_dra.allocator.errors import (
+    AllocationError,
+    DeadlineExceeded,
+    FatalError,
+    Interrupt,
+    NodeError,
+    StepLimitExceeded,
+)
 from virt_dra.allocator.explain import Explanation
 from virt_dra.allocator.gates import DEFAULT, Features
 from virt_dra.allocator.pod_claims import PodClaims
@@ -64,15 +72,15 @@ def allocate(
 ) -> Allocated | Unsatisfiable:
     """Find devices on ``node`` for all ``claims`` of a pod, the first solution in A-7's order.
 
-    Claims may be as a user writes them: what an API server would fill in is filled in. One that is allocated already keeps what it has,
-    which is its result, and whose devices are in use, whether the snapshot has it or not; the claims fit only on nodes that can use
-    it. A claim's manifest has what the claim of that name among the snapshot's has. A claim that is given twice is one claim, with
-    one result. Uses the node's name, labels and declared features.
+    Claims may be as a user writes them: what an API server would fill in is filled in. One that is allocated already
+    keeps what it has, which is its result, and whose devices are in use, whether the snapshot has it or not; the claims
+    fit only on nodes that can use it. A claim's manifest has what the claim of that name among the snapshot's has. A
+    claim that is given twice is one claim, with one result. Uses the node's name, labels and declared features.
 
-    Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided, :class:`NodeError` when this one
-    can't, TypeError for what is no claim. ``interrupt`` is polled, also while an expression is
-    evaluated; True ends the attempt. ``explain=False`` saves the second run that collects refusals after a failure.
-    (:class:`Allocator` takes claims as they are stored, A-1.2.)
+    Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided,
+    :class:`NodeError` when this one can't, TypeError for what is no claim. ``interrupt`` is polled, also while an
+    expression is evaluated; True ends the attempt. ``explain=False`` saves the second run that collects refusals after
+    a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
     given = PodClaims.of(claims, snapshot)
     elsewhere = given.elsewhere(node) if given.kept else ()
@@ -80,9 +88,15 @@ def allocate(
         return Unsatisfiable(node.name, Explanation(node.name, (), (), 0, elsewhere) if explain else None, 0)
     if given.kept and not given.pending:
         return Allocated(given.results(()), 0)
-    allocator = Allocator(given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt, effort=effort)
+    allocator = Allocator(
+        given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt, effort=effort
+    )
     found = allocator.allocate(node, explain=explain)
-    return found if given.as_given or not isinstance(found, Allocated) else Allocated(given.results(found.results), found.steps)
+    return (
+        found
+        if given.as_given or not isinstance(found, Allocated)
+        else Allocated(given.results(found.results), found.steps)
+    )
 
 
 def explain(

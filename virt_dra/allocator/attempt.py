@@ -8,7 +8,14 @@ from functools import partial
 from typing import NamedTuple
 
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
-from virt_dra.allocator.errors import Aborted, AllocationError, DeadlineExceeded, Interrupt, NodeError, StepLimitExceeded
+from virt_dra.allocator.errors import (
+    Aborted,
+    AllocationError,
+    DeadlineExceeded,
+    Interrupt,
+    NodeError,
+    StepLimitExceeded,
+)
 from virt_dra.allocator.explain import Collector, Explanation
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
@@ -49,7 +56,8 @@ DeviceOrder = tuple[int, ...]
 
 
 class AttemptResult(NamedTuple):
-    """The outcome on a node: the solution if there is one, by positions in ``reachable``, and the writer of its results."""
+    """The outcome on a node: the solution if there is one, by positions in ``reachable``, and the writer of its
+    results."""
 
     solution: Solution | None
     results: Results
@@ -99,17 +107,23 @@ class Allocator:
         """Equal for nodes with the same outcome, by positions; None if nothing is known about that."""
         if self.pod_class is None:
             return None
-        return self.pod_class.key(self._pools.reachable(node), self._snapshot.used, self._selectors, lambda: self._table(node))
+        return self.pod_class.key(
+            self._pools.reachable(node), self._snapshot.used, self._selectors, lambda: self._table(node)
+        )
 
     def refusal_key(self, node: Node) -> Hashable | None:
-        """Equal for nodes whose devices are refused alike, by positions, as far as they are in use or mismatch; None if nothing is known
-        about that. Raises FatalError."""
+        """Equal for nodes whose devices are refused alike, by positions, as far as they are in use or mismatch; None if
+        nothing is known about that. Raises FatalError."""
         reachable, pod_class = self._pools.reachable(node), self.pod_class
         if pod_class is None or not pod_class.same_everywhere or reachable.problems:
             return None
         key = self.outcome_key(node)
         readings = tuple([self._selectors.readings(request, reachable.devices) for request in pod_class.requests])
-        return None if key is None or None in readings else (key, readings, tuple([device.profile for device in reachable.devices]))
+        return (
+            None
+            if key is None or None in readings
+            else (key, readings, tuple([device.profile for device in reachable.devices]))
+        )
 
     def reachable(self, node: Node) -> Reachable:
         """Everything that the node can reach."""
@@ -122,7 +136,8 @@ class Allocator:
     def decide(self, node: Node, order: DeviceOrder | None = None) -> AttemptResult:
         """The outcome on the node, its solution not yet written as results. Raises what `allocate` raises.
 
-        ``order``: in which the node's devices are tried, instead of that of A-5.6. Whether they fit is the same in any order.
+        ``order``: in which the node's devices are tried, instead of that of A-5.6. Whether they fit is the same in any
+        order.
         """
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
@@ -145,7 +160,9 @@ class Allocator:
         """The results of a decision with a solution."""
         if found.solution is None:
             raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
-        return found.results.of(self.claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name)
+        return found.results.of(
+            self.claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name
+        )
 
     def explain(self, node: Node) -> Explanation:
         reachable = self._pools.reachable(node)
@@ -154,8 +171,11 @@ class Allocator:
         self._search(node, reachable, self._plan(node, reachable), lambda request: reachable.devices, collector)
         return collector.explanation(node.name, reachable.problems, len(reachable.devices))
 
-    def _solve_as_class(self, pod_class: PodClass, node: Node, reachable: Reachable, order: DeviceOrder | None) -> AttemptResult:
-        """By searching. The plans of the class are those of a pod with other names, which only matters to the text of an error."""
+    def _solve_as_class(
+        self, pod_class: PodClass, node: Node, reachable: Reachable, order: DeviceOrder | None
+    ) -> AttemptResult:
+        """By searching. The plans of the class are those of a pod with other names, which only matters to the text of
+        an error."""
         if not pod_class.same_everywhere:
             return self._solve(node, reachable, self._plan(node, reachable), order)
         try:
@@ -166,7 +186,9 @@ class Allocator:
             self._solve(node, reachable, self._plan(node, reachable), order)
             raise
 
-    def _solve(self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...], order: DeviceOrder | None = None) -> AttemptResult:
+    def _solve(
+        self, node: Node, reachable: Reachable, plans: tuple[ClaimPlan, ...], order: DeviceOrder | None = None
+    ) -> AttemptResult:
         candidates = None if order is None else _Reordered(self._selectors, reachable, order)
         search = self._search(node, reachable, plans, candidates)
         if search.solved:
@@ -179,7 +201,8 @@ class Allocator:
         if search.constraint_refusal is not None:  # AC-8
             request, device = search.constraint_refusal
             raise NodeError(
-                f"claim {request.claim.key}, request {request.name}: cannot add device {device.id} because a claim constraint would not "
+                f"claim {request.claim.key}, request {request.name}: cannot add device "
+                f"{device.id} because a claim constraint would not "
                 "be satisfied"
             )
         return AttemptResult(None, self._results(plans), node, reachable, search.steps)
@@ -189,7 +212,9 @@ class Allocator:
 
     def _table(self, node: Node) -> FeatureTable:
         """Checks have memory, so each search gets its own."""
-        return self._table_type(self._snapshot.used, self._snapshot.caches, self._pools, node, self._features, self._selectors)
+        return self._table_type(
+            self._snapshot.used, self._snapshot.caches, self._pools, node, self._features, self._selectors
+        )
 
     def _plan(self, node: Node, reachable: Reachable) -> tuple[ClaimPlan, ...]:
         """The claims as they are called. Raises what breaks a rule first (A-6)."""
@@ -234,7 +259,8 @@ class _Reordered:
         devices = reachable.devices
         self._rank = {devices[position]: rank for rank, position in enumerate(order)}
         self._known: dict[int, tuple[Sequence[PoolDevice], Sequence[PoolDevice]]] = {}
-        """By the identity of the candidates in search order: these, which keeps the identity from being reused, and the reordered ones."""
+        """By the identity of the candidates in search order: these, which keeps the identity from being reused, and the
+        reordered ones."""
 
     def __call__(self, request: Request) -> Sequence[PoolDevice]:
         given = self._selectors.candidates(request, self._reachable)

@@ -1,4 +1,5 @@
-"""The engine behind the ports of selectors and derived attributes: virt_dra.cel (features/selectors.py, derived_attributes.py)."""
+"""The engine behind the ports of selectors and derived attributes: virt_dra.cel (features/selectors.py,
+derived_attributes.py)."""
 
 from __future__ import annotations
 

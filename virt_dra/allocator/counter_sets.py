@@ -1,7 +1,8 @@
-"""The counters of one pool as plain integers: what is declared, what each device takes, and what allocated devices leave (A-12.1).
+"""The counters of one pool as plain integers: what is declared, what each device takes, and what allocated devices
+leave (A-12.1).
 
-Quantities are parsed once per version of the pool's slices. What is left is updated by the devices that came and went, so quantities are
-never summed per pod or node.
+Quantities are parsed once per version of the pool's slices. What is left is updated by the devices that came and went,
+so quantities are never summed per pod or node.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Charge(NamedTuple):
     """A device's consumption of its pool's counters, charged when it is allocated."""
 
     amounts: tuple[tuple[int, int], ...]
-    """Number of the counter and a positive amount in the counter's unit. A counter of which a device takes nothing doesn't
-    refuse it (AC-10); counters that all devices of the pool together can't exhaust are left out."""
+    """Number of the counter and a positive amount in the counter's unit. A counter of which a device takes nothing
+    doesn't refuse it (AC-10); counters that all devices of the pool together can't exhaust are left out."""
     groups: tuple[tuple[int, frozenset[str]], ...]
     """For every counter set consumed from: its number and the device's compatibility groups there."""
     sharable: bool
@@ -68,16 +69,23 @@ class CounterSets:
     """Of a valid pool. Counters, counter sets and devices are numbered in the order of the slices."""
 
     def __init__(
-        self, slices: Iterable[ResourceSlice], devices: Iterable[PoolDevice], structures: dict[Hashable, int], *, shares: bool
+        self,
+        slices: Iterable[ResourceSlice],
+        devices: Iterable[PoolDevice],
+        structures: dict[Hashable, int],
+        *,
+        shares: bool,
     ) -> None:
-        """``slices`` of the newest generation and their ``devices``, in order; ``structures`` numbers the pools' counter structures;
-        ``shares``: whether devices may be shared at all (ConsumableCapacity)."""
+        """``slices`` of the newest generation and their ``devices``, in order; ``structures`` numbers the pools'
+        counter structures; ``shares``: whether devices may be shared at all (ConsumableCapacity)."""
         self.devices = tuple(devices)
         declared: list[tuple[str, str, Quantity]] = []
         self.set_names: list[str] = []
         for counter_set in (counter_set for slice_ in slices for counter_set in slice_.spec.shared_counters):
             self.set_names.append(counter_set.name)
-            declared += [(counter_set.name, name, counter_set.counters[name].value) for name in sorted(counter_set.counters)]
+            declared += [
+                (counter_set.name, name, counter_set.counters[name].value) for name in sorted(counter_set.counters)
+            ]
         units = [value.nano for _, _, value in declared]
         numbers = {(set_name, name): number for number, (set_name, name, _) in enumerate(declared)}
         set_numbers = {name: number for number, name in enumerate(self.set_names)}
@@ -87,32 +95,49 @@ class CounterSets:
             for number, amount in amounts.items():
                 units[number] = gcd(units[number], amount)
                 total[number] += amount
-        scarce = frozenset(number for number, (_, _, value) in enumerate(declared) if _is_scarce(value.nano, total[number]))
-        self.counters = tuple(
-            PoolCounter(set_name, name, unit or 1, value.format) for (set_name, name, value), unit in zip(declared, units, strict=True)
+        scarce = frozenset(
+            number for number, (_, _, value) in enumerate(declared) if _is_scarce(value.nano, total[number])
         )
-        self.declared = [value.nano // counter.unit for (_, _, value), counter in zip(declared, self.counters, strict=True)]
+        self.counters = tuple(
+            PoolCounter(set_name, name, unit or 1, value.format)
+            for (set_name, name, value), unit in zip(declared, units, strict=True)
+        )
+        self.declared = [
+            value.nano // counter.unit for (_, _, value), counter in zip(declared, self.counters, strict=True)
+        ]
         self.charges: Mapping[str, Charge] = {
-            device.id.device: self._charge(device, taken[device.id.device], scarce, set_numbers, shares=shares) for device in self.devices
+            device.id.device: self._charge(device, taken[device.id.device], scarce, set_numbers, shares=shares)
+            for device in self.devices
         }
         """By device name, for every device of the pool."""
         self.grouped = any(groups for charge in self.charges.values() for _, groups in charge.groups)
         """True if any device declares compatibility groups."""
         shape = (tuple(self.declared), tuple(self.charges[device.id.device] for device in self.devices))
         structure = structures.setdefault(shape, len(structures))
-        self.structure: Mapping[str, tuple[int, int]] = {device.id.device: (structure, i) for i, device in enumerate(self.devices)}
-        """By device name: the number of the pool's counter structure (amounts without names), and the device's position in it."""
+        self.structure: Mapping[str, tuple[int, int]] = {
+            device.id.device: (structure, i) for i, device in enumerate(self.devices)
+        }
+        """By device name: the number of the pool's counter structure (amounts without names), and the device's position
+        in it."""
         self._latest = Account(None, frozenset(), self.declared, frozenset())
 
     def _charge(
-        self, device: PoolDevice, taken: Mapping[int, int], scarce: frozenset[int], set_numbers: Mapping[str, int], *, shares: bool
+        self,
+        device: PoolDevice,
+        taken: Mapping[int, int],
+        scarce: frozenset[int],
+        set_numbers: Mapping[str, int],
+        *,
+        shares: bool,
     ) -> Charge:
         consumed = device.published.consumes_counters
         if not consumed:
             return _NO_CHARGE
         return Charge(
             amounts=tuple(
-                (number, amount // self.counters[number].unit) for number, amount in sorted(taken.items()) if amount and number in scarce
+                (number, amount // self.counters[number].unit)
+                for number, amount in sorted(taken.items())
+                if amount and number in scarce
             ),
             groups=tuple((set_numbers[each.counter_set], frozenset(each.compatibility_groups)) for each in consumed),
             sharable=bool(shares and device.published.allow_multiple_allocations),
@@ -137,7 +162,8 @@ class CounterSets:
         return tuple(tuple(devices) for devices in found)
 
     def account(self, use: PoolUse | None) -> Account:
-        """The account under ``use`` (None: nothing is in use). Compared by identity with the latest; a new one costs only what changed."""
+        """The account under ``use`` (None: nothing is in use). Compared by identity with the latest; a new one costs
+        only what changed."""
         known = self._latest
         if known.use is use:
             return known

@@ -1,6 +1,7 @@
 """The exceptions of `allocate`. Invalid input raises; "does not fit" is a value (`Unsatisfiable`).
 
-Who is affected (A-1.3): a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on this one.
+Who is affected (A-1.3): a :class:`FatalError` ends the attempt for the pod on every node, a :class:`NodeError` only on
+this one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Interrupt = Callable[[], bool]
-"""Polled by long work; True ends it. The caller decides why (a deadline, a closed connection): this package has no clock."""
+"""Polled by long work; True ends it. The caller decides why (a deadline, a closed connection): this package has no
+clock."""
 
 
 class AllocationError(Exception):
@@ -61,7 +63,8 @@ class DeadlineExceeded(Aborted):
 
 
 def raising(interrupt: Interrupt | None) -> Interrupt | None:
-    """An interrupt that raises :class:`DeadlineExceeded` instead. Expressions need it: their ``||`` would absorb an ordinary error."""
+    """An interrupt that raises :class:`DeadlineExceeded` instead. Expressions need it: their ``||`` would absorb an
+    ordinary error."""
     if interrupt is None:
         return None
 

@@ -1,4 +1,5 @@
-"""The explanation of a failed attempt: the refusals that an observer collects in a second run of the search, and their text."""
+"""The explanation of a failed attempt: the refusals that an observer collects in a second run of the search, and their
+text."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ ELSEWHERE_TEXT = "resourceclaim not available on the node"
 class RequestExplanation:
     """One request (or alternative) that was tried. ``wanted`` devices, at best ``placed`` at the same time.
 
-    ``rejections`` has, per device and reason, the first refusal, in the order of the search. ``over_limit``: given up because the claim
-    would have held more than 32 devices.
+    ``rejections`` has, per device and reason, the first refusal, in the order of the search. ``over_limit``: given up
+    because the claim would have held more than 32 devices.
     """
 
     claim: str
@@ -95,17 +96,24 @@ def _rank(reason: str) -> int:
 def lines(explanation: Explanation) -> list[str]:
     """The explanation as text, one line per fact, indented by level."""
     text = [f"node {explanation.node}: {explanation.summary} ({explanation.devices} devices reachable)"]
-    text += [f"  claim {claim}: allocated already, and its devices can't be used from this node" for claim in explanation.elsewhere]
+    text += [
+        f"  claim {claim}: allocated already, and its devices can't be used from this node"
+        for claim in explanation.elsewhere
+    ]
     text += [f"  pool {problem.pool}: {problem.reason}: {problem.detail}" for problem in explanation.pools]
     for request in explanation.requests:
         limit = f", over the limit of {RESULT_LIMIT} devices a claim" if request.over_limit else ""
-        text.append(f"  claim {request.claim}, request {request.request}: {request.placed} of {request.wanted} devices at best{limit}")
+        text.append(
+            f"  claim {request.claim}, request {request.request}: {request.placed} "
+            f"of {request.wanted} devices at best{limit}"
+        )
         text += [f"    {each.device}: {each.reason}: {each.detail}" for each in request.rejections]
     return text
 
 
 def histogram(total: int, summaries: Iterable[str]) -> str:
-    """The one line of the scheduler (FitError): ``0/3 nodes can allocate: 2 device in use, 1 selector does not match``."""
+    """The one line of the scheduler (FitError): ``0/3 nodes can allocate: 2 device in use, 1 selector does not
+    match``."""
     counts = sorted(Counter(summaries).items(), key=lambda item: (-item[1], item[0]))
     return f"0/{total} nodes can allocate: " + ", ".join(f"{count} {words}" for words, count in counts)
 

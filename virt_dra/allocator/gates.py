@@ -9,7 +9,8 @@ from virt_dra.api.feature_gates import FeatureGates
 
 @dataclass(frozen=True)
 class Features:
-    """The features that are on. Defaults are those of a plain Kubernetes 1.37 (table of A-2): :meth:`of` its feature gates."""
+    """The features that are on. Defaults are those of a plain Kubernetes 1.37 (table of A-2): :meth:`of` its feature
+    gates."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -26,7 +27,12 @@ class Features:
     @property
     def experimental(self) -> bool:
         """True if some alpha feature is on, which makes upstream pick its experimental variant (A-2.1, A-2.3)."""
-        return self.list_type_attributes or self.optional_node_operations or self.derived_attributes or self.compatibility_groups
+        return (
+            self.list_type_attributes
+            or self.optional_node_operations
+            or self.derived_attributes
+            or self.compatibility_groups
+        )
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:

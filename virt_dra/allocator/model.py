@@ -37,24 +37,28 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolDevice:
-    """One published device together with its slice. One object per device and slice version, shared by all nodes: identity compares."""
+    """One published device together with its slice. One object per device and slice version, shared by all nodes:
+    identity compares."""
 
     id: DeviceId
     pool: PoolId
     published: resource_v1.Device
     slice: ResourceSliceSpec
     profile: int
-    """Equal for devices that publish the same apart from names and attributes, in slices and pools that are equal otherwise."""
+    """Equal for devices that publish the same apart from names and attributes, in slices and pools that are equal
+    otherwise."""
     columns: Mapping[str, int]
     """Attribute -> place in ``numbers``; one object for all devices of a driver with the same attributes."""
     numbers: tuple[int, ...]
     """A number for each attribute's value, from 1: equal numbers mean equal values of equal types."""
     convertible: bool
-    """True if expressions can read every attribute: one that can't be read is an error to all of them, used or not (A-21.2)."""
+    """True if expressions can read every attribute: one that can't be read is an error to all of them, used or not
+    (A-21.2)."""
 
 
 class AttributeName:
-    """Looks an attribute up: by the exact qualified name (AC-17), else, in the driver's own domain, by the bare identifier (A-15.2)."""
+    """Looks an attribute up: by the exact qualified name (AC-17), else, in the driver's own domain, by the bare
+    identifier (A-15.2)."""
 
     __slots__ = ("_bare", "_domain", "_qualified")
 
@@ -89,7 +93,8 @@ class AttributeName:
 class Request:
     """An exact request, or one alternative of ``firstAvailable``: the one shape that every feature sees.
 
-    ``name`` is the request's own name, ``parent`` the name of the request with the alternatives (None for exact requests).
+    ``name`` is the request's own name, ``parent`` the name of the request with the alternatives (None for exact
+    requests).
     """
 
     claim_index: int
@@ -146,8 +151,8 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a device can't serve a request. ``reason`` is a constant of the refusing feature, ``summary`` the text for a histogram over
-    nodes, ``detail`` the facts (a value, a selector, a taint)."""
+    """Why a device can't serve a request. ``reason`` is a constant of the refusing feature, ``summary`` the text for a
+    histogram over nodes, ``detail`` the facts (a value, a selector, a taint)."""
 
     reason: str
     summary: str
@@ -168,7 +173,8 @@ class Filter(RejectingFeature, Protocol):
     """A constraint on a request and a published device, independent of what is in use or chosen."""
 
     reusable: bool = False
-    """True if `admits` depends only on `PoolDevice.profile` and the node's declared features, so that its answer may be reused."""
+    """True if `admits` depends only on `PoolDevice.profile` and the node's declared features, so that its answer may be
+    reused."""
 
     def admits(self, request: Request, device: PoolDevice) -> bool:
         """Raises FatalError for broken input."""
@@ -180,14 +186,16 @@ SymmetryKey = Hashable | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upcoming:
-    """The requests that are still to be filled (every alternative), and the symmetry of devices to all of them together."""
+    """The requests that are still to be filled (every alternative), and the symmetry of devices to all of them
+    together."""
 
     requests: tuple[Request, ...]
     symmetry: Callable[[PoolDevice], SymmetryKey]
 
 
 class Label(NamedTuple):
-    """Values that are only compared with other devices' values of the same ``space`` (e.g. one type of one attribute)."""
+    """Values that are only compared with other devices' values of the same ``space`` (e.g. one type of one
+    attribute)."""
 
     space: Hashable
     values: tuple[Hashable, ...]
@@ -201,18 +209,21 @@ NOT_REUSABLE = object()
 class Check(RejectingFeature, Protocol):
     """A constraint on the devices chosen together, with memory of them: for one claim, or for all claims of an attempt.
 
-    A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by default they save
-    nothing. A feature with resources or labels may implement :class:`ResourceConsumer` or :class:`DeviceLabeler` too.
+    A feature must supply ``add``, ``remove`` and ``explain``. The other methods let pruning and reuse save work; by
+    default they save nothing. A feature with resources or labels may implement :class:`ResourceConsumer` or
+    :class:`DeviceLabeler` too.
     """
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Remember the device as chosen. False: refused, and nothing has changed (A-10.5); `explain` says why when asked."""
+        """Remember the device as chosen. False: refused, and nothing has changed (A-10.5); `explain` says why when
+        asked."""
 
     def remove(self, request: Request, device: PoolDevice) -> None:
         """Undo the last successful `add`."""
 
     def constrains(self, request: Request) -> bool:
-        """True if this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18, AC-8)."""
+        """True if this is one of the claim's constraints, and covers the request: mode All reports its refusals (E18,
+        AC-8)."""
         return False
 
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
@@ -220,23 +231,29 @@ class Check(RejectingFeature, Protocol):
         return device
 
     def state(self, upcoming: Upcoming) -> Hashable:
-        """The part of the memory that can influence an answer to the upcoming requests: equal states give equal answers. Devices are
-        named by their symmetry. None if nothing chosen matters: no other state admits more than that."""
+        """The part of the memory that can influence an answer to the upcoming requests: equal states give equal
+        answers. Devices are named by their symmetry. None if nothing chosen matters: no other state admits more than
+        that."""
         return object()
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
-        """Everything about the *published* device that `add` depends on, apart from what is in use: for nodes with equal keys in equal
-        use the search does the same. Never raises. Values of which only equality among a node's devices matters (attributes under a
-        constraint) are given as :class:`Label`, so that nodes which differ in nothing but such values have equal keys."""
+        """Everything about the *published* device that `add` depends on, apart from what is in use: for nodes with
+        equal keys in equal use the search does the same. Never raises. Values of which only equality among a node's
+        devices matters (attributes under a constraint) are given as :class:`Label`, so that nodes which differ in
+        nothing but such values have equal keys."""
         return NOT_REUSABLE
 
-    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
-        """`reuse_key` of each device. ``interrupt``: this attempt's, even if the check was made for another; it may raise to end."""
+    def reuse_keys(
+        self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None
+    ) -> Sequence[Hashable]:
+        """`reuse_key` of each device. ``interrupt``: this attempt's, even if the check was made for another; it may
+        raise to end."""
         return [self.reuse_key(request, device) for device in devices]
 
 
 class Availability(Filter, Check, Protocol):
-    """The check that also runs first, before any filter: whether the device is free. Its answer changes as devices are chosen."""
+    """The check that also runs first, before any filter: whether the device is free. Its answer changes as devices are
+    chosen."""
 
 
 class Bound(Protocol):
@@ -275,5 +292,5 @@ class DeviceLabeler(Protocol):
     """A check whose devices must have something in common: pruning can bound it."""
 
     def labels(self, request: Request, device: PoolDevice) -> Collection[Hashable] | None:
-        """Devices go together only if all of them share a label; None: the device goes with any. Called only where `symmetry_key` isn't
-        None."""
+        """Devices go together only if all of them share a label; None: the device goes with any. Called only where
+        `symmetry_key` isn't None."""

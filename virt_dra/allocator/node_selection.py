@@ -30,14 +30,18 @@ class _Term:
 
     def matches(self, node: Node) -> bool:
         fields = {"metadata.name": node.name}
-        return not self.faults and all(test(node.metadata.labels) for test in self.labels) and all(test(fields) for test in self.fields)
+        return (
+            not self.faults
+            and all(test(node.metadata.labels) for test in self.labels)
+            and all(test(fields) for test in self.fields)
+        )
 
 
 class NodeMatcher:
     """A compiled NodeSelector: terms are ORed, requirements of a term ANDed, an empty term selects nothing.
 
-    With ``lenient`` (how kube-scheduler reads a pod's affinity) a faulty term selects nothing and is listed in ``faults``;
-    otherwise any fault raises :class:`NodeSelectorError`.
+    With ``lenient`` (how kube-scheduler reads a pod's affinity) a faulty term selects nothing and is listed in
+    ``faults``; otherwise any fault raises :class:`NodeSelectorError`.
     """
 
     def __init__(self, selector: NodeSelector, *, lenient: bool = False) -> None:
@@ -64,7 +68,9 @@ def _term(term: NodeSelectorTerm, path: str) -> _Term:
 _TestOf = Callable[[NodeSelectorRequirement, str, list[str]], _Test]
 
 
-def _tests(requirements: Sequence[NodeSelectorRequirement], path: str, test_of: _TestOf, faults: list[str]) -> tuple[_Test, ...]:
+def _tests(
+    requirements: Sequence[NodeSelectorRequirement], path: str, test_of: _TestOf, faults: list[str]
+) -> tuple[_Test, ...]:
     return tuple(test_of(requirement, f"{path}[{i}]", faults) for i, requirement in enumerate(requirements))
 
 
@@ -76,16 +82,26 @@ def _label_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
     if wrong := label_key(key):
         faults.append(f"{path}.key: Invalid value: {_quoted(key)}: {'; '.join(wrong)}")
     if operator in ("In", "NotIn") and not values:
-        faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: for 'in', 'notin' operators, values set can't be empty")
+        faults.append(
+            f"{path}.values: Invalid value: {_go_list(requirement)}: for 'in', "
+            "'notin' operators, values set can't be empty"
+        )
     if operator in ("Exists", "DoesNotExist") and values:
-        faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: values set must be empty for exists and does not exist")
+        faults.append(
+            f"{path}.values: Invalid value: {_go_list(requirement)}: values "
+            "set must be empty for exists and does not exist"
+        )
     if operator in ("Gt", "Lt"):
         if len(values) != 1:
-            faults.append(f"{path}.values: Invalid value: {_go_list(requirement)}: for 'Gt', 'Lt' operators, exactly one value is required")
+            faults.append(
+                f"{path}.values: Invalid value: {_go_list(requirement)}: for 'Gt', "
+                "'Lt' operators, exactly one value is required"
+            )
         for i, value in enumerate(values):
             if integer(value) is None:
                 faults.append(
-                    f"{path}.values[{i}]: Invalid value: {_quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    f"{path}.values[{i}]: Invalid value: {_quoted(value)}: for 'Gt', "
+                    "'Lt' operators, the value must be an integer"
                 )
     for i, value in enumerate(values):
         if wrong := label_value(value):
@@ -156,7 +172,10 @@ def describe_selector(selector: NodeSelector) -> str:
     """The selector in the notation of the reference's messages."""
 
     def requirements(items: Sequence[NodeSelectorRequirement]) -> str:
-        each = (f"NodeSelectorRequirement{{Key:{r.key},Operator:{r.operator},Values:[{' '.join(r.values)}],}}," for r in items)
+        each = (
+            f"NodeSelectorRequirement{{Key:{r.key},Operator:{r.operator},Values:[{' '.join(r.values)}],}},"
+            for r in items
+        )
         return f"[]NodeSelectorRequirement{{{''.join(each)}}}"
 
     terms = (

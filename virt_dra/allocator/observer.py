@@ -1,4 +1,5 @@
-"""Observers of the search. The base class ignores everything; another one is used only to repeat a failed search and explain it."""
+"""Observers of the search. The base class ignores everything; another one is used only to repeat a failed search and
+explain it."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ _EPOCH = "1970-01-01T00:00:00Z"
 class PodClaims:
     """A pod's claims, some of them allocated already.
 
-    ``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: the allocations of the others, by position.
-    ``snapshot``: the given one, with these allocations in use. ``positions``: of each given claim among ``claims``.
+    ``claims``: each once. ``pending``: those to allocate, with defaults. ``kept``: the allocations of the others, by
+    position. ``snapshot``: the given one, with these allocations in use. ``positions``: of each given claim among
+    ``claims``.
     """
 
     pending: tuple[ResourceClaim, ...]
@@ -33,7 +34,8 @@ class PodClaims:
 
     @classmethod
     def of(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
-        """A claim that the snapshot knows as allocated has that allocation, also where it is given as its manifest, without status.
+        """A claim that the snapshot knows as allocated has that allocation, also where it is given as its manifest,
+        without status.
 
         Raises TypeError for other objects, FatalError for two claims of one name.
         """
@@ -43,7 +45,9 @@ class PodClaims:
             allocation = claim.status.allocation or snapshot.allocation_of(claim)
             if allocation is not None:
                 kept[position] = allocation
-        pending = tuple(with_defaults(_writable(claim)) for position, claim in enumerate(claims) if position not in kept)
+        pending = tuple(
+            with_defaults(_writable(claim)) for position, claim in enumerate(claims) if position not in kept
+        )
         return cls(pending, kept, claims, snapshot.including(kept.values()) if kept else snapshot, positions)
 
     @property
@@ -95,7 +99,8 @@ def _writable(claim: ResourceClaim) -> ResourceClaim:
         title = f"claim {claim.key}, request {request.name}"
         if "deviceClassName" in (request.model_extra or {}):
             raise FatalError(
-                f"{title}: deviceClassName stands under exactly in v1; virt_dra.api.reading.scheme.read_object converts older versions"
+                f"{title}: deviceClassName stands under exactly in v1; "
+                "virt_dra.api.reading.scheme.read_object converts older versions"
             )
         for wanted in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
             if wanted.count < 0:

@@ -1,7 +1,8 @@
-"""Resource pools from ResourceSlices: generation, completeness, validity (A-4.7, A-5), and the devices a node can reach (A-4.4, A-5.6).
+"""Resource pools from ResourceSlices: generation, completeness, validity (A-4.7, A-5), and the devices a node can reach
+(A-4.4, A-5.6).
 
-Completeness and validity are properties of *all* slices of a pool in the cluster, not of those a node can see (AC-4, AC-15, AC-16): they
-are the same for every node and computed once. Only reachability depends on the node.
+Completeness and validity are properties of *all* slices of a pool in the cluster, not of those a node can see (AC-4,
+AC-15, AC-16): they are the same for every node and computed once. Only reachability depends on the node.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class PoolSlice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The newest generation of a pool, slices sorted by name (A-5.3). One object per version of its slices: identity compares."""
+    """The newest generation of a pool, slices sorted by name (A-5.3). One object per version of its slices: identity
+    compares."""
 
     id: PoolId
     slices: tuple[PoolSlice, ...]
@@ -62,7 +64,13 @@ class Pool:
     def of(cls, id: PoolId, slices: tuple[PoolSlice, ...], problem: PoolProblem | None) -> Pool:
         names = [device.id.device for part in slices for device in part.devices]
         nodes = {part.slice.spec.node_name for part in slices}
-        return cls(id, slices, problem, dict(zip(names, range(len(names)), strict=True)), nodes.pop() if len(nodes) == 1 else None)
+        return cls(
+            id,
+            slices,
+            problem,
+            dict(zip(names, range(len(names)), strict=True)),
+            nodes.pop() if len(nodes) == 1 else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,12 @@ class Pools:
             pool = ReachablePool(key, tuple(chain.from_iterable([part.devices for part in in_order])), None)
             (last if any(part.has_binding_conditions for part in in_order) else first).append(pool)
         pools = (*first, *last)
-        return Reachable(node.name, node.status.declared_features, pools, tuple(chain.from_iterable([pool.devices for pool in pools])))
+        return Reachable(
+            node.name,
+            node.status.declared_features,
+            pools,
+            tuple(chain.from_iterable([pool.devices for pool in pools])),
+        )
 
     def _selects(self, slice_: ResourceSlice, node: Node) -> bool:
         spec = slice_.spec
@@ -171,7 +184,9 @@ class Pools:
             return self._matcher(spec.node_selector, where).matches(node)
         if spec.per_device_node_selection:
             where = "gather pool information: failed to perform node selection for device {} in slice {}: "
-            return any(self.selects_device(device, node, where.format(device.name, slice_.name)) for device in spec.devices)
+            return any(
+                self.selects_device(device, node, where.format(device.name, slice_.name)) for device in spec.devices
+            )
         return False
 
     def selects_device(self, device: resource_v1.Device, node: Node, where: str = "") -> bool:
@@ -193,13 +208,18 @@ class Pools:
             try:
                 matcher = NodeMatcher(selector)
             except NodeSelectorError as error:
-                raise FatalError(f"{where}failed to parse node selector {describe_selector(selector)}: {error}") from None
+                raise FatalError(
+                    f"{where}failed to parse node selector {describe_selector(selector)}: {error}"
+                ) from None
             self._matchers[id(selector)] = matcher
         return matcher
 
 
 def _same_facts(known: Node, node: Node) -> bool:
-    return known.metadata.labels == node.metadata.labels and known.status.declared_features == node.status.declared_features
+    return (
+        known.metadata.labels == node.metadata.labels
+        and known.status.declared_features == node.status.declared_features
+    )
 
 
 def _usable(slice_: ResourceSlice, features: Features) -> bool:
@@ -211,7 +231,9 @@ def _usable(slice_: ResourceSlice, features: Features) -> bool:
 
 
 def _has_groups(slice_: ResourceSlice) -> bool:
-    return any(consumption.compatibility_groups for device in slice_.spec.devices for consumption in device.consumes_counters)
+    return any(
+        consumption.compatibility_groups for device in slice_.spec.devices for consumption in device.consumes_counters
+    )
 
 
 def _gather(slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> dict[PoolId, Pool]:
@@ -223,8 +245,8 @@ def _gather(slices: list[ResourceSlice], features: Features, numbers: PublishedV
 
 @dataclass(frozen=True, slots=True)
 class NewestSlices:
-    """The slices of a pool's newest generation. ``announced``: how many there should be, by the slices. ``problem``: why no device of them
-    may be allocated."""
+    """The slices of a pool's newest generation. ``announced``: how many there should be, by the slices. ``problem``:
+    why no device of them may be allocated."""
 
     generation: int
     slices: tuple[ResourceSlice, ...]
@@ -250,7 +272,11 @@ def newest_slices(pool: PoolId, slices: Iterable[ResourceSlice], features: Featu
 
 def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers: PublishedValues) -> Pool:
     newest = newest_slices(key, slices, features)
-    counters = [slice_.spec.model_dump_json(include={"shared_counters"}) for slice_ in newest.slices if slice_.spec.shared_counters]
+    counters = [
+        slice_.spec.model_dump_json(include={"shared_counters"})
+        for slice_ in newest.slices
+        if slice_.spec.shared_counters
+    ]
     parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in newest.slices)
     return Pool.of(key, parts, newest.problem)
 
@@ -260,12 +286,16 @@ def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
     return f"{spec} {' '.join(counters)}"
 
 
-def _part(key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], numbers: PublishedValues) -> PoolSlice:
+def _part(
+    key: PoolId, slice_: ResourceSlice, features: Features, counters: Sequence[str], numbers: PublishedValues
+) -> PoolSlice:
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
     around = _around(slice_, counters)
     devices = [
-        PoolDevice(DeviceId(key.driver, key.pool, device.name), key, device, spec, *numbers.facts(key.driver, device, around))
+        PoolDevice(
+            DeviceId(key.driver, key.pool, device.name), key, device, spec, *numbers.facts(key.driver, device, around)
+        )
         for device in published
     ]
     return PoolSlice(slice_, key, tuple(devices), any(device.given("binding_conditions") for device in published))
@@ -298,7 +328,9 @@ def _fault(slices: Sequence[ResourceSlice], features: Features) -> str | None:
                 if counter not in sets[consumption.counter_set]:
                     return f"counter {counter} not found in counter set {consumption.counter_set}"
                 if consumption.counters[counter].value.sign() < 0:
+                    # AC-3
                     return (
-                        f"counter {counter} of counter set {consumption.counter_set} is consumed negatively by device {device.name}"  # AC-3
+                        f"counter {counter} of counter set {consumption.counter_set} is "
+                        f"consumed negatively by device {device.name}"
                     )
     return None

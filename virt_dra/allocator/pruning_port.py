@@ -1,6 +1,7 @@
 """The port through which the search asks a pruner what it may skip; the base class skips nothing.
 
-search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or the error.
+search.py knows only this port; pruning/ implements it. A pruner may skip only what can't change the first solution or
+the error.
 """
 
 from __future__ import annotations
@@ -11,18 +12,30 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from virt_dra.allocator.model import Availability, Check, Choice, ClaimPlan, Filter, PoolDevice, Request, RequestPlan, Slots
+from virt_dra.allocator.model import (
+    Availability,
+    Check,
+    Choice,
+    ClaimPlan,
+    Filter,
+    PoolDevice,
+    Request,
+    RequestPlan,
+    Slots,
+)
 
 
 class SearchOutcome(Enum):
     FOUND = "found"
     FAILED = "failed"
     TOO_MANY = "too many devices"
-    """The claim would exceed its 32 devices: other devices of the same request can't help, only a smaller alternative can."""
+    """The claim would exceed its 32 devices: other devices of the same request can't help, only a smaller alternative
+    can."""
 
 
 class Position(NamedTuple):
-    """A node of the search tree: the slot to fill next, with devices from index ``start`` of the request's candidates on."""
+    """A node of the search tree: the slot to fill next, with devices from index ``start`` of the request's candidates
+    on."""
 
     entry: int
     """Index in `Problem.entries`."""
@@ -47,11 +60,13 @@ class RequestEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """The problem that a search solves: the requests of all claims in order, their candidates, and the constraints on them."""
+    """The problem that a search solves: the requests of all claims in order, their candidates, and the constraints on
+    them."""
 
     claims: Sequence[ClaimPlan]
     candidates: Callable[[Request], Sequence[PoolDevice]]
-    """Devices for a request in the order of A-5.6: a superset of those that pass all filters or make one raise an error."""
+    """Devices for a request in the order of A-5.6: a superset of those that pass all filters or make one raise an
+    error."""
     availability: Availability
     filters: Sequence[Filter]
     """They don't depend on what is chosen, and don't apply to fixed devices (mode All)."""
@@ -60,14 +75,19 @@ class Problem:
 
     @cached_property
     def entries(self) -> Sequence[RequestEntry]:
-        return [RequestEntry(number, plan, i) for number, claim in enumerate(self.claims) for i, plan in enumerate(claim.requests)]
+        return [
+            RequestEntry(number, plan, i)
+            for number, claim in enumerate(self.claims)
+            for i, plan in enumerate(claim.requests)
+        ]
 
     def devices(self, slots: Slots) -> Sequence[PoolDevice]:
         """The domain of the slots: fixed devices, or candidates."""
         return self.candidates(slots.request) if slots.fixed is None else slots.fixed
 
     def add(self, request: Request, device: PoolDevice) -> Check | None:
-        """Add the device to every check of its claim. If a check refuses it, undoes what was added and returns that check (A-10.5)."""
+        """Add the device to every check of its claim. If a check refuses it, undoes what was added and returns that
+        check (A-10.5)."""
         checks = self.checks[request.claim_index]
         added = 0
         refused: Check | None = None
@@ -99,7 +119,8 @@ class SearchState(Protocol):
     deepest: int
     """Index of the last entry that was reached."""
     constraint_refusal: tuple[Request, PoolDevice] | None
-    """The first device of an All request that a constraint refused, which will be reported if there is no solution (AC-8)."""
+    """The first device of an All request that a constraint refused, which will be reported if there is no solution
+    (AC-8)."""
 
     def spend(self, steps: int) -> None:
         """Charge the pruner's own work to the search's budget. Raises Aborted."""
@@ -126,7 +147,8 @@ class Pruner:
         return False
 
     def prunes_choice(self, after: Position, *, retry: bool) -> bool:
-        """True if the device just placed leaves no solution from ``after`` on. ``retry``: another device failed in its place."""
+        """True if the device just placed leaves no solution from ``after`` on. ``retry``: another device failed in its
+        place."""
         return False
 
     def prunes_siblings(self, at: Position) -> bool:

@@ -1,6 +1,8 @@
-"""Interning of what devices publish: attribute values as constraints compare them, and small numbers for equal values and profiles.
+"""Interning of what devices publish: attribute values as constraints compare them, and small numbers for equal values
+and profiles.
 
-A cluster has thousands of devices of a few models. Values are numbered once, when slices are read; later comparisons compare numbers.
+A cluster has thousands of devices of a few models. Values are numbered once, when slices are read; later comparisons
+compare numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ Scalar = int | str | bool
 
 
 class Values:
-    """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare as text."""
+    """The values of one attribute: a type name and a set. Values of different types are never equal; versions compare
+    as text."""
 
     __slots__ = ("_set", "published", "type")
 
@@ -46,7 +49,8 @@ class Values:
 
 
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
-    """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes): AC-18."""
+    """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes):
+    AC-18."""
     if lists:
         if attribute.ints:
             return Values("int", attribute.ints)
@@ -91,8 +95,8 @@ _KEPT_DEVICES = 4_096
 
 
 class PublishedValues:
-    """The numbers, for one set of slices, which must outlive this: equal parts are recognized by their identity first, as most are
-    shared (`api.reading.interning`), then by their values."""
+    """The numbers, for one set of slices, which must outlive this: equal parts are recognized by their identity first,
+    as most are shared (`api.reading.interning`), then by their values."""
 
     def __init__(self) -> None:
         self._facts_of_shared: dict[tuple[str, int], DeviceFacts] = {}
@@ -111,12 +115,15 @@ class PublishedValues:
         self._elements: dict[tuple[str, Scalar], int] = {}
 
     def facts(self, driver: str, device: resource_v1.Device, around: str) -> DeviceFacts:
-        """The facts of a device. ``around``: a text that says the driver, and whatever else slice and pool say for all their devices."""
+        """The facts of a device. ``around``: a text that says the driver, and whatever else slice and pool say for all
+        their devices."""
         key = around, id(device)
         found = self._facts_of_shared.get(key)
         if found is None:
             columns, numbers = self._columns_and_numbers(driver, device)
-            found = DeviceFacts(self._profile(device, around), columns, numbers, self._inconvertible.isdisjoint(numbers))
+            found = DeviceFacts(
+                self._profile(device, around), columns, numbers, self._inconvertible.isdisjoint(numbers)
+            )
             if len(self._facts_of_shared) < _KEPT_DEVICES:
                 self._facts_of_shared[key] = found
         return found
@@ -130,7 +137,9 @@ class PublishedValues:
             found = self._profiles_of_shared[shared] = self._profiles.setdefault((around, own), len(self._profiles))
         return found
 
-    def _columns_and_numbers(self, driver: str, device: resource_v1.Device) -> tuple[Mapping[str, int], tuple[int, ...]]:
+    def _columns_and_numbers(
+        self, driver: str, device: resource_v1.Device
+    ) -> tuple[Mapping[str, int], tuple[int, ...]]:
         attributes, known = device.attributes, self._numbers_of_shared
         names = (driver, *attributes)
         columns = self._columns.get(names)
@@ -154,7 +163,8 @@ class PublishedValues:
         return number
 
     def elements(self, number: int, *, lists: bool) -> Elements | None:
-        """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see `values_of`."""
+        """The numbered elements of a value; None if none can be compared (0: no such attribute). ``lists``: see
+        `values_of`."""
         if lists and number in self._lists:
             return self._lists[number]
         values = values_of(self._attributes[number - 1], lists=lists) if number else None

@@ -15,14 +15,24 @@ from virt_dra.api.resource_v1 import DeviceClass, DeviceRequest, ResourceClaim
 
 
 def plan_claims(
-    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], reachable: Reachable, features: Features, selectable: Selectable
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    reachable: Reachable,
+    features: Features,
+    selectable: Selectable,
 ) -> tuple[ClaimPlan, ...]:
-    """All pre-checks of all claims in order (A-6); the first problem raises :class:`FatalError` or, for All, NodeError (AC-9)."""
+    """All pre-checks of all claims in order (A-6); the first problem raises :class:`FatalError` or, for All, NodeError
+    (AC-9)."""
     return tuple(_plan_claim(i, claim, classes, reachable, features, selectable) for i, claim in enumerate(claims))
 
 
 def _plan_claim(
-    index: int, claim: ResourceClaim, classes: Mapping[str, DeviceClass], reachable: Reachable, features: Features, selectable: Selectable
+    index: int,
+    claim: ResourceClaim,
+    classes: Mapping[str, DeviceClass],
+    reachable: Reachable,
+    features: Features,
+    selectable: Selectable,
 ) -> ClaimPlan:
     plans: list[RequestPlan] = []
     accounted = 0
@@ -36,7 +46,8 @@ def _plan_claim(
         least = min(slot.count for slot in slots)
         if least > RESULT_LIMIT - accounted:
             raise FatalError(
-                f"claim {claim.key}, request {entry.name}: adding {least} devices exceeds the claim limit of {RESULT_LIMIT}, "
+                f"claim {claim.key}, request {entry.name}: adding {least} devices "
+                f"exceeds the claim limit of {RESULT_LIMIT}, "
                 f"with {accounted} already accounted for"
             )
         accounted += least
@@ -52,10 +63,15 @@ def _check_capacity(claim: ResourceClaim, entry: DeviceRequest, features: Featur
     wanting += [("subrequest", sub.name, sub.capacity) for sub in entry.first_available]
     for word, name, capacity in wanting:
         if capacity is not None and not features.consumable_capacity:
-            raise FatalError(f"claim {claim.key}, {word} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
+            raise FatalError(
+                f"claim {claim.key}, {word} {name}: has capacity requests, but "
+                "the DRAConsumableCapacity feature is disabled"
+            )
 
 
-def _request(index: int, claim: ResourceClaim, alternative: Alternative, classes: Mapping[str, DeviceClass], features: Features) -> Request:
+def _request(
+    index: int, claim: ResourceClaim, alternative: Alternative, classes: Mapping[str, DeviceClass], features: Features
+) -> Request:
     name, wanted = alternative.name, alternative.wanted
     subject = f"claim {claim.key}, request {name}"
     derived = derived_attributes.expressions(subject, wanted, features)

@@ -37,7 +37,8 @@ class Results:
         self._shares = ShareNames(capacities, features)
         self._configs: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[DeviceAllocationConfiguration, ...]] = {}
         self._stamps: dict[tuple[Request, int], tuple[Stamp[DeviceRequestAllocationResult], bool]] = {}
-        """By request and PoolDevice.profile, whose results differ only in device and share; and whether they name a share."""
+        """By request and PoolDevice.profile, whose results differ only in device and share; and whether they name a
+        share."""
 
     def of(
         self,
@@ -47,12 +48,18 @@ class Results:
         devices: Sequence[PoolDevice],
         node: str,
     ) -> tuple[AllocationResult, ...]:
-        """One result per claim. ``picks``: per claim the requests and positions in ``devices``; ``selected``: per claim, index of a request
-        -> of its alternative.
+        """One result per claim. ``picks``: per claim the requests and positions in ``devices``; ``selected``: per
+        claim, index of a request -> of its alternative.
 
-        Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with several terms (E22).
+        Raises :class:`FatalError` for more configuration than can be stored (AC-14) and for a node selector with
+        several terms (E22).
         """
-        return tuple([self._of(number, claim, picks[number], selected[number], devices, node) for number, claim in enumerate(claims)])
+        return tuple(
+            [
+                self._of(number, claim, picks[number], selected[number], devices, node)
+                for number, claim in enumerate(claims)
+            ]
+        )
 
     def _of(
         self,
@@ -68,11 +75,18 @@ class Results:
         if config is None:
             config = self._configs[key] = _config(self._plans[number], selected)
         if len(config) > CONFIG_LIMIT:
-            raise FatalError(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is {CONFIG_LIMIT}")
+            raise FatalError(
+                f"claim {claim.key}: allocation would need {len(config)} "
+                f"configuration entries, the limit is {CONFIG_LIMIT}"
+            )
         selector = _node_selector(claim.name, [devices[position] for _, position in picks], node)
         results = tuple([self._result(claim, request, devices[position]) for request, position in picks])
         allocated = _configured_devices(results=results, config=config) if config else _devices(results=results)
-        return _allocation(devices=allocated) if selector is None else _allocation_there(devices=allocated, node_selector=selector)
+        return (
+            _allocation(devices=allocated)
+            if selector is None
+            else _allocation_there(devices=allocated, node_selector=selector)
+        )
 
     def _result(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> DeviceRequestAllocationResult:
         key = (request, device.profile)
@@ -88,7 +102,9 @@ class Results:
             return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
         return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
 
-    def _stamp(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> tuple[Stamp[DeviceRequestAllocationResult], bool]:
+    def _stamp(
+        self, claim: ResourceClaim, request: Request, device: PoolDevice
+    ) -> tuple[Stamp[DeviceRequestAllocationResult], bool]:
         same: dict[str, Any] = {"request": request.full_name}
         if request.admin_access:
             same["admin_access"] = True
@@ -99,7 +115,9 @@ class Results:
         different = ["driver", "pool", "device"]
         shared = self._shares.named(device)
         if shared:
-            different += ["share_id", "consumed_capacity"] if self._shares.of(claim, request, device).consumed else ["share_id"]
+            different += (
+                ["share_id", "consumed_capacity"] if self._shares.of(claim, request, device).consumed else ["share_id"]
+            )
         return Stamp(DeviceRequestAllocationResult, same, *different), shared
 
 
@@ -128,7 +146,12 @@ def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocat
         listed = list(claim_config.requests)
         if not listed or any(base in listed or full in listed for base, full in names):
             entries.append((FROM_CLAIM, listed, claim_config.opaque))
-    return tuple([_entry(source, () if _covers_all(listed, names) else tuple(listed), opaque) for source, listed, opaque in entries])
+    return tuple(
+        [
+            _entry(source, () if _covers_all(listed, names) else tuple(listed), opaque)
+            for source, listed, opaque in entries
+        ]
+    )
 
 
 def _covers_all(listed: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
@@ -136,7 +159,9 @@ def _covers_all(listed: Sequence[str], names: Sequence[tuple[str, str]]) -> bool
     return all(base in listed or full in listed for base, full in names)
 
 
-def _entry(source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfiguration | None) -> DeviceAllocationConfiguration:
+def _entry(
+    source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfiguration | None
+) -> DeviceAllocationConfiguration:
     entry = DeviceAllocationConfiguration(source=source)
     if requests:
         entry = entry.with_(requests=requests)
@@ -144,7 +169,8 @@ def _entry(source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfigura
 
 
 def _node_selector(claim: str, devices: Sequence[PoolDevice], node: str) -> NodeSelector | None:
-    """Selects the nodes that reach the devices: this node, or by the merged requirements of their slices, or all (None) (A-18.6)."""
+    """Selects the nodes that reach the devices: this node, or by the merged requirements of their slices, or all (None)
+    (A-18.6)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for device in devices:
@@ -153,7 +179,9 @@ def _node_selector(claim: str, devices: Sequence[PoolDevice], node: str) -> Node
             return _only(node)
         terms = source.node_selector.node_selector_terms if source.node_selector is not None else ()
         if len(terms) > 1:
-            raise FatalError(f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
+            raise FatalError(
+                f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            )
         for term in terms:
             _merge(term.match_fields, fields)
             _merge(term.match_expressions, expressions)
@@ -176,5 +204,8 @@ def _only(node: str) -> NodeSelector:
 
 def _merge(requirements: Sequence[NodeSelectorRequirement], into: list[NodeSelectorRequirement]) -> None:
     for new in requirements:
-        if not any(known.key == new.key and known.operator == new.operator and set(known.values) == set(new.values) for known in into):
+        if not any(
+            known.key == new.key and known.operator == new.operator and set(known.values) == set(new.values)
+            for known in into
+        ):
             into.append(new)

@@ -1,11 +1,12 @@
 """Chronological backtracking: depth first, devices in a fixed order; the first complete assignment is the answer (A-7).
 
-The variables are the slots of all requests, the domains their candidate devices. Filters and checks are the constraints, and the search
-knows nothing about what they mean. Where Kubernetes' allocator recurses, this keeps a stack of frames, each a choice that can still be
-changed: when everything after the choice has failed, its frame is resumed with that outcome.
+The variables are the slots of all requests, the domains their candidate devices. Filters and checks are the
+constraints, and the search knows nothing about what they mean. Where Kubernetes' allocator recurses, this keeps a stack
+of frames, each a choice that can still be changed: when everything after the choice has failed, its frame is resumed
+with that outcome.
 
-An optional pruner (pruning_port.py) skips subtrees without a solution. A step budget bounds the work, so that the outcome doesn't depend
-on the machine; an interrupt ends it early. Rules such as A-7 are in docs/spec/allocation.md.
+An optional pruner (pruning_port.py) skips subtrees without a solution. A step budget bounds the work, so that the
+outcome doesn't depend on the machine; an interrupt ends it early. Rules such as A-7 are in docs/spec/allocation.md.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from virt_dra.allocator.observer import SILENT, Observer
 from virt_dra.allocator.pruning_port import NO_PRUNING, Move, Position, Problem, Pruner, SearchOutcome
 
 DEFAULT_STEP_LIMIT = 1_000_000
-"""Steps (one candidate tested, or one unit of a pruner's work) before an attempt on one node is cut off: a few seconds."""
+"""Steps (one candidate tested, or one unit of a pruner's work) before an attempt on one node is cut off: a few
+seconds."""
 
 _POLL_INTERVAL = 500
 """Steps between two calls of the interrupt: a few milliseconds."""
@@ -27,11 +29,13 @@ _POLL_INTERVAL = 500
 
 class Frame(Protocol):
     def resume(self, outcome: SearchOutcome) -> Move:
-        """Everything below the present choice failed: make the next choice or, if none is left, pop this frame and return the failure."""
+        """Everything below the present choice failed: make the next choice or, if none is left, pop this frame and
+        return the failure."""
 
 
 class Search:
-    """The search for one node. After `run` returned True, ``chosen`` and ``selected`` are the solution; after False they are empty."""
+    """The search for one node. After `run` returned True, ``chosen`` and ``selected`` are the solution; after False
+    they are empty."""
 
     def __init__(
         self,
@@ -64,7 +68,8 @@ class Search:
         pruner.start(self)
 
     def run(self) -> bool:
-        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`, :class:`DeadlineExceeded`."""
+        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`,
+        :class:`DeadlineExceeded`."""
         move: Move = Position(0)
         while True:
             if isinstance(move, Position):
@@ -112,7 +117,8 @@ class Search:
         return scan.advance()
 
     def _place_fixed(self, at: Position, request: Request, device: PoolDevice) -> Move:
-        """Place a device of mode All, which nothing can replace. The first refusal by a constraint is kept: it becomes the error (AC-8)."""
+        """Place a device of mode All, which nothing can replace. The first refusal by a constraint is kept: it becomes
+        the error (AC-8)."""
         refused = self.place(request, device)
         if refused is None:
             self._frames.append(_Fixed(self, at, request, device))
@@ -174,7 +180,8 @@ class Search:
 
 
 class _ClaimEnd:
-    """The boundary between two claims. It turns TOO_MANY of the later one into FAILED for the earlier: the limit is per claim (A-7.2)."""
+    """The boundary between two claims. It turns TOO_MANY of the later one into FAILED for the earlier: the limit is per
+    claim (A-7.2)."""
 
     __slots__ = ("_search",)
 
@@ -186,7 +193,8 @@ class _ClaimEnd:
 
 
 class _Alternatives:
-    """A firstAvailable request: tries one alternative after the other. Its outcome is TOO_MANY only if that of each one was (A-7.2)."""
+    """A firstAvailable request: tries one alternative after the other. Its outcome is TOO_MANY only if that of each one
+    was (A-7.2)."""
 
     __slots__ = ("_alternatives", "_at", "_key", "_next", "_only_too_many", "_search")
 
@@ -238,7 +246,8 @@ class _Fixed:
 
 
 class _Scan:
-    """One slot of an ExactCount request: scans its candidates in order, from behind the one of the slot before (combinations, A-7.1)."""
+    """One slot of an ExactCount request: scans its candidates in order, from behind the one of the slot before
+    (combinations, A-7.1)."""
 
     __slots__ = ("_at", "_count", "_cursor", "_devices", "_failed", "_placed", "_request", "_search")
 
@@ -251,7 +260,8 @@ class _Scan:
         self._cursor = at.start
         self._placed: PoolDevice | None = None
         self._failed: set[Hashable] | None = None
-        """The symmetry classes of devices that failed in this slot since the pruner became active; None: no device has failed."""
+        """The symmetry classes of devices that failed in this slot since the pruner became active; None: no device has
+        failed."""
 
     def advance(self) -> Move:
         search, request, devices, pruner = self._search, self._request, self._devices, self._search.pruner
@@ -263,7 +273,9 @@ class _Scan:
                 continue
             if search.place(request, device) is None:
                 entry, alternative, slot, _ = self._at
-                after = Position(entry, alternative, slot + 1, index + 1) if slot + 1 < self._count else Position(entry + 1)
+                after = (
+                    Position(entry, alternative, slot + 1, index + 1) if slot + 1 < self._count else Position(entry + 1)
+                )
                 if pruner.active and pruner.prunes_choice(after, retry=self._failed is not None):
                     search.unplace(request, device)
                     self._add_failed(device)

@@ -1,7 +1,7 @@
 """Everything that decides an allocation: slices, classes, and what is in use. Immutable, shared by every node and pod.
 
-A snapshot with one more allocation shares everything with the one before but one pool's entry of a persistent map. What is computed from
-slices and classes alone lies beside the snapshots, in reuse/caches.py.
+A snapshot with one more allocation shares everything with the one before but one pool's entry of a persistent map. What
+is computed from slices and classes alone lies beside the snapshots, in reuse/caches.py.
 """
 
 from __future__ import annotations
@@ -48,15 +48,20 @@ class Snapshot:
     ) -> Snapshot:
         """All slices and classes of the cluster and all claims (those without allocation don't count, A-3.2).
 
-        ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off. ``compile_selector``
-        and ``compile_derived`` replace the CEL engine. Nothing is validated before a node is tried (A-1.1); raises TypeError for
-        objects of another type.
+        ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off.
+        ``compile_selector`` and ``compile_derived`` replace the CEL engine. Nothing is validated before a node is tried
+        (A-1.1); raises TypeError for objects of another type.
         """
-        tainted = tuple(with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules")))
+        tainted = tuple(
+            with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules"))
+        )
         allocated = [each for each in of_type(claims, ResourceClaim, "claims") if each.status.allocation is not None]
         by_name = MappingProxyType({each.name: each for each in of_type(classes, DeviceClass, "classes")})
         caches = SnapshotCaches(
-            tainted, by_name, compile_selector or cel_engine.compile_selector, compile_derived or cel_engine.compile_derived
+            tainted,
+            by_name,
+            compile_selector or cel_engine.compile_selector,
+            compile_derived or cel_engine.compile_derived,
         )
         by_key = MappingProxyType({each.key: each for each in allocated if each.name})
         return cls(tainted, by_name, caches, allocated=by_key).with_allocation(
@@ -68,11 +73,13 @@ class Snapshot:
         return self.with_uses(uses_of(allocations))
 
     def including(self, allocations: Iterable[AllocationResult]) -> Snapshot:
-        """A snapshot in which these allocations are in use. Unlike :meth:`with_allocation` it skips those that are already."""
+        """A snapshot in which these allocations are in use. Unlike :meth:`with_allocation` it skips those that are
+        already."""
         return self.with_uses([use for use in uses_of(allocations) if not self._knows(use)])
 
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
-        """The allocation that the snapshot was built with for the claim of that name, unless it was released or has another UID."""
+        """The allocation that the snapshot was built with for the claim of that name, unless it was released or has
+        another UID."""
         known = self.allocated.get(claim.key)
         if known is None or (claim.metadata.uid and known.metadata.uid and claim.metadata.uid != known.metadata.uid):
             return None
@@ -105,5 +112,7 @@ def of_type(objects: Iterable[T], wanted: type[T], argument: str) -> Iterator[T]
     for position, each in enumerate(objects):
         if not isinstance(each, wanted):
             read = f"; {wanted.__name__}.from_wire reads one" if isinstance(each, Mapping) else ""
-            raise TypeError(f"{argument}[{position}]: a {wanted.__name__} is needed, this is of type {type(each).__name__}{read}")
+            raise TypeError(
+                f"{argument}[{position}]: a {wanted.__name__} is needed, this is of type {type(each).__name__}{read}"
+            )
         yield each

@@ -16,8 +16,8 @@ from virt_dra.api.resource_v1 import AllocationResult
 class PoolUse:
     """The use of one pool (A-3.1), by device name.
 
-    ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free it. ``shares``
-    are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
+    ``exclusive`` counts allocations: two claims may hold a device by mistake (C-22.10), and releasing one must not free
+    it. ``shares`` are (device name, share id). ``consumed`` is the sum over a device's shares, per capacity name.
     """
 
     exclusive: Mapping[str, int] = field(default_factory=dict)
@@ -65,7 +65,11 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceUse]:
             if not result.admin_access:
                 share = result.share_id
                 yield DeviceUse(
-                    result.driver, result.pool, result.device, share, None if share is None else result.consumed_capacity or None
+                    result.driver,
+                    result.pool,
+                    result.device,
+                    share,
+                    None if share is None else result.consumed_capacity or None,
                 )
 
 
@@ -109,4 +113,8 @@ def changed(before: PoolUse, changes: Iterable[DeviceUse], by: int) -> PoolUse:
                 consumed.pop(use.device, None)
             else:
                 consumed[use.device] = amounts
-    return PoolUse(exclusive, before.shares if shares is None else frozenset(shares), before.consumed if consumed is None else consumed)
+    return PoolUse(
+        exclusive,
+        before.shares if shares is None else frozenset(shares),
+        before.consumed if consumed is None else consumed,
+    )

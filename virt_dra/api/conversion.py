@@ -1,8 +1,9 @@
-"""Older API versions of resource.k8s.io and kubevirt.io -> the version we work in, and back (A-22.1..A-22.3, K-1.1, K-1.10).
+"""Older API versions of resource.k8s.io and kubevirt.io -> the version we work in, and back (A-22.1..A-22.3, K-1.1,
+K-1.10).
 
-Pure functions over JSON objects; the input is never changed, what needs no change is shared. Only what the versions write
-differently is touched, so unknown fields survive. A value of the wrong JSON type is left where it is: reading it into a
-type reports it with its path.
+Pure functions over JSON objects; the input is never changed, what needs no change is shared. Only what the versions
+write differently is touched, so unknown fields survive. A value of the wrong JSON type is left where it is: reading it
+into a type reports it with its path.
 
     resource.k8s.io  v1alpha3 (1.31, 1.32)  as v1beta1, and a capacity is a bare quantity
                      v1beta1                a request's exact part is inlined, a device's fields are in ``basic``
@@ -36,17 +37,32 @@ SERVED: dict[str, frozenset[str]] = {
 """Kinds by version (A-22.1; v1alpha3 also as it was in Kubernetes 1.31 and 1.32)."""
 FLAT = frozenset({"v1alpha3", "v1beta1"})
 """Versions in which a request's exact part is inlined and a device's fields are in ``basic``."""
-_CLASSIC_KINDS = frozenset({"PodScheduling", "PodSchedulingContext", "ResourceClass", "ResourceClassParameters", "ResourceClaimParameters"})
-_CLASSIC = "belongs to classic DRA, where a driver's controller allocates; Kubernetes removed it in 1.32 and it is not supported"
-EXACT = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity", "derivedAttributes")
+_CLASSIC_KINDS = frozenset(
+    {"PodScheduling", "PodSchedulingContext", "ResourceClass", "ResourceClassParameters", "ResourceClaimParameters"}
+)
+_CLASSIC = (
+    "belongs to classic DRA, where a driver's controller allocates; "
+    "Kubernetes removed it in 1.32 and it is not supported"
+)
+EXACT = (
+    "deviceClassName",
+    "selectors",
+    "allocationMode",
+    "count",
+    "adminAccess",
+    "tolerations",
+    "capacity",
+    "derivedAttributes",
+)
 """The fields of a request that v1 has under ``exactly``."""
 
 
 def to_v1(raw: Json) -> Json:
     """A JSON object in any supported version -> the same object in v1 (ResourcePoolStatusRequest: v1alpha3).
 
-    Objects of other groups come back unchanged, but for the flattened claim source of a Pod. Raises :class:`WireError` for
-    a version or kind of resource.k8s.io or kubevirt.io that isn't supported, for classic DRA and for contradictions.
+    Objects of other groups come back unchanged, but for the flattened claim source of a Pod. Raises :class:`WireError`
+    for a version or kind of resource.k8s.io or kubevirt.io that isn't supported, for classic DRA and for
+    contradictions.
     """
     api_version, kind = raw.get("apiVersion"), raw.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str) or kind.endswith("List"):
@@ -56,7 +72,9 @@ def to_v1(raw: Json) -> Json:
         return _dra_to_v1(raw, version, kind)
     if group == KUBEVIRT:
         if version not in ("v1", "v1alpha3"):
-            raise WireError(kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),))
+            raise WireError(
+                kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),)
+            )
         return _with_flat_sources({**raw, "apiVersion": f"{KUBEVIRT}/v1"} if version != "v1" else raw, kind)
     return _with_flat_sources(raw, kind) if api_version == "v1" else raw
 
@@ -65,8 +83,8 @@ def from_v1(raw: Json, api_version: str) -> Json:
     """A v1 object -> the same object in ``api_version``, which must serve its kind.
 
     What an older version cannot say stays under its v1 name, so that ``to_v1(from_v1(x, v))`` gives ``x`` again but for
-    what v1beta1 doesn't distinguish (A-22.3): empty and absent lists of taints, tolerations and consumed counters, and a
-    slice's ``nodeName: ""`` or ``allNodes: false`` and none. Raises :class:`WireError`.
+    what v1beta1 doesn't distinguish (A-22.3): empty and absent lists of taints, tolerations and consumed counters, and
+    a slice's ``nodeName: ""`` or ``allNodes: false`` and none. Raises :class:`WireError`.
     """
     kind = raw.get("kind")
     if raw.get("apiVersion") == api_version or not isinstance(kind, str) or kind.endswith("List"):
@@ -77,7 +95,9 @@ def from_v1(raw: Json, api_version: str) -> Json:
         raise WireError(kind, (("apiVersion", f"{raw.get('apiVersion')!r} cannot be written as {api_version!r}"),))
     if group == KUBEVIRT:
         if version not in ("v1", "v1alpha3"):
-            raise WireError(kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),))
+            raise WireError(
+                kind, (("apiVersion", f"{api_version!r} is not supported; supported are kubevirt.io/v1 and v1alpha3"),)
+            )
         return {**raw, "apiVersion": api_version}
     _require_served(kind, version)
     source = to_v1(raw)
@@ -113,12 +133,18 @@ def _require_served(kind: str, version: str) -> None:
     if kind not in SERVED[version]:
         versions = [known for known, kinds in SERVED.items() if kind in kinds]
         if versions:
-            raise WireError(kind, (("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {', '.join(versions)}"),))
+            raise WireError(
+                kind, (("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {', '.join(versions)}"),)
+            )
         raise WireError(kind, (("kind", f"{DRA}/{version} has no kind {kind}"),))
 
 
 _REMOVED: dict[str, tuple[tuple[str, ...], ...]] = {
-    "ResourceClaim": (("spec", "controller"), ("status", "allocation", "controller"), ("status", "deallocationRequested")),
+    "ResourceClaim": (
+        ("spec", "controller"),
+        ("status", "allocation", "controller"),
+        ("status", "deallocationRequested"),
+    ),
     "ResourceClaimTemplate": (("spec", "spec", "controller"),),
     "DeviceClass": (("spec", "suitableNodes"),),
     _RULE: (("spec", "deviceSelector", "deviceClassName"), ("spec", "deviceSelector", "selectors")),
@@ -133,14 +159,19 @@ def _refuse_removed_fields(raw: Json, kind: str) -> None:
         for field in path:
             value = value.get(field) if isinstance(value, dict) else None
         if value:
-            gone = "was removed in Kubernetes 1.35 and is not supported; select by driver, pool and device" if kind == _RULE else _CLASSIC
+            gone = (
+                "was removed in Kubernetes 1.35 and is not supported; select by driver, pool and device"
+                if kind == _RULE
+                else _CLASSIC
+            )
             problems.append((".".join(path), gone))
     if problems:
         raise WireError(kind, tuple(problems))
 
 
 def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Callable[[Json], Json]) -> Json:
-    """The object with every request, device and allocation result converted. Requests and devices raise with their path."""
+    """The object with every request, device and allocation result converted. Requests and devices raise with their
+    path."""
     if kind == "ResourceClaim":
         raw = _each(raw, ("spec", "devices", "requests"), request, kind)
         return _each(raw, ("status", "allocation", "devices", "results"), _without_empty_tolerations, kind)
@@ -155,7 +186,8 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
 
 
 def _request_to_v1(request: Json) -> Json:
-    """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any inlined field says something."""
+    """``{name, deviceClassName, …}`` -> ``{name, exactly: {deviceClassName, …}}`` if any inlined field says
+    something."""
     inlined = {field: request[field] for field in EXACT if field in request}
     rest = {field: value for field, value in request.items() if field not in inlined}
     if _is_object_list(rest.get("firstAvailable")):
@@ -181,7 +213,8 @@ def _request_from_v1(request: Json) -> Json:
 
 
 def is_set(value: object) -> bool:
-    """True if Go considers the field set: no empty string, no zero count; a given list or pointer counts, even empty or false."""
+    """True if Go considers the field set: no empty string, no zero count; a given list or pointer counts, even empty or
+    false."""
     return value is not None and value != "" and (isinstance(value, bool) or value != 0)
 
 
@@ -194,7 +227,9 @@ def _without_empty_tolerations(owner: Json) -> Json:
 
 def _slice_spec_to_v1(spec: Json) -> Json:
     unset = {"nodeName": "", "allNodes": False}
-    return {field: value for field, value in spec.items() if field not in unset or value is None or value != unset[field]}
+    return {
+        field: value for field, value in spec.items() if field not in unset or value is None or value != unset[field]
+    }
 
 
 def _device_to_v1(device: Json, version: str) -> Json:
@@ -219,12 +254,16 @@ def _device_from_v1(device: Json, version: str) -> Json:
     basic = _without_empty_lists({field: value for field, value in device.items() if field != "name"})
     capacity = basic.get("capacity")
     if version == "v1alpha3" and isinstance(capacity, dict):
-        basic["capacity"] = {k: v["value"] if isinstance(v, dict) and list(v) == ["value"] else v for k, v in capacity.items()}
+        basic["capacity"] = {
+            k: v["value"] if isinstance(v, dict) and list(v) == ["value"] else v for k, v in capacity.items()
+        }
     return {**({"name": device["name"]} if "name" in device else {}), "basic": basic}
 
 
 def _without_empty_lists(device: Json) -> Json:
-    return {field: value for field, value in device.items() if not (field in ("taints", "consumesCounters") and value == [])}
+    return {
+        field: value for field, value in device.items() if not (field in ("taints", "consumesCounters") and value == [])
+    }
 
 
 # --- the claim source of a pod or VM (K-1.10) ---------------------------------------------------------------------
@@ -249,7 +288,9 @@ def _with_flat_source(claim: Json) -> Json:
         return claim
     moved = {field: source[field] for field in _SOURCES if field in source}
     unknown = {field: value for field, value in source.items() if field not in moved}
-    rest = {field: value for field, value in claim.items() if field != "source"} | ({"source": unknown} if unknown else {})
+    rest = {field: value for field, value in claim.items() if field != "source"} | (
+        {"source": unknown} if unknown else {}
+    )
     return _merged(rest, moved, "source")
 
 
@@ -267,7 +308,9 @@ class _Contradiction(ValueError):
 def _merged(outer: Json, inner: Json, inner_name: str) -> Json:
     for field, value in inner.items():
         if field in outer and outer[field] != value:
-            raise _Contradiction(f"{inner_name}.{field}", f"differs from {field} beside {inner_name}; give only one of them")
+            raise _Contradiction(
+                f"{inner_name}.{field}", f"differs from {field} beside {inner_name}; give only one of them"
+            )
     return outer | inner
 
 
@@ -280,7 +323,8 @@ def _at(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json]) -> Jso
 
 
 def _each(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json], kind: str) -> Json:
-    """The object with ``change`` applied to every object of the list at ``path``. Raises one WireError for all contradictions."""
+    """The object with ``change`` applied to every object of the list at ``path``. Raises one WireError for all
+    contradictions."""
     problems: list[tuple[str, str]] = []
 
     def changed(index: int, entry: Any) -> Any:
@@ -294,7 +338,11 @@ def _each(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json], kind
 
     def over_list(owner: Json) -> Json:
         entries = owner.get(path[-1])
-        return {**owner, path[-1]: [changed(i, entry) for i, entry in enumerate(entries)]} if isinstance(entries, list) else owner
+        return (
+            {**owner, path[-1]: [changed(i, entry) for i, entry in enumerate(entries)]}
+            if isinstance(entries, list)
+            else owner
+        )
 
     converted = _at(raw, path[:-1], over_list)
     if problems:

@@ -1,4 +1,5 @@
-"""core/v1: the part of Pod, Node, Namespace and friends that device allocation reads or writes. The rest is kept as given."""
+"""core/v1: the part of Pod, Node, Namespace and friends that device allocation reads or writes. The rest is kept as
+given."""
 
 from __future__ import annotations
 
@@ -281,8 +282,8 @@ class PodCondition(Wire):
 
 
 class ResourceHealth(Wire):
-    """``health``: Healthy, Unhealthy or Unknown. ``resource_id`` of a DRA device is ``driver/pool/device`` by the API's word; the kubelet
-    of 1.37 puts the first CDI device ID there instead, if there is one."""
+    """``health``: Healthy, Unhealthy or Unknown. ``resource_id`` of a DRA device is ``driver/pool/device`` by the API's
+    word; the kubelet of 1.37 puts the first CDI device ID there instead, if there is one."""
 
     resource_id: Str = Field(default="", alias="resourceID")
     health: Str = ""
@@ -290,7 +291,8 @@ class ResourceHealth(Wire):
 
 
 class ResourceStatus(Wire):
-    """Health of a resource of a container (KEP-4680). ``name`` of a claim's: ``claim:<entry>/<request>`` or ``claim:<entry>``."""
+    """Health of a resource of a container (KEP-4680). ``name`` of a claim's: ``claim:<entry>/<request>`` or
+    ``claim:<entry>``."""
 
     name: Str = ""
     resources: List[ResourceHealth] = ()

@@ -1,6 +1,7 @@
 """The defaults that an API server sets on every write (A-22.4, C-2.5). Pure: the time is passed in as text.
 
-Kinds that are not listed have no defaults here; a pod's own (restart policy and the like) are not this project's business.
+Kinds that are not listed have no defaults here; a pod's own (restart policy and the like) are not this project's
+business.
 """
 
 from __future__ import annotations
@@ -95,7 +96,11 @@ def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
 
 @_defaulted.register
 def _(obj: PodGroup, now: str) -> TypedObject:
-    return obj if obj.spec.disruption_mode is not None else _with(obj, spec=_with(obj.spec, disruption_mode=DisruptionMode(single={})))
+    return (
+        obj
+        if obj.spec.disruption_mode is not None
+        else _with(obj, spec=_with(obj.spec, disruption_mode=DisruptionMode(single={})))
+    )
 
 
 @_defaulted.register
@@ -159,11 +164,14 @@ def _values(quantities: dict[str, Measured]) -> dict[str, Measured]:
     """The map with its absent values, which count as 0, written out."""
     if all(entry.given("value") for entry in quantities.values()):
         return quantities
-    return {name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()}
+    return {
+        name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()
+    }
 
 
 def _with(value: W, **fields: object) -> W:
-    """A copy with the fields that are other objects, or the very same value: an absent field that keeps its default stays absent."""
+    """A copy with the fields that are other objects, or the very same value: an absent field that keeps its default
+    stays absent."""
     changes = {name: new for name, new in fields.items() if getattr(value, name) is not new}
     return value.with_(**changes) if changes else value
 

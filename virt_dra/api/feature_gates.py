@@ -1,7 +1,8 @@
-"""The feature gates of Kubernetes 1.37 that decide about DRA: which fields a cluster knows, and what its loops do (A-2, C-2.1, C-2.2).
+"""The feature gates of Kubernetes 1.37 that decide about DRA: which fields a cluster knows, and what its loops do (A-2,
+C-2.1, C-2.2).
 
-``FeatureGates()`` is a plain 1.37 cluster. What an API server does about a gate that is off: :mod:`virt_dra.api.schemas.field_dropping`.
-The gates of KubeVirt are others (:mod:`virt_dra.api.kubevirt_versions`).
+``FeatureGates()`` is a plain 1.37 cluster. What an API server does about a gate that is off:
+:mod:`virt_dra.api.schemas.field_dropping`. The gates of KubeVirt are others (:mod:`virt_dra.api.kubevirt_versions`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class FeatureGateError(ValueError):
 class FeatureGates:
     """Which gates are on. The defaults are those of Kubernetes 1.37.1 (C-2.1).
 
-    DRAFractionalCapacityRange is declared on for a minimum compatibility version of 1.37, else off; a component started without
-    ``--min-compatibility-version`` is compatible with the version before its own, so a plain 1.37 has it off.
+    DRAFractionalCapacityRange is declared on for a minimum compatibility version of 1.37, else off; a component started
+    without ``--min-compatibility-version`` is compatible with the version before its own, so a plain 1.37 has it off.
     """
 
     admin_access: bool = True
@@ -59,11 +60,12 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
-        """``DRADeviceTaints=false,DRAListTypeAttributes=true`` as ``--feature-gates`` takes it, applied to the defaults.
+        """``DRADeviceTaints=false,DRAListTypeAttributes=true`` as ``--feature-gates`` takes it, applied to the
+        defaults.
 
         White space around names and values is ignored, of a name that is given twice the last value counts. Raises
-        :class:`FeatureGateError` for an unknown gate, a value that is no boolean, a gate that can't be switched any more and one
-        that is on without the gates it needs (C-2.2).
+        :class:`FeatureGateError` for an unknown gate, a value that is no boolean, a gate that can't be switched any
+        more and one that is on without the gates it needs (C-2.2).
         """
         chosen: dict[str, bool] = {}
         problems = []

@@ -1,4 +1,5 @@
-"""kubevirt.io/v1: the parts of VirtualMachine, VirtualMachineInstance and KubeVirt that devices touch (K-1). The rest is kept.
+"""kubevirt.io/v1: the parts of VirtualMachine, VirtualMachineInstance and KubeVirt that devices touch (K-1). The rest
+is kept.
 
 Claim references are read in both spellings (K-1.7, K-1.8): the design's ``claim: {name, request}`` becomes
 ``claimName``/``requestName``, which is what is written. Giving both with different values is an error.
@@ -36,7 +37,8 @@ class VGPUOptions(Wire):
 class DeviceEntry(Wire):
     """What a ``gpus[]`` and a ``hostDevices[]`` entry have in common: a name and where the device comes from.
 
-    ``claim_name`` names an entry of ``spec.resourceClaims``, not an object; ``request_name`` a request of that claim (K-1.4).
+    ``claim_name`` names an entry of ``spec.resourceClaims``, not an object; ``request_name`` a request of that claim
+    (K-1.4).
     """
 
     name: Str = ""
@@ -65,7 +67,9 @@ class DeviceEntry(Wire):
             if rest.get(upstream) is None:
                 rest[upstream] = value
             elif value is not None and rest[upstream] != value:
-                raise ValueError(f"claim.{spelling} {value!r} and {upstream} {rest[upstream]!r} differ; give only one of them")
+                raise ValueError(
+                    f"claim.{spelling} {value!r} and {upstream} {rest[upstream]!r} differ; give only one of them"
+                )
         return rest
 
     @property
@@ -170,7 +174,8 @@ class Network(Wire):
 
 
 class DeviceAttributes(Wire):
-    """The resolved identity of a device (K-5.12). ``mdevUUID`` (the design) is read, ``mDevUUID`` (KubeVirt) is written."""
+    """The resolved identity of a device (K-5.12). ``mdevUUID`` (the design) is read, ``mDevUUID`` (KubeVirt) is
+    written."""
 
     pci_address: Str | None = None
     mdev_uuid: Str | None = Field(
@@ -253,7 +258,8 @@ class VirtualMachine(TypedObject):
 
 
 def vm_or_vmi_kind(raw: Mapping[str, object]) -> object:
-    """The kind of an object that is a VMI or a VM: what it says, else VM where its spec has a template, as only a VM's has."""
+    """The kind of an object that is a VMI or a VM: what it says, else VM where its spec has a template, as only a VM's
+    has."""
     spec = raw.get("spec")
     implied = VirtualMachine if isinstance(spec, Mapping) and "template" in spec else VirtualMachineInstance
     return raw.get("kind") or implied.KIND

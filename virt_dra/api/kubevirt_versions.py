@@ -32,8 +32,8 @@ DESIGN_GATE = "DynamicResourceAllocation"
 class KubeVirtVersion:
     """A released KubeVirt. Compare with ``>=``; :data:`MAIN` is newer than every release.
 
-    A build of a branch has its release's rules (``v1.9.0-rc.1-12-gabcdef``: those of 1.9.0). What only names a build (a date, a digest,
-    ``devel``, Go's ``v0.0.0-20260801...``) is no version.
+    A build of a branch has its release's rules (``v1.9.0-rc.1-12-gabcdef``: those of 1.9.0). What only names a build (a
+    date, a digest, ``devel``, Go's ``v0.0.0-20260801...``) is no version.
     """
 
     major: int
@@ -42,7 +42,8 @@ class KubeVirtVersion:
 
     @classmethod
     def parse(cls, text: str) -> KubeVirtVersion:
-        """``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one is meant. Raises ValueError."""
+        """``1.9``, ``v1.8.3``, ``1.9.0-rc.1`` or ``main``. Without a patch level the newest one is meant. Raises
+        ValueError."""
         if text.strip() == "main":
             return MAIN
         match = re.fullmatch(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:[-+][0-9A-Za-z.+-]*)?", text.strip(), re.ASCII)
@@ -71,8 +72,9 @@ BEFORE_DRA = KubeVirtVersion(0, 0, 0)
 class ObservedVersion:
     """The version in a KubeVirt object, and the release whose rules apply.
 
-    ``text``: ``status.observedKubeVirtVersion``, None where there is none. ``assumed``: that it names no release, so that the newest is
-    taken: KubeVirt writes its images' tag or digest there, which for builds of main is a date or a name (K-1.11a).
+    ``text``: ``status.observedKubeVirtVersion``, None where there is none. ``assumed``: that it names no release, so
+    that the newest is taken: KubeVirt writes its images' tag or digest there, which for builds of main is a date or a
+    name (K-1.11a).
     """
 
     text: str | None
@@ -93,7 +95,10 @@ class ObservedVersion:
             exact = text.removeprefix("v") == str(self.version)
             return f"KubeVirt {self.version}" if exact else f"KubeVirt {text}, by the rules of {self.version}"
         read = f"is {quoted(self.text[:_SHOWN])}, which names no release" if self.text else "is empty"
-        return f"status.observedKubeVirtVersion {read}: the rules of {self.version}, the newest release known here, are applied"
+        return (
+            f"status.observedKubeVirtVersion {read}: the rules of {self.version}, "
+            "the newest release known here, are applied"
+        )
 
     @property
     def unreadable(self) -> bool:
@@ -161,13 +166,15 @@ class Gates:
     def configured(
         cls, version: KubeVirtVersion, configuration: DeveloperConfiguration, choices: Mapping[str, bool] | None = None
     ) -> Gates:
-        """The gates of a KubeVirt object: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means on (K-1.11)."""
+        """The gates of a KubeVirt object: ``featureGates``, then (1.8+) ``disabledFeatureGates``; listed in both means
+        on (K-1.11)."""
         disabled = frozenset(configuration.disabled_feature_gates) if version >= V1_8_0 else frozenset()
         listed = dict.fromkeys(disabled, False) | dict.fromkeys(configuration.feature_gates, True)
         return replace(cls.of(version, listed | dict(choices or {})), disabled=disabled)
 
     def how_to_enable(self, gate: str) -> str:
-        """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is refused there (K-1.11)."""
+        """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is
+        refused there (K-1.11)."""
         known = _GATES.get(gate)
         default = known is not None and known.beta is not None and self.version >= known.beta
         if default:
@@ -182,7 +189,8 @@ _LISTS = "spec.configuration.developerConfiguration"
 
 
 def listed_twice(configuration: DeveloperConfiguration) -> tuple[str, ...]:
-    """Gates in both lists of a KubeVirt object: on, but each update of the object is refused while they are (K-1.11)."""
+    """Gates in both lists of a KubeVirt object: on, but each update of the object is refused while they are
+    (K-1.11)."""
     disabled = frozenset(configuration.disabled_feature_gates)
     return tuple(dict.fromkeys(gate for gate in configuration.feature_gates if gate in disabled))
 

@@ -87,7 +87,8 @@ class UnknownObject(TypedObject):
 
 
 def parse_time(text: str) -> datetime:
-    """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time that in UTC is before the year 1 or after 9999."""
+    """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time that in UTC is before the year 1 or after
+    9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")

@@ -51,19 +51,23 @@ _SUBDOMAIN_RULE = (
     "and must start and end with an alphanumeric character"
 )
 _CASELESS_SUBDOMAIN_RULE = (
-    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character"
 )
 _LABEL_1035_RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
     "start with an alphabetic character, and end with an alphanumeric character"
 )
-_KEY_RULE = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_KEY_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
 _VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character"
 )
 _IDENTIFIER_RULE = (
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'"
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_'"
 )
 
 
@@ -89,7 +93,8 @@ def dns1123_subdomain(text: str, unit: Unit = "characters") -> tuple[str, ...]:
 
 
 def dns1123_subdomain_caseless(text: str) -> tuple[str, ...]:
-    """A DNS-1123 subdomain in which upper case is tolerated. (The message shows the strict pattern, as upstream's does.)"""
+    """A DNS-1123 subdomain in which upper case is tolerated. (The message shows the strict pattern, as upstream's
+    does.)"""
     faults = _too_long(text, SUBDOMAIN_MAX, "bytes")
     if _caseless_subdomain.fullmatch(text):
         return faults
@@ -99,7 +104,11 @@ def dns1123_subdomain_caseless(text: str) -> tuple[str, ...]:
 def dns1035_label(text: str) -> tuple[str, ...]:
     """A DNS-1035 label: as DNS-1123, but starting with a letter."""
     faults = _too_long(text, LABEL_MAX, "characters")
-    return faults if _label_1035.fullmatch(text) else (*faults, _broken_rule(_LABEL_1035_RULE, _LABEL_1035, "my-name", "abc-123"))
+    return (
+        faults
+        if _label_1035.fullmatch(text)
+        else (*faults, _broken_rule(_LABEL_1035_RULE, _LABEL_1035, "my-name", "abc-123"))
+    )
 
 
 def label_key(text: str) -> tuple[str, ...]:
@@ -124,12 +133,20 @@ def label_key(text: str) -> tuple[str, ...]:
 def label_value(text: str) -> tuple[str, ...]:
     """A label value; may be empty."""
     faults = _too_long(text, LABEL_MAX, "bytes")
-    return faults if _value.fullmatch(text) else (*faults, _broken_rule(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345"))
+    return (
+        faults
+        if _value.fullmatch(text)
+        else (*faults, _broken_rule(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345"))
+    )
 
 
 def c_identifier(text: str) -> tuple[str, ...]:
     """An identifier as in C; its length is the caller's rule."""
-    return () if _identifier.fullmatch(text) else (_broken_rule(_IDENTIFIER_RULE, _IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
+    return (
+        ()
+        if _identifier.fullmatch(text)
+        else (_broken_rule(_IDENTIFIER_RULE, _IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
+    )
 
 
 def without_trailing_dash(prefix: str) -> str:

@@ -9,7 +9,8 @@ from itertools import islice
 from virt_dra.api.go_text import quoted
 
 COMPARED = 1000
-"""The most names that one is compared with: both sides are users' texts, and comparing two takes up to a millisecond."""
+"""The most names that one is compared with: both sides are users' texts, and comparing two takes up to a
+millisecond."""
 LENGTH_MAX = 100
 """The most characters of a name to suggest; longer names are rarely typed by hand."""
 LISTED = 5

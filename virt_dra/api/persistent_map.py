@@ -1,9 +1,11 @@
-"""A persistent (immutable) mapping: changing it makes a new one, which shares nearly all of its memory with the old one.
+"""A persistent (immutable) mapping: changing it makes a new one, which shares nearly all of its memory with the old
+one.
 
-Entries lie in about √n dictionaries ("buckets"), by hash. A change copies one bucket and the tuple of buckets, so it costs O(√n) copied
-pointers: 2 µs at 1,000 entries, 2.5 µs at 10,000, 3 µs at 100,000 (docs/decisions/0015-supply-chain.md compares libraries). Reading is one
-dictionary's lookup, iterating runs at the speed of dictionaries. Keys are texts and tuples of texts that tenants may choose: their hashes
-are salted per process, so nobody can choose keys that all fall into one bucket.
+Entries lie in about √n dictionaries ("buckets"), by hash. A change copies one bucket and the tuple of buckets, so it
+costs O(√n) copied pointers: 2 µs at 1,000 entries, 2.5 µs at 10,000, 3 µs at 100,000
+(docs/decisions/0015-supply-chain.md compares libraries). Reading is one dictionary's lookup, iterating runs at the
+speed of dictionaries. Keys are texts and tuples of texts that tenants may choose: their hashes are salted per process,
+so nobody can choose keys that all fall into one bucket.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ W = TypeVar("W")
 D = TypeVar("D")
 
 _FILL: Final = 4
-"""Buckets are doubled when there are this many times more entries than the square of their number; fewer are never needed."""
+"""Buckets are doubled when there are this many times more entries than the square of their number; fewer are never
+needed."""
 
 
 class PersistentMap(Mapping[K, V]):
-    """An immutable mapping; :meth:`set`, :meth:`without` and :meth:`changed` derive new ones. Hashable if its values are."""
+    """An immutable mapping; :meth:`set`, :meth:`without` and :meth:`changed` derive new ones. Hashable if its values
+    are."""
 
     __slots__ = ("_buckets", "_mask", "_size")
 
@@ -87,7 +91,8 @@ class PersistentMap(Mapping[K, V]):
         return self.changed({}, keys)
 
     def changed(self, put: Mapping[K, W], gone: Iterable[K] = ()) -> PersistentMap[K, V | W]:
-        """A map without the keys ``gone``, which may be missing, and then with ``put``. Copies each bucket at most once."""
+        """A map without the keys ``gone``, which may be missing, and then with ``put``. Copies each bucket at most
+        once."""
         mask, size = self._mask, self._size
         copies: dict[int, dict[K, V | W]] = {}
         for key in gone:
@@ -114,9 +119,12 @@ class PersistentMap(Mapping[K, V]):
         made: PersistentMap[K, V | W] = PersistentMap.__new__(PersistentMap)
         made._size = size
         number = _number_for(size)
-        # Hysteresis: halved only once a quarter is left, so that a size that swings around a bound doesn't copy everything each time.
+        # Hysteresis: halved only once a quarter is left, so that a size that swings around a bound doesn't copy
+        # everything each time.
         fits = len(buckets) == number or number < len(buckets) <= 2 * number
-        made._buckets = tuple(buckets) if fits else _spread(dict(chain.from_iterable(each.items() for each in buckets)), number)
+        made._buckets = (
+            tuple(buckets) if fits else _spread(dict(chain.from_iterable(each.items() for each in buckets)), number)
+        )
         made._mask = len(made._buckets) - 1
         return made
 

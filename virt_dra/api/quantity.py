@@ -8,10 +8,10 @@ Grammar (L-2.12), no spaces anywhere::
               | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"                       ; BinarySI, powers of 1024
               | ( "e" | "E" ) [ "+" | "-" ] digits                            ; DecimalExponent
 
-Values are exact integers of nano-units; what is finer is rounded away from zero, as upstream does when parsing. Unlike upstream
-nothing saturates at 2^63-1 and every value has its right text (AC-22): ``10Ei`` stays ``10Ei``, ``1000E`` stays ``1000E``. Also unlike
-upstream the text is always canonical: upstream repeats the spelling of some inputs (``1.001``, ``+5``, ``1E3``), here these
-are ``1001m``, ``5``, ``1e3``.
+Values are exact integers of nano-units; what is finer is rounded away from zero, as upstream does when parsing. Unlike
+upstream nothing saturates at 2^63-1 and every value has its right text (AC-22): ``10Ei`` stays ``10Ei``, ``1000E``
+stays ``1000E``. Also unlike upstream the text is always canonical: upstream repeats the spelling of some inputs
+(``1.001``, ``+5``, ``1E3``), here these are ``1001m``, ``5``, ``1e3``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Quantity:
 
     _nano: int
     _scale: int | None
-    """Upstream's int64 form is a number of this power of ten; None where upstream takes its decimal form (see :meth:`as_int64`)."""
+    """Upstream's int64 form is a number of this power of ten; None where upstream takes its decimal form (see
+    :meth:`as_int64`)."""
     _text: str | None
     _kept: str | None
     """The text it was read from, where upstream keeps it instead of writing the amount anew (see :attr:`spelling`)."""
@@ -96,7 +97,8 @@ class Quantity:
 
     @classmethod
     def of(cls, number: int | Fraction, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
-        """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError` beyond 4000 digits."""
+        """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError`
+        beyond 4000 digits."""
         if isinstance(number, int):
             return _make(number * _NANO, QuantityFormat(format), 0)
         scaled = number * _NANO
@@ -118,8 +120,8 @@ class Quantity:
     def spelling(self) -> Spelling:
         """What upstream's ``==`` on the structs compares: also how the amount is held and, for some texts, the text.
 
-        ``1Gi`` and ``1024Mi`` are equal amounts and spelled differently. A spelling with ``scale`` None is there held by reference, so
-        not even equal to a copy of itself.
+        ``1Gi`` and ``1024Mi`` are equal amounts and spelled differently. A spelling with ``scale`` None is there held
+        by reference, so not even equal to a copy of itself.
         """
         return Spelling(self._nano, self.format, self._scale, self._kept)
 
@@ -144,15 +146,17 @@ class Quantity:
         return self._nano % _NANO == 0 and -_INT64 <= self._nano // _NANO < _INT64
 
     def as_int64(self) -> int | None:
-        """Upstream's ``AsInt64()``: the value if it is whole, but only where upstream holds it without a fraction or decimal form.
+        """Upstream's ``AsInt64()``: the value if it is whole, but only where upstream holds it without a fraction or
+        decimal form.
 
-        That depends on the text it was read from and on the arithmetic since: ``1k`` and ``2e3`` have a value, ``1000m``, ``1.0`` and
-        ``1.5Gi`` have none. CEL's ``isInteger`` and ``asInteger`` answer with it.
+        That depends on the text it was read from and on the arithmetic since: ``1k`` and ``2e3`` have a value,
+        ``1000m``, ``1.0`` and ``1.5Gi`` have none. CEL's ``isInteger`` and ``asInteger`` answer with it.
         """
         return self._nano // _NANO if self._scale is not None and self._scale >= 0 and self.fits_int64() else None
 
     def as_approximate_float(self) -> float:
-        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating point; else infinite."""
+        """Upstream's ``AsApproximateFloat64()``: of the int64 form its number times the power of ten, in floating
+        point; else infinite."""
         if self._scale is None:
             try:
                 return self._nano / _NANO
@@ -162,7 +166,8 @@ class Quantity:
         return number * float(f"1e{self._scale}") if self._scale else number
 
     def decimal_text(self) -> str:
-        """Upstream's ``AsDec().String()``: plain decimals with as many places as were spelled: ``0.5``, but ``0.500`` for ``500m``.
+        """Upstream's ``AsDec().String()``: plain decimals with as many places as were spelled: ``0.5``, but ``0.500``
+        for ``500m``.
 
         Of the decimal form (see :meth:`as_int64`) the places were not kept; there it has no more than the value needs.
         """
@@ -287,7 +292,8 @@ def _make(nano: int, format: QuantityFormat, scale: int | None = None, kept: str
 
 
 def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:
-    """A quantity without the limit on digits, for sums: adding up valid quantities must not fail, and makes them only a little longer."""
+    """A quantity without the limit on digits, for sums: adding up valid quantities must not fail, and makes them only a
+    little longer."""
     quantity = object.__new__(Quantity)
     object.__setattr__(quantity, "_nano", nano)
     if scale is not None and not -_INT64 <= nano // 10 ** (9 + scale) < _INT64:
@@ -300,7 +306,8 @@ def _built(nano: int, format: QuantityFormat, scale: int | None = None, kept: st
 
 
 _REMEMBERED: Final = 64
-"""Characters of a text whose quantity is remembered: tenants write these texts, and zeros in front may be any number."""
+"""Characters of a text whose quantity is remembered: tenants write these texts, and zeros in front may be any
+number."""
 
 
 def _parsed(text: str) -> Quantity:
@@ -342,7 +349,8 @@ def _kept(text: str, whole: str, decimals: str, scale: int | None, binary: int) 
 
 
 def _int64_scale(whole: str, decimals: str, power: int, binary: int) -> int | None:
-    """The power of ten of upstream's int64 form, None for a text that is too long for it or has both a fraction and a binary suffix."""
+    """The power of ten of upstream's int64 form, None for a text that is too long for it or has both a fraction and a
+    binary suffix."""
     digits = max(len(whole.lstrip("0")), 1)
     if binary:
         return 0 if not decimals and digits <= 14 - binary * 3 // 10 else None
@@ -374,7 +382,8 @@ def _suffix(text: str, suffix: str) -> tuple[int, int, QuantityFormat]:
 
 
 def _scaled(digits: str, places: int, binary: int) -> int:
-    """digits · 10^places · 2^binary, rounded up to a whole number. Never builds a power of ten larger than the number of digits."""
+    """digits · 10^places · 2^binary, rounded up to a whole number. Never builds a power of ten larger than the number
+    of digits."""
     number = int(digits) << binary
     if places >= 0:
         return number * int("1" + "0" * places)
@@ -435,5 +444,9 @@ def _advice(text: str) -> str:
 
 
 def _suffix_advice(suffix: str) -> str:
-    hint = {"K": ' (write "k" for 1000 or "Ki" for 1024)', "ki": ' (write "Ki")', "g": ' (write "G" or "Gi")'}.get(suffix, "")
-    return f'unknown suffix "{suffix[:20]}"{hint}; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents such as e3'
+    hint = {"K": ' (write "k" for 1000 or "Ki" for 1024)', "ki": ' (write "Ki")', "g": ' (write "G" or "Gi")'}.get(
+        suffix, ""
+    )
+    return (
+        f'unknown suffix "{suffix[:20]}"{hint}; known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents such as e3'
+    )

@@ -1,4 +1,5 @@
-"""Semantic versions 2.0.0, strictly read, as Kubernetes' CEL (``semver()``) and device attributes of type version use them.
+"""Semantic versions 2.0.0, strictly read, as Kubernetes' CEL (``semver()``) and device attributes of type version use
+them.
 
 Grammar::
 
@@ -7,8 +8,9 @@ Grammar::
     prerelease = identifier { "." identifier }       ; identifiers: [0-9A-Za-z-]+, numeric ones without leading zeros
     build      = identifier { "." identifier }       ; leading zeros allowed
 
-Order is semver's precedence: build metadata doesn't count, neither for order nor for equality and hash. Numbers are exact, of any
-size, as the API server takes them; Kubernetes' own reader, which expressions use, refuses those beyond 64 bits.
+Order is semver's precedence: build metadata doesn't count, neither for order nor for equality and hash. Numbers are
+exact, of any size, as the API server takes them; Kubernetes' own reader, which expressions use, refuses those beyond 64
+bits.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class SemVerError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class SemVer:
-    """An immutable version. ``prerelease`` has integers for numeric identifiers; ``build`` is kept for the text only."""
+    """An immutable version. ``prerelease`` has integers for numeric identifiers; ``build`` is kept for the text
+    only."""
 
     major: int
     minor: int
@@ -45,8 +48,9 @@ class SemVer:
     def parse(cls, text: str, normalize: bool = False, *, uint64: bool = False) -> SemVer:
         """Read a version. Raises :class:`SemVerError`.
 
-        With ``normalize`` (CEL's ``semver(text, true)``) one leading ``v`` and leading zeros of the three numbers are dropped, and
-        missing minor and patch numbers are 0. With ``uint64`` numbers of 2^64 and more are refused, as Kubernetes' own reader does.
+        With ``normalize`` (CEL's ``semver(text, true)``) one leading ``v`` and leading zeros of the three numbers are
+        dropped, and missing minor and patch numbers are 0. With ``uint64`` numbers of 2^64 and more are refused, as
+        Kubernetes' own reader does.
         """
         if len(text) > MAX_LENGTH:
             raise SemVerError(f"version is too long: {len(text)} characters, at most {MAX_LENGTH}")
@@ -62,7 +66,8 @@ class SemVer:
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
-        # A release follows its prereleases; numeric identifiers come before others; the longer of two equal beginnings follows.
+        # A release follows its prereleases; numeric identifiers come before others; the longer of two equal beginnings
+        # follows.
         identifiers = tuple((0, i, "") if isinstance(i, int) else (1, 0, i) for i in self.prerelease)
         return self.major, self.minor, self.patch, not self.prerelease, identifiers
 

@@ -7,8 +7,8 @@ from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration
 
 
 def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
-    """True if the toleration covers the taint. An empty effect or key covers all, an empty operator is Equal, an unknown one covers
-    nothing."""
+    """True if the toleration covers the taint. An empty effect or key covers all, an empty operator is Equal, an
+    unknown one covers nothing."""
     if not concerns(toleration, taint):
         return False
     if toleration.operator in ("", "Equal"):

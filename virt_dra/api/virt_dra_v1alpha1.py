@@ -1,7 +1,8 @@
-"""virt-dra.io/v1alpha1: the state of a VMI's devices, in an object of our own (K-9.2, docs/decisions/0012-real-cluster.md).
+"""virt-dra.io/v1alpha1: the state of a VMI's devices, in an object of our own (K-9.2,
+docs/decisions/0012-real-cluster.md).
 
-A :class:`VirtualMachineInstanceDevices` is named like its VMI, which owns it; garbage collection removes it. Its status is no subresource:
-it has one writer, which writes all of it at once.
+A :class:`VirtualMachineInstanceDevices` is named like its VMI, which owns it; garbage collection removes it. Its status
+is no subresource: it has one writer, which writes all of it at once.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class DeviceHealth(Wire):
 class VmiDevice(Wire):
     """One DRA device entry, or network from a claim, of the VMI and what is known about it.
 
-    ``kind``: gpus, hostDevices or networks. ``state``: Resolved, Pending, Error or Released, with reason and message (K-5) for all but the
-    first. A resolved device has an address, but for a network that a binding plugin serves (K-5.32), and the address reaches the VM.
+    ``kind``: gpus, hostDevices or networks. ``state``: Resolved, Pending, Error or Released, with reason and message
+    (K-5) for all but the first. A resolved device has an address, but for a network that a binding plugin serves
+    (K-5.32), and the address reaches the VM.
     """
 
     name: Str = ""
@@ -69,7 +71,8 @@ class MigrationTarget(Wire):
 
 
 class VirtualMachineInstanceDevicesStatus(Wire):
-    """``ready``: as in ``1/2``: resolved devices, of all. ``integration_paths``: those in use, each once, comma-separated."""
+    """``ready``: as in ``1/2``: resolved devices, of all. ``integration_paths``: those in use, each once,
+    comma-separated."""
 
     ready: Str | None = None
     node_name: Str | None = None

@@ -63,7 +63,12 @@ class Wire(BaseModel):
     """An immutable wire type. See the module's contract."""
 
     model_config = ConfigDict(
-        extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, alias_generator=to_camel, defer_build=True
+        extra="allow",
+        frozen=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        alias_generator=to_camel,
+        defer_build=True,
     )
 
     @classmethod
@@ -84,11 +89,14 @@ class Wire(BaseModel):
                 return cls._read(_without(cls, raw, nulls))
         except ValidationError as error:
             first = error
-        raise WireError(cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in first.errors(include_url=False)))
+        raise WireError(
+            cls.__name__, tuple((field_path(p["loc"]), describe(p)) for p in first.errors(include_url=False))
+        )
 
     @classmethod
     def empty(cls) -> Self:
-        """One without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs nothing at import."""
+        """One without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs
+        nothing at import."""
         found: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
         return found
 
@@ -109,7 +117,8 @@ class Wire(BaseModel):
         return self.model_copy(update=changes)
 
     def without(self, *fields: str) -> Self:
-        """A copy in which the given fields (Python names, or wire names of what no type knows) are absent; itself if they are."""
+        """A copy in which the given fields (Python names, or wire names of what no type knows) are absent; itself if
+        they are."""
         extra = self.model_extra or {}
         there = [field for field in fields if field in self.model_fields_set or field in extra]
         if not there:
@@ -133,11 +142,12 @@ _set = object.__setattr__
 
 
 class Stamp(Generic[W]):
-    """Makes objects of a type, of values that are known to have their types: some times faster than the
-    constructor, for what is made by the thousand. The values of fields that aren't given are shared, since nobody changes them."""
+    """Makes objects of a type, of values that are known to have their types: some times faster than the constructor,
+    for what is made by the thousand. The values of fields that aren't given are shared, since nobody changes them."""
 
     def __init__(self, kind: type[W], same: Mapping[str, object], *different: str) -> None:
-        """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object brings."""
+        """``same``: field (Python name) -> its value in all of them. ``different``: the fields that each object
+        brings."""
         unset = {name: field.get_default(call_default_factory=True) for name, field in kind.model_fields.items()}
         self._kind = kind
         self._values = {**unset, **same}
@@ -154,14 +164,18 @@ class Stamp(Generic[W]):
 
 
 def _without(kind: type[Wire], raw: object, nulls: Iterable[tuple[tuple[int | str, ...], str]]) -> object:
-    """A copy of a JSON value of that kind without the named nulls (path and pydantic's type of error), as Kubernetes reads them:
-    a member of an object that is null is absent, an entry of a map is there and empty.
+    """A copy of a JSON value of that kind without the named nulls (path and pydantic's type of error), as Kubernetes
+    reads them: a member of an object that is null is absent, an entry of a map is there and empty.
     """
     copy = deepcopy(raw)
     for (*path, last), fault in nulls:
         owner: Any = copy
         for part in path:
-            inside = part in owner if isinstance(owner, dict) else isinstance(owner, list) and isinstance(part, int) and part < len(owner)
+            inside = (
+                part in owner
+                if isinstance(owner, dict)
+                else isinstance(owner, list) and isinstance(part, int) and part < len(owner)
+            )
             owner = owner[part] if inside else None
         if isinstance(owner, dict):
             if fault in _EMPTY and get_origin(_type_at(kind, path)) is dict:
@@ -176,7 +190,8 @@ _EMPTY: Mapping[str, Callable[[], object]] = {"model_type": dict, "model_attribu
 
 
 def _type_at(kind: object, path: Iterable[int | str]) -> object:
-    """The declared type of what stands at a path (wire names) in a value of a type; None if the type doesn't know it."""
+    """The declared type of what stands at a path (wire names) in a value of a type; None if the type doesn't know
+    it."""
     for part in path:
         origin, arguments = get_origin(kind), get_args(kind)
         if origin in (tuple, dict):
@@ -192,7 +207,8 @@ def _type_at(kind: object, path: Iterable[int | str]) -> object:
 
 
 def field_path(location: tuple[int | str, ...]) -> str:
-    """``("spec", "devices", 0, "name")`` -> ``spec.devices[0].name``. Map keys that are no identifiers become ``[key]``."""
+    """``("spec", "devices", 0, "name")`` -> ``spec.devices[0].name``. Map keys that are no identifiers become
+    ``[key]``."""
     path = ""
     for part in location:
         if isinstance(part, int):

@@ -1,7 +1,7 @@
 """The Common Expression Language as Kubernetes' device selectors use it (docs/spec/cel.md).
 
-An expression becomes tokens, a tree, a checked tree, and Python source that is compiled once and run per device. This package knows no
-slices, claims or clusters, does no I/O, and has no clock and no randomness.
+An expression becomes tokens, a tree, a checked tree, and Python source that is compiled once and run per device. This
+package knows no slices, claims or clusters, does no I/O, and has no clock and no randomness.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The type checker: resolves names and overloads, checks literals (L-2.*, L-3.*), and writes types into the tree. It reports every
-fault."""
+"""The type checker: resolves names and overloads, checks literals (L-2.*, L-3.*), and writes types into the tree. It
+reports every fault."""
 
 from __future__ import annotations
 
@@ -25,13 +25,25 @@ from virt_dra.cel.syntax.nodes import (
     Variable,
 )
 from virt_dra.cel.syntax.steps import Step, run
-from virt_dra.cel.types import BOOL, DYN, ERROR, INT, Type, TypeKind, Types, Unifier, format_in_issue, is_dyn, most_general
+from virt_dra.cel.types import (
+    BOOL,
+    DYN,
+    ERROR,
+    INT,
+    Type,
+    TypeKind,
+    Types,
+    Unifier,
+    format_in_issue,
+    is_dyn,
+    most_general,
+)
 from virt_dra.cel.types import SHARED as SHARED_TYPES
 
 
 def check(root: SyntaxNode, environment: Environment, spend: Spend = free) -> list[Issue]:
-    """The faults of a tree, which is filled in with types and overloads; none if it is well typed and its literals are valid. Raises
-    TypeTooLarge, PatternsTooLarge."""
+    """The faults of a tree, which is filled in with types and overloads; none if it is well typed and its literals are
+    valid. Raises TypeTooLarge, PatternsTooLarge."""
     checker = _Checker(environment)
     run(checker.visit(root))
     if not checker.issues:
@@ -49,14 +61,18 @@ def _inherits_doubt(node: SyntaxNode) -> bool:
             return node.operand.unsure and not node.test
         case Call():
             operands = node.args if node.target is None else [node.target, *node.args]
-            return any(overload.result.open for overload in node.overloads) and any(operand.unsure for operand in operands)
+            return any(overload.result.open for overload in node.overloads) and any(
+                operand.unsure for operand in operands
+            )
         case ListNode():
             return any(element.unsure for element, _ in node.elements)
         case MapNode():
             return any(key.unsure or value.unsure for key, value, _ in node.entries)
         case Comprehension():
             kept = node.macro in ("filter", "sortBy", "transformMap") and node.range.unsure
-            return kept or (node.macro in ("map", "transformList", "transformMap", "transformMapEntry") and node.body.unsure)
+            return kept or (
+                node.macro in ("map", "transformList", "transformMap", "transformMapEntry") and node.body.unsure
+            )
         case Bind():
             return node.body.unsure
         case OptionalMap():
@@ -66,7 +82,18 @@ def _inherits_doubt(node: SyntaxNode) -> bool:
 
 _MESSAGES = frozenset(
     (
-        *("Any", "BoolValue", "BytesValue", "DoubleValue", "Duration", "Empty", "FloatValue", "Int32Value", "Int64Value", "ListValue"),
+        *(
+            "Any",
+            "BoolValue",
+            "BytesValue",
+            "DoubleValue",
+            "Duration",
+            "Empty",
+            "FloatValue",
+            "Int32Value",
+            "Int64Value",
+            "ListValue",
+        ),
         *("StringValue", "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value"),
     )
 )
@@ -90,7 +117,8 @@ class _Checker:
         self._exempt = 0
         """How many calls of format() surround the node: mixed lists are allowed in their arguments."""
         self._resolved: dict[tuple[str, bool, tuple[Type, ...]], tuple[tuple[Overload, ...], Type]] = {}
-        """Memoized overloads for argument types without type variables; long expressions resolve the same calls many times."""
+        """Memoized overloads for argument types without type variables; long expressions resolve the same calls many
+        times."""
         self.visited: list[SyntaxNode] = []
         """Every node, parents before their children."""
         self._judged: list[SyntaxNode] = []
@@ -105,7 +133,8 @@ class _Checker:
             variable.type = self._unifier.resolve(variable.type, close=True)
 
     def validate(self, patterns: Patterns) -> None:
-        """Report faults that show only once all types are known: literal arguments (L-2.5) and mixed aggregates (L-2.3)."""
+        """Report faults that show only once all types are known: literal arguments (L-2.5) and mixed aggregates
+        (L-2.3)."""
         calls = [node for node in self._judged if isinstance(node, Call)]
         for call in calls:
             self._check_literals(call, patterns)
@@ -119,7 +148,8 @@ class _Checker:
         self.issues += filter(None, map(format_issue, reversed(calls)))
 
     def _check_one_type(self, parts: list[tuple[SyntaxNode, bool]], most: int = MAX_ISSUES) -> None:
-        """Report elements whose type differs from the first one's, at most ``most`` of them: one of a list, all of a map."""
+        """Report elements whose type differs from the first one's, at most ``most`` of them: one of a list, all of a
+        map."""
         first: Type | None = None
         for node, optional in parts:
             given = node.type.params[0] if optional and node.type.params else node.type
@@ -285,8 +315,11 @@ class _Checker:
         node.overloads, result = self._overloaded(node.offset, node.function, node.target is not None, arguments)
         return result
 
-    def _overloaded(self, offset: int, function: str, member: bool, arguments: list[Type]) -> tuple[tuple[Overload, ...], Type]:
-        """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are none."""
+    def _overloaded(
+        self, offset: int, function: str, member: bool, arguments: list[Type]
+    ) -> tuple[tuple[Overload, ...], Type]:
+        """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are
+        none."""
         given = tuple(arguments)
         known = self._resolved.get((function, member, given))
         if known is not None:
@@ -399,12 +432,15 @@ class _Checker:
             return (INT, over.params[0]) if node.second is not None else (over.params[0], DYN)
         if over.kind is TypeKind.MAP:
             return over.params[0], over.params[1]
-        if over in (DYN, ERROR) or over.kind is TypeKind.PARAM:  # not ANY: without list attributes no macro iterates over an attribute
+        if (
+            over in (DYN, ERROR) or over.kind is TypeKind.PARAM
+        ):  # not ANY: without list attributes no macro iterates over an attribute
             self._unifier.assignable(DYN, over)
             return DYN, DYN
         self._issue(
             node.offset if node.macro == "sortBy" else node.range.offset,  # sortBy binds its range to a variable first
-            f"expression of type '{self._shown(over)}' cannot be range of a comprehension (must be list, map, or dynamic)",
+            f"expression of type '{self._shown(over)}' cannot be range of a "
+            "comprehension (must be list, map, or dynamic)",
         )
         return ERROR, ERROR
 
@@ -422,7 +458,9 @@ class _Checker:
         if node.macro == "transformMapEntry":
             inserted, body = self._inserted(node, body)
         if condition is not None:
-            self._require_choice(node, condition, inserted or self._kept(node, first, body), body if inserted is not None else None)
+            self._require_choice(
+                node, condition, inserted or self._kept(node, first, body), body if inserted is not None else None
+            )
         if node.second is not None:
             self._leave(node.second)
         self._leave(node.variable)
@@ -439,7 +477,10 @@ class _Checker:
         made = self._types.map_of(self._unifier.fresh(), self._unifier.fresh())
         if self._unifier.assignable(made, body):
             return made, made
-        self._issue(node.offset, f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'")
+        self._issue(
+            node.offset,
+            f"found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), {self._shown(body)})'",
+        )
         return ERROR, made
 
     def _kept(self, node: Comprehension, first: Type, body: Type) -> Type:
@@ -483,7 +524,9 @@ class _Checker:
         inside, present = self._unifier.fresh(), BOOL
         if not self._unifier.assignable(self._types.optional_of(inside), target):
             for step in ("hasValue", "value"):
-                self._issue(node.offset, f"found no matching overload for '{step}' applied to '{self._shown(target)}.()'")
+                self._issue(
+                    node.offset, f"found no matching overload for '{step}' applied to '{self._shown(target)}.()'"
+                )
             inside = present = ERROR
         self._enter(node.variable, self._unifier.resolve(inside), node.target)
         body: Type = yield self.visit(node.body)

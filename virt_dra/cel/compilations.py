@@ -1,4 +1,5 @@
-"""The cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once compiled."""
+"""The cache of compiled expressions, limited in bytes: users choose the texts, and one of 10 KiB takes a megabyte once
+compiled."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _BASE: Final = 3_000
 _PER_NODE: Final = 450
 _PER_LATER_NODE: Final = 320
 _PER_CHARACTER: Final = 5
-"""Bytes (measured, at most): of any expression, of a node of its tree (beyond KEPT_NODES the counted form is not kept with it), of its
-text."""
+"""Bytes (measured, at most): of any expression, of a node of its tree (beyond KEPT_NODES the counted form is not kept
+with it), of its text."""
 
 _COMPILING: Final = 250.0
 _COMPILING_CHARACTER: Final = 8.0
@@ -58,7 +59,8 @@ class Compilations(Generic[T]):
         return len(self._kept)
 
     def get(self, expression: str, environment: Environment, work: Work | None = None) -> T:
-        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError, Interrupted."""
+        """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError,
+        Interrupted."""
         key = (expression, environment)
         found = self._kept.get(key)
         if found is None:

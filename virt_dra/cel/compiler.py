@@ -1,13 +1,16 @@
 """The compiler: a checked tree becomes Python source, and the source a function.
 
-Source consists of fixed pieces, numbered variables and constants, and literals rendered by :func:`ascii`; no text of the expression
-reaches ``compile()``. One tree has two forms (docs/decisions/0004-cel.md has the reasons and figures):
+Source consists of fixed pieces, numbered variables and constants, and literals rendered by :func:`ascii`; no text of
+the expression reaches ``compile()``. One tree has two forms (docs/decisions/0004-cel.md has the reasons and figures):
 
-* *plain*, the source made here: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL says.
-* *counted* (:mod:`virt_dra.cel.cost.counted`), made only when it is needed: when the plain one has failed, since ``failure && false`` is
-  false; when the cost is asked for; and when the worst case may exceed the limit, or a deadline may pass.
+* *plain*, the source made here: ``a and b``, short-circuiting left to right. As long as nothing fails, that is what CEL
+  says.
+* *counted* (:mod:`virt_dra.cel.cost.counted`), made only when it is needed: when the plain one has failed, since
+  ``failure && false`` is false; when the cost is asked for; and when the worst case may exceed the limit, or a deadline
+  may pass.
 
-Deeply nested source would meet limits of Python's own parser; beyond MAX_NESTING a sub-expression becomes a function of its own.
+Deeply nested source would meet limits of Python's own parser; beyond MAX_NESTING a sub-expression becomes a function of
+its own.
 """
 
 from __future__ import annotations
@@ -57,14 +60,17 @@ PlainForm = Callable[[Mapping[str, Value], Budget], Value]
 """A compiled function of the variables' values and the evaluation's budget."""
 
 _FAILURES = (EvaluationError, KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What generated code and library functions may raise; anything but an EvaluationError means that a value's type did not fit."""
+"""What generated code and library functions may raise; anything but an EvaluationError means that a value's type did
+not fit."""
 
 _UNUSED = Budget()
 """The budget of programs that charge nothing: any charge is a defect, and fails at once."""
 _UNUSED.left = 0.0
 
 _NATIVE = frozenset((BOOL, INT, UINT, DOUBLE, STRING, BYTES))
-_ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {DOUBLE}  # NaN has no order in CEL, while Python's operators return False
+_ORDERED = (_NATIVE | {TIMESTAMP, DURATION}) - {
+    DOUBLE
+}  # NaN has no order in CEL, while Python's operators return False
 _COMPARISONS = {"_==_": "==", "_!=_": "!=", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 
 
@@ -108,8 +114,9 @@ class Program:
     def evaluate(self, variables: Mapping[str, Value], watcher: Work | InterruptCheck | None = None) -> Value:
         """The value for these variables; a missing one fails where it is used.
 
-        ``watcher``: an interrupt, polled every 100 steps of comprehensions (L-4.4) and after every 500 µs of work; or the caller's budget,
-        from which the work is deducted. Raises EvaluationError: CostExceeded beyond the limit (L-4.1), Interrupted.
+        ``watcher``: an interrupt, polled every 100 steps of comprehensions (L-4.4) and after every 500 µs of work; or
+        the caller's budget, from which the work is deducted. Raises EvaluationError: CostExceeded beyond the limit
+        (L-4.1), Interrupted.
         """
         if watcher is not None:
             return self._watched(variables, watcher)
@@ -162,7 +169,8 @@ class Program:
     ) -> tuple[Value | EvaluationError, int]:
         """The value or the failure, and its cost (L-4.1, L-4.3); for an aborted evaluation the cost so far.
 
-        ``interrupted``: an earlier evaluation was; this one only finds out cheaply whether that matters (``true || …``).
+        ``interrupted``: an earlier evaluation was; this one only finds out cheaply whether that matters (``true ||
+        …``).
         """
         built = self._counted or _COUNTED.get(self)
         meter = Meter(variables, built[1] if built is not None else 0, watcher)
@@ -185,7 +193,8 @@ class Program:
         return (value.error if isinstance(value, FailedValue) else value), meter.cost
 
     def _count(self) -> tuple[Run, int]:
-        """The counted form. For a large expression it takes four times the memory of everything else, so few of these are kept."""
+        """The counted form. For a large expression it takes four times the memory of everything else, so few of these
+        are kept."""
         built = count(self._root, self._environment, self.work_estimate)
         if self.work_estimate.nodes <= KEPT_NODES:
             self._counted = built
@@ -194,14 +203,15 @@ class Program:
         return built
 
     def estimate_cost(self, declared: Mapping[str, Declared] = VARIABLES) -> int:
-        """The most that an evaluation may cost, from the text and the ``declared`` sizes of the variables (L-4.2); at most 2**64 - 1."""
+        """The most that an evaluation may cost, from the text and the ``declared`` sizes of the variables (L-4.2); at
+        most 2**64 - 1."""
         return estimate_cost(self._root, declared)
 
     def _is_bounded(self) -> bool:
         """True if no evaluation can exceed the limit, so that the cost need not be counted.
 
-        Upstream's estimate is too low for selections from values of unknown type and a few functions. So selections are counted in full
-        here, and the bound has to stay below a tenth of the limit.
+        Upstream's estimate is too low for selections from values of unknown type and a few functions. So selections are
+        counted in full here, and the bound has to stay below a tenth of the limit.
         """
         if self._bounded is None and keys_by_identity(self._root):
             self._bounded = False
@@ -215,7 +225,8 @@ class Program:
 
 _ESTIMATE: Final = 10.0
 _COUNT: Final = 6.0
-"""Microseconds for each node: of estimating the worst case, and of building the counted form. Both happen once, on first use."""
+"""Microseconds for each node: of estimating the worst case, and of building the counted form. Both happen once, on
+first use."""
 COUNTED_NODE: Final = 1_400
 _COUNTED: Final[SizedCache[Program, tuple[Run, int]]] = SizedCache(12 << 20)
 """Counted forms of large expressions, and the bytes that a node of one takes."""
@@ -244,7 +255,11 @@ class _Emitter:
     def function(self, root: SyntaxNode) -> PlainForm:
         code: Code = run(self._emit(root))
         source = "\n".join((*self._functions, f"def program(e, b): return {code.text}"))
-        namespace: dict[str, Value] = {"__builtins__": {}, "dispatch": self._environment.functions.dispatch, **self._constants}
+        namespace: dict[str, Value] = {
+            "__builtins__": {},
+            "dispatch": self._environment.functions.dispatch,
+            **self._constants,
+        }
         try:
             # the one place where source becomes code; see the module's docstring for why it is ours alone
             exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102
@@ -387,7 +402,9 @@ class _Emitter:
         member = node.target is not None
         self.budgeted = True
         if len(node.overloads) == 1 and overloads and node.function not in UNGUARDED:
-            return Code(f"{self._constant(overloads[0].guarded)}(b, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
+            return Code(
+                f"{self._constant(overloads[0].guarded)}(b, ({arguments}{',' if len(codes) == 1 else ''}))", depth
+            )
         return Code(f"dispatch(b, {node.function!a}, {member}, ({arguments}{',' if len(codes) == 1 else ''}))", depth)
 
     def _operator(self, function: str, operands: list[SyntaxNode], codes: list[Code]) -> str | None:
@@ -466,7 +483,9 @@ class _Emitter:
         if node.condition is not None:
             condition = yield self._in_scope(variables, node.condition, boolean=True)
         name = node.macro + ("_pairs" if node.second is not None else "")
-        tail = f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
+        tail = (
+            f", {condition.text}" if node.macro in ("map", "transformList", "transformMap", "transformMapEntry") else ""
+        )
         depth = max(over.depth, body.depth, condition.depth) + 1
         return Code(f"macro_{name}(b, {self._work.loops[id(node)]:.3g}, {over.text}, {body.text}{tail})", depth)
 
@@ -486,18 +505,22 @@ class _Emitter:
 def _surely_bool(node: SyntaxNode) -> bool:
     """True if the value is certainly a bool, whatever the static types of variables are.
 
-    They may be too narrow: ``[dyn(1), dyn("a")].flatten()`` leaves the element's type open, and ``filter(z, z)`` then settles on bool.
+    They may be too narrow: ``[dyn(1), dyn("a")].flatten()`` leaves the element's type open, and ``filter(z, z)`` then
+    settles on bool.
     """
     if isinstance(node, Logic | Literal):
         return node.type is BOOL
-    return isinstance(node, Call) and bool(node.overloads) and all(overload.result is BOOL for overload in node.overloads)
+    return (
+        isinstance(node, Call) and bool(node.overloads) and all(overload.result is BOOL for overload in node.overloads)
+    )
 
 
 _FOLDABLE = frozenset(("quantity", "semver", "duration", "timestamp", "ip", "cidr"))
 
 
 def _folded(node: Call, overload: Overload) -> Value:
-    """The value of a constructor applied to literals; None for other calls, and for one that fails, which evaluation reports."""
+    """The value of a constructor applied to literals; None for other calls, and for one that fails, which evaluation
+    reports."""
     if node.function not in _FOLDABLE or overload.implementation is None or overload.budget:
         return None
     values = [argument.value for argument in node.args if isinstance(argument, Literal)]

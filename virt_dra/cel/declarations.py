@@ -70,16 +70,19 @@ def _for_devices(name: str, functions: Library, *, consumable_capacity: bool, li
     return Environment(name, {"device": DEVICE}, {DEVICE.name: fields}, _TYPE_NAMES, functions)
 
 
-STORED_EXPRESSIONS: Final = _for_devices("stored expressions", FUNCTIONS, consumable_capacity=True, list_attributes=True)
+STORED_EXPRESSIONS: Final = _for_devices(
+    "stored expressions", FUNCTIONS, consumable_capacity=True, list_attributes=True
+)
 """The environment of the scheduler: every field and function, whatever the gates (A-21.4)."""
 
 
 @cache
 def new_expressions(*, consumable_capacity: bool = True, list_attributes: bool = True) -> Environment:
-    """The environment in which the API server compiles new and changed text: what the gates allow (L-3.8, A-21.4, A-21.6).
+    """The environment in which the API server compiles new and changed text: what the gates allow (L-3.8, A-21.4,
+    A-21.6).
 
-    Without DRAConsumableCapacity a device has no ``allowMultipleAllocations``; without DRAListTypeAttributes an attribute's type is
-    ``any``, over which no macro iterates, and there is no ``includes``.
+    Without DRAConsumableCapacity a device has no ``allowMultipleAllocations``; without DRAListTypeAttributes an
+    attribute's type is ``any``, over which no macro iterates, and there is no ``includes``.
     """
     functions = FUNCTIONS if list_attributes else FUNCTIONS.without("includes")
     gates = {"consumable capacity": consumable_capacity, "list attributes": list_attributes}

@@ -46,11 +46,13 @@ class DerivedAttribute:
 
     @property
     def cost_estimate(self) -> int:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds it."""
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds
+        it."""
         return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[DeviceAttribute]:
-        """The attribute, or the error that :meth:`evaluate` raises, and the cost. A missing key comes with advice (L-3.5)."""
+        """The attribute, or the error that :meth:`evaluate` raises, and the cost. A missing key comes with advice
+        (L-3.5)."""
         value, cost = self.program.evaluate_with_cost({"device": device})
         if isinstance(value, EvaluationError):
             return Examined(error=enhanced(value.message), cost=cost)
@@ -60,11 +62,13 @@ class DerivedAttribute:
             return Examined(error=error.message, cost=cost)
 
 
-def compile_derived_attribute(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> DerivedAttribute:
+def compile_derived_attribute(
+    expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None
+) -> DerivedAttribute:
     """Compile a derived attribute, or return the cached one (A-21.9).
 
-    ``environment``, ``work``: as of :func:`~virt_dra.cel.selector.compile_selector`. Raises CompileError: a fault in the text, or a result
-    that no attribute can have (A-16.2). Raises Interrupted where the work isn't enough.
+    ``environment``, ``work``: as of :func:`~virt_dra.cel.selector.compile_selector`. Raises CompileError: a fault in
+    the text, or a result that no attribute can have (A-16.2). Raises Interrupted where the work isn't enough.
     """
     return DERIVED_ATTRIBUTES.get(expression, environment, work)
 

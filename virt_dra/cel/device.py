@@ -12,7 +12,8 @@ from virt_dra.cel.values import DomainMap, NamedValues, Value
 
 
 class DeviceInput(NamedValues):
-    """A device as expressions see it; attributes and capacity by domain and identifier. Make it with :func:`device_input`."""
+    """A device as expressions see it; attributes and capacity by domain and identifier. Make it with
+    :func:`device_input`."""
 
     __slots__ = ()
 
@@ -20,10 +21,12 @@ class DeviceInput(NamedValues):
 def device_input(driver: str, device: Device) -> DeviceInput:
     """Convert a device for evaluation (A-21.1, A-21.2, L-3.2, L-3.3).
 
-    All attributes are converted, used or not. Where ``NAME`` and ``DRIVER/NAME`` are both published, the qualified one wins (AC-17).
-    Raises EvaluationError `attribute NAME: …` for a value that can't be converted.
+    All attributes are converted, used or not. Where ``NAME`` and ``DRIVER/NAME`` are both published, the qualified one
+    wins (AC-17). Raises EvaluationError `attribute NAME: …` for a value that can't be converted.
     """
-    attributes: dict[str, Value] = {name: _attribute_value(name, device.attributes[name]) for name in sorted(device.attributes)}
+    attributes: dict[str, Value] = {
+        name: _attribute_value(name, device.attributes[name]) for name in sorted(device.attributes)
+    }
     capacity: dict[str, Value] = {name: device.capacity[name].value for name in sorted(device.capacity)}
     return DeviceInput(
         driver=driver,
@@ -34,8 +37,11 @@ def device_input(driver: str, device: Device) -> DeviceInput:
 
 
 def convertible(attribute: DeviceAttribute) -> bool:
-    """True if the value can be converted for expressions. If one attribute of a device can't, every expression fails on it (A-21.2)."""
-    if attribute.versions is None and (attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None):
+    """True if the value can be converted for expressions. If one attribute of a device can't, every expression fails on
+    it (A-21.2)."""
+    if attribute.versions is None and (
+        attribute.string is not None or attribute.int_value is not None or attribute.bool_value is not None
+    ):
         return True  # nothing in it can fail
     try:
         _attribute_value("", attribute)
@@ -79,5 +85,6 @@ def _version(name: str, text: str) -> SemVer:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> SemVer:
-    """The version of a text, cached since a cluster's devices have few versions. Raises SemVerError, which isn't cached."""
+    """The version of a text, cached since a cluster's devices have few versions. Raises SemVerError, which isn't
+    cached."""
     return SemVer.parse(text, uint64=True)

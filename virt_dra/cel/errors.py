@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 MAX_ISSUES = 100
 
-NO_SUCH_KEY_ADVICE = "consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+NO_SUCH_KEY_ADVICE = (
+    "consider using CEL optional chaining (.? followed by orValue()) or "
+    "guarding the check with has() for optional fields"
+)
 """What Kubernetes adds to `no such key` (L-3.5)."""
 
 
@@ -16,7 +19,8 @@ class CelError(Exception):
 
 @dataclass(frozen=True)
 class Issue:
-    """One fault in an expression's text; ``offset`` counts characters from its start, None where there is no place to point at."""
+    """One fault in an expression's text; ``offset`` counts characters from its start, None where there is no place to
+    point at."""
 
     offset: int | None
     message: str
@@ -59,7 +63,8 @@ class Stopped(Interrupted, EvaluationAborted):
 
 
 class InternalFault(EvaluationAborted):
-    """An operation that upstream's evaluator reports as an internal error; a selector that needs it selects nothing there either."""
+    """An operation that upstream's evaluator reports as an internal error; a selector that needs it selects nothing
+    there either."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"internal error: {message}")

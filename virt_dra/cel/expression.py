@@ -21,7 +21,8 @@ ResultRule = Callable[[Type], str | None]
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which JSON escapes may contain; Kubernetes' reader replaces it by the replacement character."""
+"""Half of a surrogate pair, which JSON escapes may contain; Kubernetes' reader replaces it by the replacement
+character."""
 
 
 def compile_expression(

@@ -33,7 +33,8 @@ _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
 
 
 def invalid_literal(function: str, member: bool, place: int, value: LiteralValue, patterns: Patterns) -> str | None:
-    """The fault of a literal as the argument at ``place`` of a function; None if it is valid. Raises PatternsTooLarge."""
+    """The fault of a literal as the argument at ``place`` of a function; None if it is valid. Raises
+    PatternsTooLarge."""
     if function == "duration" and not member and isinstance(value, str):
         return None if parse_duration(value) is not None else "invalid duration argument"
     if function == "timestamp" and not member:
@@ -63,8 +64,9 @@ class InvalidConstant(CelError):
 def check_constants(root: SyntaxNode, spend: Spend = free) -> None:
     """Convert constants as Kubernetes does while it builds a program.
 
-    Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that is none, and for a
-    variable that stands for a type, which Kubernetes takes for a type's name. Raises PatternsTooLarge.
+    Raises InvalidConstant for the first that can't be converted, for a constant pattern of ``find`` or ``findAll`` that
+    is none, and for a variable that stands for a type, which Kubernetes takes for a type's name. Raises
+    PatternsTooLarge.
     """
     patterns = Patterns(spend)
     constants: dict[int, Value] = {}
@@ -135,7 +137,11 @@ def _check_constant(node: SyntaxNode, constants: dict[int, Value], patterns: Pat
             _check_qualifier(node.args[1], constants)
         elif node.function in ("find", "findAll", "matches"):
             _check_pattern(arguments, len(node.args), patterns)
-        elif len(arguments) == 1 and len(node.args) == 1 and (node.function in CONVERSIONS or node.function in ("dyn", "type")):
+        elif (
+            len(arguments) == 1
+            and len(node.args) == 1
+            and (node.function in CONVERSIONS or node.function in ("dyn", "type"))
+        ):
             _convert(node, arguments[0], constants)
 
 
@@ -186,7 +192,9 @@ def format_issue(node: Call) -> Issue | None:
     except FormatFault as malformed:
         return Issue(node.offset, str(malformed))
     if used < len(elements):
-        return Issue(node.offset, f"too many arguments supplied to string.format (expected {used}, got {len(elements)})")
+        return Issue(
+            node.offset, f"too many arguments supplied to string.format (expected {used}, got {len(elements)})"
+        )
     return None
 
 

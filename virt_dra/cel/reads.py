@@ -1,4 +1,5 @@
-"""The parts of a device that an expression reads: it is evaluated once for all devices that are equal in these parts."""
+"""The parts of a device that an expression reads: it is evaluated once for all devices that are equal in these
+parts."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from virt_dra.cel.syntax.nodes import Call, Ident, Literal, Logic, Select, Synta
 
 
 class Reads(NamedTuple):
-    """The parts of a device on which an expression's value depends, absence included. Names are (domain, identifier)."""
+    """The parts of a device on which an expression's value depends, absence included. Names are (domain,
+    identifier)."""
 
     driver: bool
     allow_multiple_allocations: bool
@@ -33,8 +35,8 @@ def together(each: list[Reads | None]) -> Reads | None:
 
 
 def reads(root: SyntaxNode) -> Reads | None:
-    """The parts of a device that a checked tree reads; None where it passes on the whole device, iterates over a map, or computes a
-    name."""
+    """The parts of a device that a checked tree reads; None where it passes on the whole device, iterates over a map,
+    or computes a name."""
     scalars = {"driver": False, "allowMultipleAllocations": False}
     maps: dict[str, set[tuple[str, str]]] = {"attributes": set(), "capacity": set()}
     todo = [root]
@@ -50,11 +52,17 @@ def reads(root: SyntaxNode) -> Reads | None:
             return None
         else:
             todo.extend(children(node))
-    return Reads(scalars["driver"], scalars["allowMultipleAllocations"], frozenset(maps["attributes"]), frozenset(maps["capacity"]))
+    return Reads(
+        scalars["driver"],
+        scalars["allowMultipleAllocations"],
+        frozenset(maps["attributes"]),
+        frozenset(maps["capacity"]),
+    )
 
 
 class Wanted(NamedTuple):
-    """A value that an attribute, a capacity or the driver must have for an expression to be true. ``field``: which of these."""
+    """A value that an attribute, a capacity or the driver must have for an expression to be true. ``field``: which of
+    these."""
 
     field: str
     domain: str
@@ -97,10 +105,16 @@ def _named(node: SyntaxNode) -> tuple[str, str, str] | None:
 
 
 def _domain(node: SyntaxNode) -> tuple[str, str] | None:
-    """``device.attributes["domain"]`` or ``device.attributes.domain``, which is an empty map if it isn't there (L-3.4)."""
+    """``device.attributes["domain"]`` or ``device.attributes.domain``, which is an empty map if it isn't there
+    (L-3.4)."""
     if isinstance(node, Select) and not node.optional and not node.test:
         field, domain = _field(node.operand), node.name
-    elif isinstance(node, Call) and node.function == "_[_]" and isinstance(node.args[1], Literal) and isinstance(node.args[1].value, str):
+    elif (
+        isinstance(node, Call)
+        and node.function == "_[_]"
+        and isinstance(node.args[1], Literal)
+        and isinstance(node.args[1].value, str)
+    ):
         field, domain = _field(node.args[0]), node.args[1].value
     else:
         return None

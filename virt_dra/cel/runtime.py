@@ -140,7 +140,9 @@ def add_entry(made: dict[Value, Value], optional: bool, key: Value, value: Value
     """Add an entry to a map. As in cel-go, an absent optional removes an earlier entry of the same key."""
     if optional:
         if not isinstance(value, Optional):
-            raise EvaluationError(f"cannot initialize optional entry '{printed(key)}' from non-optional value {printed(value)}")
+            raise EvaluationError(
+                f"cannot initialize optional entry '{printed(key)}' from non-optional value {printed(value)}"
+            )
         if not value.present:
             try:
                 made.pop(map_key(key), None)
@@ -209,15 +211,21 @@ def macro_map(budget: Budget, weight: float, over: Value, body: Body, condition:
     return [body(element) for element in elements(budget, over, weight) if condition is None or condition(element)]
 
 
-def macro_transformList_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> list[Value]:
-    return [body(key, value) for key, value in pairs(budget, over, weight) if condition is None or condition(key, value)]
+def macro_transformList_pairs(
+    budget: Budget, weight: float, over: Value, body: Body, condition: Test | None
+) -> list[Value]:
+    return [
+        body(key, value) for key, value in pairs(budget, over, weight) if condition is None or condition(key, value)
+    ]
 
 
 INSERTION: Final = 2.0
 """Microseconds of work to add an entry to a map (measured)."""
 
 
-def macro_transformMap_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+def macro_transformMap_pairs(
+    budget: Budget, weight: float, over: Value, body: Body, condition: Test | None
+) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
     for key, value in pairs(budget, over, weight + INSERTION):
         if condition is None or condition(key, value):
@@ -225,7 +233,9 @@ def macro_transformMap_pairs(budget: Budget, weight: float, over: Value, body: B
     return made
 
 
-def macro_transformMapEntry_pairs(budget: Budget, weight: float, over: Value, body: Body, condition: Test | None) -> dict[Value, Value]:
+def macro_transformMapEntry_pairs(
+    budget: Budget, weight: float, over: Value, body: Body, condition: Test | None
+) -> dict[Value, Value]:
     made: dict[Value, Value] = {}
     for key, value in pairs(budget, over, weight):
         if condition is not None and not condition(key, value):

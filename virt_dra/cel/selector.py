@@ -34,7 +34,8 @@ class CompiledSelector:
 
     @property
     def reads(self) -> Reads | None:
-        """The parts of a device on which the result depends, given that all its attributes can be converted; None if unknown."""
+        """The parts of a device on which the result depends, given that all its attributes can be converted; None if
+        unknown."""
         return self.program.reads
 
     @property
@@ -45,8 +46,9 @@ class CompiledSelector:
     def matches(self, device: DeviceInput, interrupt: Work | InterruptCheck | None = None) -> bool:
         """True if the device is selected. Raises EvaluationError with the text that users see (L-3.5, L-3.7).
 
-        ``interrupt``: a check polled at least every half millisecond of work, which ends the evaluation with `operation interrupted`
-        (L-4.4); or a budget (:class:`~virt_dra.cel.limits.budget.Work`) from which the work is deducted: Interrupted when it is used up.
+        ``interrupt``: a check polled at least every half millisecond of work, which ends the evaluation with `operation
+        interrupted` (L-4.4); or a budget (:class:`~virt_dra.cel.limits.budget.Work`) from which the work is deducted:
+        Interrupted when it is used up.
         """
         try:
             value = self.program.evaluate({"device": device}, interrupt)
@@ -58,7 +60,8 @@ class CompiledSelector:
 
     @property
     def cost_estimate(self) -> int:
-        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds it."""
+        """The worst-case cost that admission holds against the limit (L-4.1, L-4.2); 2**64 - 1 where nothing bounds
+        it."""
         return self.program.estimate_cost()
 
     def examine(self, device: DeviceInput) -> Examined[bool]:
@@ -93,7 +96,9 @@ def _as_bool(value: Value) -> bool:
     inner = value
     while isinstance(inner, Optional):
         if not inner.present:
-            raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: optional.none() dereference")
+            raise EvaluationError(
+                f"CEL result of type {type_name(value)} could not be converted to bool: optional.none() dereference"
+            )
         inner = inner.value
     if inner is True or inner is False:
         return inner is True
@@ -102,17 +107,21 @@ def _as_bool(value: Value) -> bool:
     raise EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {why}")
 
 
-def compile_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None) -> CompiledSelector:
+def compile_selector(
+    expression: str, environment: Environment = STORED_EXPRESSIONS, work: Work | None = None
+) -> CompiledSelector:
     """Compile a device selector, or return the cached one (A-21.9).
 
-    ``environment``: that of stored expressions, as in the scheduler, or one of :func:`new_expressions`, as at admission. ``work``: the
-    budget for compiling. Raises CompileError: a fault in the text (`compilation failed: …`), or a result that is neither bool nor unknown
-    (L-3.7). Raises Interrupted when the budget is used up.
+    ``environment``: that of stored expressions, as in the scheduler, or one of :func:`new_expressions`, as at
+    admission. ``work``: the budget for compiling. Raises CompileError: a fault in the text (`compilation failed: …`),
+    or a result that is neither bool nor unknown (L-3.7). Raises Interrupted when the budget is used up.
     """
     return SELECTORS.get(expression, environment, work)
 
 
-def new_selector(expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free) -> CompiledSelector:
+def new_selector(
+    expression: str, environment: Environment = STORED_EXPRESSIONS, spend: Spend = free
+) -> CompiledSelector:
     """Compile a device selector without the cache; ``spend`` is charged for patterns."""
     unknown = attribute_type(environment)
 

@@ -1,7 +1,7 @@
 """CEL's types: interned, so that equal types are the same object, and unified without recursion.
 
-Grammar of a type's text: ``int``, ``list(T)``, ``map(K, V)``, ``type(T)``, ``optional_type(T)``, a qualified name for an opaque or
-object type, ``<A>`` for a type parameter of a declaration.
+Grammar of a type's text: ``int``, ``list(T)``, ``map(K, V)``, ``type(T)``, ``optional_type(T)``, a qualified name for
+an opaque or object type, ``<A>`` for a type parameter of a declaration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class TypeKind(Enum):
     OBJECT = "object"
     PARAM = "param"
 
-    __hash__ = object.__hash__  # a type is looked up by its kind and more for every node; an enumeration's own hash is slow
+    __hash__ = (
+        object.__hash__
+    )  # a type is looked up by its kind and more for every node; an enumeration's own hash is slow
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -142,7 +144,13 @@ TYPE = SHARED.get(TypeKind.TYPE, "type")
 QUANTITY = SHARED.get(TypeKind.OBJECT, "kubernetes.Quantity")
 SEMVER = SHARED.get(TypeKind.OBJECT, "kubernetes.Semver")
 
-_OBJECTS = {"kubernetes.DRADevice", "kubernetes.NamedFormat", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL"}
+_OBJECTS = {
+    "kubernetes.DRADevice",
+    "kubernetes.NamedFormat",
+    "kubernetes.Quantity",
+    "kubernetes.Semver",
+    "kubernetes.URL",
+}
 _BASIC = {t.name: t for t in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, ANY, DURATION, TIMESTAMP)}
 _TYPE_TOKEN = re.compile(r"[A-Za-z_][\w.]*|<[A-Z]+>|[(),]")
 
@@ -189,12 +197,16 @@ _NULLABLE_BASIC = (DURATION, TIMESTAMP)
 
 
 def _nullable(candidate: Type) -> bool:
-    return candidate.kind in (TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.NULL, TypeKind.DYN) or candidate in _NULLABLE_BASIC
+    return (
+        candidate.kind in (TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.NULL, TypeKind.DYN)
+        or candidate in _NULLABLE_BASIC
+    )
 
 
 @dataclass(slots=True)
 class Unifier:
-    """Unification: the bindings of type variables. A failed unification is undone (textbook unification with a trail)."""
+    """Unification: the bindings of type variables. A failed unification is undone (textbook unification with a
+    trail)."""
 
     types: Types
     bound: dict[Type, Type] = field(default_factory=dict)
@@ -299,7 +311,8 @@ class Unifier:
         return False
 
     def resolve(self, root: Type, *, close: bool = False, local: dict[Type, Type] | None = None) -> Type:
-        """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters first."""
+        """The type with bound variables replaced; with ``close`` the unbound become dyn; ``local`` renames parameters
+        first."""
         if not root.open:
             return root
         if root.kind is TypeKind.PARAM and local is None and root not in self.bound:

@@ -1,4 +1,5 @@
-"""The checks of expressions that :mod:`virt_dra.api.validation` takes from the layer above: compiling and estimating them."""
+"""The checks of expressions that :mod:`virt_dra.api.validation` takes from the layer above: compiling and estimating
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Compile = Callable[[str, Environment], CompiledSelector | DerivedAttribute]
 
 
 def expression_fault(compiled: Compile, environment: Environment, expression: str) -> str | None:
-    """The reason for which the API server refuses an expression, in its words; None if it accepts it (C-14.1, A-21.8)."""
+    """The reason for which the API server refuses an expression, in its words; None if it accepts it (C-14.1,
+    A-21.8)."""
     try:
         estimate = compiled(expression, environment).cost_estimate
     except CompileError as error:
@@ -45,7 +47,9 @@ def derived_attribute_cost(environment: Environment, expression: str) -> int:
 
 def compiled_rules(gates: FeatureGates) -> Rules:
     """The rules of validation, with expressions compiled in the environment of the gates (A-21.4)."""
-    environment = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+    environment = new_expressions(
+        consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes
+    )
     return Rules(
         check_selector=partial(expression_fault, compile_selector, environment),
         check_derived_attribute=partial(expression_fault, compile_derived_attribute, environment),
@@ -55,5 +59,6 @@ def compiled_rules(gates: FeatureGates) -> Rules:
 
 
 EMBEDDED_GATES = replace(FeatureGates.all(), fractional_capacity_range=False)
-"""All gates on, so that no field is dropped (decision 0007), except one that drops none: it is off as in a plain 1.37."""
+"""All gates on, so that no field is dropped (decision 0007), except one that drops none: it is off as in a plain
+1.37."""
 COMPILED = compiled_rules(EMBEDDED_GATES)

@@ -1,7 +1,8 @@
 """CEL's values in Python.
 
-bool, double, string, bytes, null, list and map are bool, float, str, bytes, None, list and dict; int is int, uint is :class:`UInt`. A map's
-keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the same key and CEL does not. Values are never changed.
+bool, double, string, bytes, null, list and map are bool, float, str, bytes, None, list and dict; int is int, uint is
+:class:`UInt`. A map's keys go through :func:`map_key`, because Python takes 1, 1.0 and True for the same key and CEL
+does not. Values are never changed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class UInt(int):
 
 
 class Zone:
-    """The zone a timestamp was written in, ``offset`` seconds east of UTC; none (not +00:00) is UTC. Equal only to itself."""
+    """The zone a timestamp was written in, ``offset`` seconds east of UTC; none (not +00:00) is UTC. Equal only to
+    itself."""
 
     __slots__ = ("offset",)
 
@@ -39,7 +41,8 @@ class Zone:
 
     @staticmethod
     def of(offset: int) -> Zone:
-        """The zone of an offset. Go shares one object for each whole hour in use, and creates a new one for any other offset."""
+        """The zone of an offset. Go shares one object for each whole hour in use, and creates a new one for any other
+        offset."""
         return _WHOLE_HOURS.get(offset) or Zone(offset)
 
 
@@ -48,7 +51,8 @@ _WHOLE_HOURS: Final = {hour * 3600: Zone(hour * 3600) for hour in range(-12, 15)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``zone`` matters for writing, and as a map's key."""
+    """``nanoseconds`` since 1970-01-01T00:00:00Z, between the years 1 and 9999; ``zone`` matters for writing, and as a
+    map's key."""
 
     nanoseconds: int
     zone: Zone | None = field(default=None, compare=False)
@@ -85,7 +89,8 @@ class TypeValue:
 
 
 class CalculatedQuantity(Quantity):
-    """A sum or difference of quantities. Upstream holds it by reference, and a quantity on the left of ``==`` can't be compared with it."""
+    """A sum or difference of quantities. Upstream holds it by reference, and a quantity on the left of ``==`` can't be
+    compared with it."""
 
     __slots__ = ()
 
@@ -202,7 +207,8 @@ _ABSENT = object()
 
 
 def lookup_key(entries: dict[Value, Value], key: Value) -> Value:
-    """The key under which a CEL value is stored in this map, or one that isn't in it. Raises InternalFault as :func:`map_key`.
+    """The key under which a CEL value is stored in this map, or one that isn't in it. Raises InternalFault as
+    :func:`map_key`.
 
     A uint finds the int it equals and the other way round; a double finds either, and none of them finds a double.
     """
@@ -236,11 +242,17 @@ def is_key(entries: dict[Value, Value], key: Value) -> bool:
 
 
 def constant_keys(values: Iterable[Value]) -> frozenset[Value]:
-    """The keys for ``x in [constants]``: a number is contained in all its types, a double also as the int that it is nearest to."""
+    """The keys for ``x in [constants]``: a number is contained in all its types, a double also as the int that it is
+    nearest to."""
     keys: set[Value] = set()
     for value in values:
         keys.add(map_key(value))
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value or value in (math.inf, -math.inf):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or value != value
+            or value in (math.inf, -math.inf)
+        ):
             continue
         keys.add(NumberKey(float(value)))
         whole = int(value)
@@ -352,12 +364,14 @@ def equal_scalars(left: Value, right: Value) -> bool:
     return False
 
 
-_SAME_TYPE_ONLY = frozenset(("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL", "*cel.Quantity"))
+_SAME_TYPE_ONLY = frozenset(
+    ("cel.CIDR", "cel.Format", "cel.IP", "cel.Quantity", "cel.Semver", "cel.URL", "*cel.Quantity")
+)
 
 
 def incomparable(left: Value, right: Value, *, null_too: bool = False) -> bool:
-    """True if upstream fails to compare them: values of Kubernetes' types on the left compare only with the same type and (except within
-    optionals, ``null_too``) with null."""
+    """True if upstream fails to compare them: values of Kubernetes' types on the left compare only with the same type
+    and (except within optionals, ``null_too``) with null."""
     if type(left) is type(right) and type(right) is not CalculatedQuantity:
         return False
     if type(left) is CalculatedQuantity and type(right) is Quantity:

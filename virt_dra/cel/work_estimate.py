@@ -1,7 +1,8 @@
-"""Static time estimates of an expression, by the nodes of its tree: for selections, calls and literals, which charge nothing themselves.
+"""Static time estimates of an expression, by the nodes of its tree: for selections, calls and literals, which charge
+nothing themselves.
 
-In measured microseconds; ``devtools/cel/hostile`` searches for expressions that take longer. A loop's body is estimated separately, and
-charged for each step.
+In measured microseconds; ``devtools/cel/hostile`` searches for expressions that take longer. A loop's body is estimated
+separately, and charged for each step.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _STEP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class WorkEstimate:
-    """Estimates of an expression. ``whole``: of everything outside of loops; ``loops``: of one step, by the id of the comprehension;
-    ``nodes``: how many it has; ``patterns``: regular expressions that are literals."""
+    """Estimates of an expression. ``whole``: of everything outside of loops; ``loops``: of one step, by the id of the
+    comprehension; ``nodes``: how many it has; ``patterns``: regular expressions that are literals."""
 
     whole: float
     loops: dict[int, float]
@@ -57,7 +58,9 @@ def estimate_work(root: SyntaxNode) -> WorkEstimate:
             if isinstance(node, MapNode):
                 total += _ENTRY * len(node.entries)
             elif isinstance(node, Call) and node.function in _SEARCHES:
-                patterns |= {part.value for part in node.args if isinstance(part, Literal) and isinstance(part.value, str)}
+                patterns |= {
+                    part.value for part in node.args if isinstance(part, Literal) and isinstance(part.value, str)
+                }
             waiting += children(node)
         found[owner] = total
     whole = found.pop(0)

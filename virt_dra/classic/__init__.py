@@ -1,6 +1,8 @@
-"""Classic DRA (KEP-3063, Kubernetes 1.26 to 1.31; C-18): a driver's controller allocates, and negotiates a node with the scheduler.
+"""Classic DRA (KEP-3063, Kubernetes 1.26 to 1.31; C-18): a driver's controller allocates, and negotiates a node with
+the scheduler.
 
-Objects and their versions, the API server's rules for them, a framework for drivers, the scheduler's and the claim controller's part, and
-the structured parameters of 1.30. Complete in itself: nothing imports it but one table row (``virt_dra.simulator.control_plane``), and
-removing it takes that row and this folder. Must not import a clock or randomness, nor be imported by anything else.
+Objects and their versions, the API server's rules for them, a framework for drivers, the scheduler's and the claim
+controller's part, and the structured parameters of 1.30. Complete in itself: nothing imports it but one table row
+(``virt_dra.simulator.control_plane``), and removing it takes that row and this folder. Must not import a clock or
+randomness, nor be imported by anything else.
 """

@@ -9,7 +9,8 @@ from virt_dra.cluster.watching.informer import Informer
 
 
 class AssumedClaims:
-    """Claims by the informer, or as the scheduler wrote them if that is newer. Call :meth:`seen` for each change of the informer."""
+    """Claims by the informer, or as the scheduler wrote them if that is newer. Call :meth:`seen` for each change of the
+    informer."""
 
     def __init__(self, claims: Informer[ClassicClaim]) -> None:
         self._stored = claims.store

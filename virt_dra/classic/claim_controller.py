@@ -1,4 +1,5 @@
-"""The claim controller of 1.26 to 1.31 as a keyed loop: generated claims, pods that have a node already, released claims (C-18.7)."""
+"""The claim controller of 1.26 to 1.31 as a keyed loop: generated claims, pods that have a node already, released
+claims (C-18.7)."""
 
 from __future__ import annotations
 
@@ -152,7 +153,9 @@ class ClassicClaimController:
 
     def _fault(self, pod: Pod, entry: str, message: str) -> ClaimFault:
         text = f"PodResourceClaim {entry}: {message}"
-        about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.metadata.uid)
+        about = ObjectReference(
+            api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.metadata.uid
+        )
         self._events.record(about, "Warning", CREATION_FAILED, shortened(text))
         return ClaimFault(text)
 

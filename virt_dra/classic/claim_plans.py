@@ -17,7 +17,16 @@ from virt_dra.classic.objects import (
     PodSchedulingContext,
     SchedulingContextSpec,
 )
-from virt_dra.classic.pod_claims import ClaimLookup, fixed_name, is_done, is_owned_by, is_reservable, is_reserved, name_of, with_consumers
+from virt_dra.classic.pod_claims import (
+    ClaimLookup,
+    fixed_name,
+    is_done,
+    is_owned_by,
+    is_reservable,
+    is_reserved,
+    name_of,
+    with_consumers,
+)
 from virt_dra.scheduling.claim_references import PODS, Resolved, UnsupportedClaimSource
 
 LONGEST_BASE: Final = 57
@@ -59,7 +68,8 @@ class PodView:
 
 
 def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
-    """The first claim that is missing, or what to record of all. A claim made before a crash is found by owner and annotation."""
+    """The first claim that is missing, or what to record of all. A claim made before a crash is found by owner and
+    annotation."""
     names: dict[str, str] = {}
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name is not None or entry.resource_claim_template_name is None:
@@ -73,7 +83,10 @@ def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
     if view.fixed or not names:
         return ClaimsKnown(None)
     kept = {each.name: each for each in pod.status.resource_claim_statuses}
-    wanted = {**kept, **{name: PodResourceClaimStatus(name=name, resource_claim_name=claim) for name, claim in names.items()}}
+    wanted = {
+        **kept,
+        **{name: PodResourceClaimStatus(name=name, resource_claim_name=claim) for name, claim in names.items()},
+    }
     return ClaimsKnown(None if wanted == kept else tuple(wanted[name] for name in sorted(wanted)))
 
 
@@ -81,9 +94,13 @@ def _existing(pod: Pod, entry: PodResourceClaim, view: PodView) -> ClassicClaim 
     if view.fixed:
         found = view.claim(pod.namespace, fixed_name(pod, entry))
         if found is not None and not is_owned_by(found, pod):
-            return NoClaim(entry.name, f"ResourceClaim {found.key} was not created for Pod {pod.key} (Pod is not owner)")
+            return NoClaim(
+                entry.name, f"ResourceClaim {found.key} was not created for Pod {pod.key} (Pod is not owner)"
+            )
         return found
-    recorded = next((each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry.name), None)
+    recorded = next(
+        (each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry.name), None
+    )
     found = view.claim(pod.namespace, recorded) if recorded else None
     if found is not None and is_owned_by(found, pod):
         return found
@@ -95,12 +112,18 @@ def _new_claim(pod: Pod, entry: PodResourceClaim, view: PodView) -> NewClaim | N
     name = entry.resource_claim_template_name or ""
     template = view.template(pod.namespace, name)
     if template is None:
-        return NoClaim(entry.name, f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found')
+        return NoClaim(
+            entry.name, f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
+        )
     of_template = template.spec.metadata
     owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
     annotations = {**of_template.annotations, POD_CLAIM_NAME_ANNOTATION: entry.name}
     metadata = ObjectMeta(namespace=pod.namespace, owner_references=(owner,), annotations=annotations)
-    metadata = metadata.with_(name=fixed_name(pod, entry)) if view.fixed else metadata.with_(generate_name=_base(pod.name, entry.name))
+    metadata = (
+        metadata.with_(name=fixed_name(pod, entry))
+        if view.fixed
+        else metadata.with_(generate_name=_base(pod.name, entry.name))
+    )
     if of_template.labels:
         metadata = metadata.with_(labels=of_template.labels)
     return NewClaim(entry.name, ClassicClaim(metadata=metadata, spec=template.spec.spec))
@@ -147,16 +170,24 @@ def for_scheduled_pod(pod: Pod, view: PodView) -> tuple[ReserveFor | AskDrivers,
     if pending:
         context = view.context(pod.namespace, pod.name)
         if context is None:
-            actions.append(AskDrivers(new_context(pod, SchedulingContextSpec(selected_node=pod.spec.node_name or "")), new=True))
-        elif context.spec.selected_node != pod.spec.node_name and any(o.uid == pod.metadata.uid for o in context.metadata.owner_references):
-            actions.append(AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False))
+            actions.append(
+                AskDrivers(new_context(pod, SchedulingContextSpec(selected_node=pod.spec.node_name or "")), new=True)
+            )
+        elif context.spec.selected_node != pod.spec.node_name and any(
+            o.uid == pod.metadata.uid for o in context.metadata.owner_references
+        ):
+            actions.append(
+                AskDrivers(context.with_(spec=context.spec.with_(selected_node=pod.spec.node_name)), new=False)
+            )
     return tuple(actions)
 
 
 def new_context(pod: Pod, spec: SchedulingContextSpec) -> PodSchedulingContext:
     """A scheduling context of a pod, which owns it as controller."""
     owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
-    return PodSchedulingContext(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, owner_references=(owner,)), spec=spec)
+    return PodSchedulingContext(
+        metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, owner_references=(owner,)), spec=spec
+    )
 
 
 # --- claims ---
@@ -171,10 +202,13 @@ class ClaimCleanup:
     delete: bool = False
 
 
-def for_claim(claim: ClassicClaim, alive: Callable[[ResourceClaimConsumerReference], bool], owner: Pod | None) -> ClaimCleanup:
+def for_claim(
+    claim: ClassicClaim, alive: Callable[[ResourceClaimConsumerReference], bool], owner: Pod | None
+) -> ClaimCleanup:
     """Drop consumers that are gone; when the last one goes, a delayed claim is deallocated in the same write (C-18.7).
 
-    ``alive``: whether a consumer that is a pod still needs the claim. ``owner``: the pod of the claim's owner reference, if it is known.
+    ``alive``: whether a consumer that is a pod still needs the claim. ``owner``: the pod of the claim's owner
+    reference, if it is known.
     """
     reserved = claim.status.reserved_for
     kept = tuple(each for each in reserved if each.api_group or each.resource != PODS or alive(each))
@@ -187,11 +221,14 @@ def for_claim(claim: ClassicClaim, alive: Callable[[ResourceClaimConsumerReferen
     elif released and claim.delayed and claim.status.allocation is not None and not claim.deallocating:
         new = new.with_(status=new.status.with_(deallocation_requested=True))
     unprotect = builtin and not kept and new.status.allocation is None and (deleting or released)
-    return ClaimCleanup(new if new != claim else None, unprotect, delete=not kept and not deleting and _is_unused(claim, owner))
+    return ClaimCleanup(
+        new if new != claim else None, unprotect, delete=not kept and not deleting and _is_unused(claim, owner)
+    )
 
 
 def _is_unused(claim: ClassicClaim, owner: Pod | None) -> bool:
-    """Whether a generated claim's pod is known, and done or another one. An unknown one is left to garbage collection."""
+    """Whether a generated claim's pod is known, and done or another one. An unknown one is left to garbage
+    collection."""
     reference = claim.metadata.controller_owner
     if reference is None or reference.kind != "Pod" or owner is None:
         return False

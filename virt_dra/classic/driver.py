@@ -1,7 +1,7 @@
 """What the author of a classic driver writes: three functions. The framework around them is :mod:`.driver_controller`.
 
-All of them may be called again for the same claims, after a crash or a conflict: they must be idempotent. An exception fails that
-attempt only: it is reported as an Event ``Failed`` and tried again.
+All of them may be called again for the same claims, after a crash or a conflict: they must be idempotent. An exception
+fails that attempt only: it is reported as an Event ``Failed`` and tried again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ class AllocationRefused(Exception):
 class PendingClaim:
     """A claim that is to be allocated. ``entry``: the name of the pod's claim entry; empty for immediate allocation.
 
-    ``class_parameters`` and ``claim_parameters``: what the references of class and claim lead to; None without a reference.
-    ``resource_class``: for a claim with a ``controller`` (1.31) the DeviceClass of its first request, or None.
+    ``class_parameters`` and ``claim_parameters``: what the references of class and claim lead to; None without a
+    reference. ``resource_class``: for a claim with a ``controller`` (1.31) the DeviceClass of its first request, or
+    None.
     """
 
     claim: ClassicClaim
@@ -40,13 +41,19 @@ class ClassicDriver(Protocol):
 
     name: str
 
-    async def allocate(self, claims: Sequence[PendingClaim], node: str) -> Sequence[ClassicAllocation | AllocationRefused]:
-        """Allocate claims of one pod for a node, or for any node if that is empty (immediate). One answer for each claim, in order."""
+    async def allocate(
+        self, claims: Sequence[PendingClaim], node: str
+    ) -> Sequence[ClassicAllocation | AllocationRefused]:
+        """Allocate claims of one pod for a node, or for any node if that is empty (immediate). One answer for each
+        claim, in order."""
 
     async def deallocate(self, claim: ClassicClaim) -> None:
-        """Free what a claim has; also called to stop an allocation that never was recorded, and for a claim that has nothing."""
+        """Free what a claim has; also called to stop an allocation that never was recorded, and for a claim that has
+        nothing."""
 
-    async def unsuitable_nodes(self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]) -> Sequence[Collection[str]]:
+    async def unsuitable_nodes(
+        self, pod: Pod, claims: Sequence[PendingClaim], nodes: Sequence[str]
+    ) -> Sequence[Collection[str]]:
         """For each claim, in order, those of the nodes on which all claims together can't be allocated."""
 
 
@@ -63,10 +70,11 @@ class ParametersReader(Protocol):
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """``parameter_kinds``: the kinds that references may name, beside ConfigMaps; a reference has no version, so the driver fixes it.
+    """``parameter_kinds``: the kinds that references may name, beside ConfigMaps; a reference has no version, so the
+    driver fixes it.
 
-    ``reserves``: the pod that triggered an allocation is reserved in the same write, which saves the scheduler one (C-18.5).
-    ``recheck``: seconds after which unsuitable nodes are determined again.
+    ``reserves``: the pod that triggered an allocation is reserved in the same write, which saves the scheduler one
+    (C-18.5). ``recheck``: seconds after which unsuitable nodes are determined again.
     """
 
     DEFAULT_RECHECK: ClassVar[float] = 30.0
@@ -85,7 +93,9 @@ def on_node(driver: str, data: str, node: str = "", *, shareable: bool = False) 
     return on_nodes(driver, data, shareable=shareable).with_(**nodes)
 
 
-def on_nodes(driver: str, data: str, selector: NodeSelector | None = None, *, shareable: bool = False) -> ClassicAllocation:
+def on_nodes(
+    driver: str, data: str, selector: NodeSelector | None = None, *, shareable: bool = False
+) -> ClassicAllocation:
     """An allocation with one handle, available where a selector says (everywhere, if None)."""
     handle = ResourceHandle(driver_name=driver, data=data)
     allocation = ClassicAllocation(resource_handles=(handle,), shareable=shareable)

@@ -1,7 +1,9 @@
-"""The controller that a classic driver runs on: it calls the author's three functions and writes what they say (C-18.5).
+"""The controller that a classic driver runs on: it calls the author's three functions and writes what they say
+(C-18.5).
 
-A loop over keys: claims and scheduling contexts, each retried with back-off. Before it acts it reads the object anew, so that a stale
-informer leads to no action; upstream's library remembers what it wrote for 60 s instead. All writes carry the resourceVersion.
+A loop over keys: claims and scheduling contexts, each retried with back-off. Before it acts it reads the object anew,
+so that a stale informer leads to no action; upstream's library remembers what it wrote for 60 s instead. All writes
+carry the resourceVersion.
 """
 
 from __future__ import annotations
@@ -91,7 +93,9 @@ class DriverController:
         self._claims.on_change(lambda old, new: self._enqueue("claim", new))
         self._contexts.on_change(lambda old, new: self._enqueue("schedulingCtx", new))
         self._classes.on_change(self._class_changed)
-        self._kinds = {(_group(kind.API_VERSION), kind.KIND): kind for kind in (CONFIG_MAP, *self._settings.parameter_kinds)}
+        self._kinds = {
+            (_group(kind.API_VERSION), kind.KIND): kind for kind in (CONFIG_MAP, *self._settings.parameter_kinds)
+        }
 
     async def run(self) -> None:
         """See :class:`ControlLoop`."""
@@ -162,19 +166,28 @@ class DriverController:
         await self._unprotect(claim)
 
     async def _clean_up(self, claim: ClassicClaim) -> None:
-        """End what a process that crashed had begun with a claim: nothing is in progress yet, so it can't be an allocation of ours."""
+        """End what a process that crashed had begun with a claim: nothing is in progress yet, so it can't be an
+        allocation of ours."""
         try:
             await self._deallocate(claim)
         except ApiError as error:
-            log.warning("claim %s keeps the finalizer of %s until it is used or deleted: %s", claim.key, self._driver.name, error)
+            log.warning(
+                "claim %s keeps the finalizer of %s until it is used or deleted: %s",
+                claim.key,
+                self._driver.name,
+                error,
+            )
 
     async def _unprotect(self, claim: ClassicClaim) -> None:
         await self._cluster.update(without_finalizer(claim, self._finalizer))
         self._releasing.discard(claim.metadata.uid)
 
     async def _allocate(self, pending: Sequence[PendingClaim], node: str, pod: Pod | None) -> None:
-        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises DriverFault."""
-        protected = [each if self._finalizer in each.claim.metadata.finalizers else await self._protect(each) for each in pending]
+        """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises
+        DriverFault."""
+        protected = [
+            each if self._finalizer in each.claim.metadata.finalizers else await self._protect(each) for each in pending
+        ]
         try:
             answers = await self._driver.allocate(protected, node)
             if len(answers) != len(protected):
@@ -197,12 +210,18 @@ class DriverController:
 
     async def _protect(self, pending: PendingClaim) -> PendingClaim:
         claim = await self._cluster.update(with_finalizer(pending.claim, self._finalizer))
-        return PendingClaim(claim, pending.resource_class, pending.entry, pending.class_parameters, pending.claim_parameters)
+        return PendingClaim(
+            claim, pending.resource_class, pending.entry, pending.class_parameters, pending.claim_parameters
+        )
 
     def _allocated(self, claim: ClassicClaim, allocation: ClassicAllocation, pod: Pod | None) -> ClassicClaim:
         status = claim.status.with_(driver_name=self._driver.name, allocation=allocation)
         done = claim.with_(status=status)
-        return with_consumer(done, pod) if pod is not None and self._settings.reserves and not is_reserved(done, pod) else done
+        return (
+            with_consumer(done, pod)
+            if pod is not None and self._settings.reserves and not is_reserved(done, pod)
+            else done
+        )
 
     # --- scheduling contexts ---
 
@@ -221,8 +240,15 @@ class DriverController:
         claims = claims_to_allocate(pod, self._stored_claim, self._class_of, self._driver.name, fixed=self._fixed)
         if not claims:
             return self._settings.recheck
-        fresh = [PodClaim(each.entry, await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace)) for each in claims]
-        claims = tuple(each for each in fresh if each.claim.status.allocation is None and each.claim.metadata.deletion_timestamp is None)
+        fresh = [
+            PodClaim(each.entry, await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace))
+            for each in claims
+        ]
+        claims = tuple(
+            each
+            for each in fresh
+            if each.claim.status.allocation is None and each.claim.metadata.deletion_timestamp is None
+        )
         pending = await self._resolved(claims)
         unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
         selected = context.spec.selected_node
@@ -237,7 +263,9 @@ class DriverController:
     def _stored_claim(self, namespace: str, name: str) -> ClassicClaim | None:
         return self._claims.store.get(name, namespace)
 
-    async def _unsuitable(self, pod: Pod, pending: Sequence[PendingClaim], nodes: Sequence[str]) -> Mapping[str, frozenset[str]]:
+    async def _unsuitable(
+        self, pod: Pod, pending: Sequence[PendingClaim], nodes: Sequence[str]
+    ) -> Mapping[str, frozenset[str]]:
         """Entry -> the nodes that its driver excludes, of those asked about."""
         if not nodes or not pending:
             return {}
@@ -255,7 +283,8 @@ class DriverController:
     # --- parameters ---
 
     async def _resolved(self, claims: Sequence[PodClaim], known: AnyClass | None = None) -> list[PendingClaim]:
-        """The claims with class and parameters. Raises :class:`DriverFault` for parameters that can't be read (Event on the claim)."""
+        """The claims with class and parameters. Raises :class:`DriverFault` for parameters that can't be read (Event on
+        the claim)."""
         resolved = []
         for each in claims:
             found = known or self._class_of(each.claim)
@@ -285,7 +314,9 @@ class DriverController:
 
     def _report(self, claim: ClassicClaim, message: str) -> None:
         meta = claim.metadata
-        about = ObjectReference(api_version=claim.API_VERSION, kind=claim.KIND, name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        about = ObjectReference(
+            api_version=claim.API_VERSION, kind=claim.KIND, name=meta.name, namespace=meta.namespace, uid=meta.uid
+        )
         self._events.record(about, "Warning", FAILED, shortened(message))
 
 

@@ -25,7 +25,8 @@ AnyClass = ResourceClass | ClassicDeviceClass
 
 @dataclass(frozen=True)
 class Nothing:
-    """The claim needs nothing of this driver. ``retry``: a reason to look again, as a class may appear or change its driver."""
+    """The claim needs nothing of this driver. ``retry``: a reason to look again, as a class may appear or change its
+    driver."""
 
     retry: str = ""
 
@@ -56,7 +57,11 @@ def class_names(claim: ClassicClaim) -> tuple[str, ...]:
     if claim.spec.controller is None:
         return (claim.spec.resource_class_name,)
     requests = (claim.spec.devices or {}).get("requests", ())
-    named = [each.get("deviceClassName") for each in requests if isinstance(each, dict)] if isinstance(requests, list | tuple) else []
+    named = (
+        [each.get("deviceClassName") for each in requests if isinstance(each, dict)]
+        if isinstance(requests, list | tuple)
+        else []
+    )
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name))
 
 
@@ -75,8 +80,8 @@ def is_structured(found: AnyClass | None) -> bool:
 def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releasing: bool = False) -> DriverClaimPlan:
     """C-18.5.1: in-use claims are left alone, released ones deallocated, immediate ones allocated.
 
-    ``releasing``: this process began to deallocate the claim. Without that, a finalizer on an unallocated claim may as well be that of an
-    allocation in progress, and stays until the claim is allocated or deleted, as upstream.
+    ``releasing``: this process began to deallocate the claim. Without that, a finalizer on an unallocated claim may as
+    well be that of an allocation in progress, and stays until the claim is allocated or deleted, as upstream.
     """
     if claim.status.reserved_for:
         return Nothing()
@@ -98,7 +103,8 @@ def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releas
 
 
 def is_left_over(claim: ClassicClaim, driver: str) -> bool:
-    """Whether a driver that starts finds the claim in the middle of an allocation or deallocation: protected, with nothing allocated."""
+    """Whether a driver that starts finds the claim in the middle of an allocation or deallocation: protected, with
+    nothing allocated."""
     return claim.status.allocation is None and driver_finalizer(driver) in claim.metadata.finalizers
 
 
@@ -132,8 +138,11 @@ def is_of_pod(context: PodSchedulingContext, pod: Pod) -> bool:
     return owner is not None and owner.uid == pod.metadata.uid and pod.metadata.deletion_timestamp is None
 
 
-def claims_to_allocate(pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driver: str, *, fixed: bool) -> tuple[PodClaim, ...]:
-    """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones are left out."""
+def claims_to_allocate(
+    pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driver: str, *, fixed: bool
+) -> tuple[PodClaim, ...]:
+    """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones
+    are left out."""
     found: list[PodClaim] = []
     for entry in pod.spec.resource_claims:
         try:
@@ -152,7 +161,8 @@ def claims_to_allocate(pod: Pod, lookup: ClaimLookup, classes: ClassLookup, driv
 
 
 def nodes_to_ask_about(context: PodSchedulingContext) -> tuple[str, ...]:
-    """The potential nodes and the selected one. None for a pod that was scheduled already: no node can be refused for it."""
+    """The potential nodes and the selected one. None for a pod that was scheduled already: no node can be refused for
+    it."""
     potential, selected = context.spec.potential_nodes, context.spec.selected_node
     if not potential or not selected or selected in potential:
         return potential
@@ -169,10 +179,12 @@ def truncated(unsuitable: Collection[str], selected: str) -> tuple[str, ...]:
 
 
 def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[str]]) -> PodSchedulingContext:
-    """The context with this driver's entries replaced, in place; those of other drivers stay. The same object if nothing changes."""
+    """The context with this driver's entries replaced, in place; those of other drivers stay. The same object if
+    nothing changes."""
     left = dict(answers)
     entries = [
-        each.with_(unsuitable_nodes=tuple(left.pop(each.name))) if each.name in left else each for each in context.status.resource_claims
+        each.with_(unsuitable_nodes=tuple(left.pop(each.name))) if each.name in left else each
+        for each in context.status.resource_claims
     ]
     entries += [ClaimSchedulingStatus(name=name, unsuitable_nodes=tuple(nodes)) for name, nodes in left.items()]
     if tuple(entries) == context.status.resource_claims:

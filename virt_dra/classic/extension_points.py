@@ -1,10 +1,11 @@
 """The scheduler's part in classic DRA: what it decides at each extension point, as pure functions (C-18.6).
 
-    pre_enqueue → pre_filter → filter_node for each node → post_filter, if none fits
-                                                        → negotiate (PreScore, Reserve and the first half of PreBind), if some do
+    pre_enqueue → pre_filter → filter_node for each node → post_filter, if none fits → negotiate (PreScore, Reserve and
+                                                        the first half of PreBind), if some do
 
-Upstream chooses at random among equal nodes, potential nodes and claims to deallocate. Here everything is in order, and nodes that were
-tried for the pod already come last, which serves the same end: two drivers that exclude each other's nodes don't go round in circles.
+Upstream chooses at random among equal nodes, potential nodes and claims to deallocate. Here everything is in order, and
+nodes that were tried for the pod already come last, which serves the same end: two drivers that exclude each other's
+nodes don't go round in circles.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from virt_dra.classic.objects import (
 )
 from virt_dra.classic.pod_claims import ClaimLookup, MissingClaim, is_reservable, is_reserved, resolve_claims
 from virt_dra.classic.release import ClassicRelease
-from virt_dra.classic.structured import Inventory, NoStructuredFit, ParametersNotFound, StructuredParameters, allocate_on
+from virt_dra.classic.structured import (
+    Inventory,
+    NoStructuredFit,
+    ParametersNotFound,
+    StructuredParameters,
+    allocate_on,
+)
 
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 NEED_INFORMATION: Final = "waiting for resource driver to provide information"
@@ -42,8 +49,8 @@ EXCLUDED: Final = "excluded by resource class node filter"
 
 @dataclass(frozen=True)
 class NotNow:
-    """The pod can't be scheduled in this attempt. ``pending``: an answer of a driver is awaited, and wakes it without back-off.
-    ``error``: tried again after a back-off without waiting for an event."""
+    """The pod can't be scheduled in this attempt. ``pending``: an answer of a driver is awaited, and wakes it without
+    back-off. ``error``: tried again after a back-off without waiting for an event."""
 
     message: str
     pending: bool = False
@@ -93,7 +100,8 @@ class SchedulingState:
 
 @dataclass(frozen=True)
 class ClassicView:
-    """What the scheduler knows. ``parameters`` raises ParametersNotFound; ``inventory`` is asked for structured claims only."""
+    """What the scheduler knows. ``parameters`` raises ParametersNotFound; ``inventory`` is asked for structured claims
+    only."""
 
     claim: ClaimLookup
     context: Callable[[str, str], PodSchedulingContext | None]
@@ -128,7 +136,9 @@ def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
     return SchedulingState(pod, tuple(states), context, view.inventory() if structured else {})
 
 
-def _claim_state(pod: Pod, entry: str, claim: ClassicClaim, context: PodSchedulingContext | None, view: ClassicView) -> ClaimState | NotNow:
+def _claim_state(
+    pod: Pod, entry: str, claim: ClassicClaim, context: PodSchedulingContext | None, view: ClassicView
+) -> ClaimState | NotNow:
     allocation = claim.status.allocation
     if claim.deallocating:
         return NotNow("resourceclaim must be reallocated")
@@ -145,12 +155,16 @@ def _claim_state(pod: Pod, entry: str, claim: ClassicClaim, context: PodScheduli
             kind = "device" if claim.spec.controller is not None else "resource"
             return NotNow(f"{kind} class {name} does not exist")
         classes.append(cls)
-    selectors = [each.suitable_nodes if isinstance(each, ResourceClass) else each.spec.suitable_nodes for each in classes]
+    selectors = [
+        each.suitable_nodes if isinstance(each, ResourceClass) else each.spec.suitable_nodes for each in classes
+    ]
     nodes = tuple(matcher for selector in selectors if (matcher := _matcher(selector)) is not None)
     structured = None
     if classes and isinstance(classes[0], ResourceClass) and is_structured(classes[0]):
         if not view.release.structured_parameters:
-            return NotNow(f"resource class {classes[0].name} has structured parameters, which this release doesn't know")
+            return NotNow(
+                f"resource class {classes[0].name} has structured parameters, which this release doesn't know"
+            )
         try:
             structured = view.parameters(claim, classes[0])
         except ParametersNotFound as error:
@@ -195,7 +209,11 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
             return NodeRefused(UNSUITABLE)
     if elsewhere:
         return NodeRefused(NOT_HERE, tuple(unavailable))
-    wanted = [(index, each.structured) for index, each in enumerate(state.claims) if not each.allocated and each.structured is not None]
+    wanted = [
+        (index, each.structured)
+        for index, each in enumerate(state.claims)
+        if not each.allocated and each.structured is not None
+    ]
     if not wanted:
         return NodeFits()
     made = allocate_on([parameters for _, parameters in wanted], node.name, state.inventory, state.work)
@@ -206,7 +224,8 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
 
 @dataclass(frozen=True)
 class RequestDeallocation:
-    """Clear ``selectedNode`` of the context first, then ask for the claim to be deallocated. A structured claim is deallocated at once."""
+    """Clear ``selectedNode`` of the context first, then ask for the claim to be deallocated. A structured claim is
+    deallocated at once."""
 
     claim: ClassicClaim
     context: PodSchedulingContext | None
@@ -216,13 +235,18 @@ def post_filter(state: SchedulingState, refused: Sequence[NodeRefused]) -> Reque
     """No node fits: the first claim that excluded one and that nobody else uses."""
     unavailable = {index for each in refused for index in each.unavailable}
     for index, each in enumerate(state.claims):
-        if index in unavailable and all(consumer.uid == state.pod.metadata.uid for consumer in each.claim.status.reserved_for):
+        if index in unavailable and all(
+            consumer.uid == state.pod.metadata.uid for consumer in each.claim.status.reserved_for
+        ):
             return RequestDeallocation(each.claim, state.context if state.selected else None)
     return None
 
 
-def potential_nodes(state: SchedulingState, feasible: Sequence[str], asked: Mapping[str, int]) -> tuple[str, ...] | None:
-    """The nodes to ask drivers about, sorted, at most 128, or None if they were asked about all feasible ones (PreScore).
+def potential_nodes(
+    state: SchedulingState, feasible: Sequence[str], asked: Mapping[str, int]
+) -> tuple[str, ...] | None:
+    """The nodes to ask drivers about, sorted, at most 128, or None if they were asked about all feasible ones
+    (PreScore).
 
     ``asked``: how often drivers were asked about a node for this pod; those that they weren't asked about come first.
     """
@@ -232,14 +256,19 @@ def potential_nodes(state: SchedulingState, feasible: Sequence[str], asked: Mapp
     return tuple(sorted(sorted(feasible, key=lambda node: (asked.get(node, 0), node))[:NODES_MAX]))
 
 
-def chosen_node(state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int], selected: Mapping[str, int]) -> str:
-    """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least for this pod,
-    selected for the fewest other waiting pods, first by name.
+def chosen_node(
+    state: SchedulingState, feasible: Sequence[str], tried: Mapping[str, int], selected: Mapping[str, int]
+) -> str:
+    """The node of this attempt: the one selected before if it still fits, else one that drivers know of, tried least
+    for this pod, selected for the fewest other waiting pods, first by name.
 
     ``selected``: how many waiting pods have a node selected; without that all of them would compete for the first one.
     """
     current = frozenset(state.context.spec.potential_nodes if state.context is not None else ())
-    return min(feasible, key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), selected.get(node, 0), node))
+    return min(
+        feasible,
+        key=lambda node: (node != state.selected, node not in current, tried.get(node, 0), selected.get(node, 0), node),
+    )
 
 
 @dataclass(frozen=True)
@@ -250,8 +279,11 @@ class Negotiation:
     waits: NotNow | None
 
 
-def negotiate(state: SchedulingState, node: str, feasible: Sequence[str], asked: Mapping[str, int], release: ClassicRelease) -> Negotiation:
-    """Reserve and the negotiation in PreBind: select the node if there is one pending claim only or all drivers have answered."""
+def negotiate(
+    state: SchedulingState, node: str, feasible: Sequence[str], asked: Mapping[str, int], release: ClassicRelease
+) -> Negotiation:
+    """Reserve and the negotiation in PreBind: select the node if there is one pending claim only or all drivers have
+    answered."""
     if not state.awaiting:
         return Negotiation(None, None)
     spec = state.context.spec if state.context is not None else SchedulingContextSpec()

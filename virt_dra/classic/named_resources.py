@@ -1,7 +1,8 @@
-"""The model "named resources" of structured parameters in 1.30 (C-18.9): instances of a node, chosen by CEL over their attributes.
+"""The model "named resources" of structured parameters in 1.30 (C-18.9): instances of a node, chosen by CEL over their
+attributes.
 
-An expression sees ``attributes.<type>["name"]`` with the types quantity, bool, int, intslice, string, stringslice and version. Evaluation
-is limited as that of device selectors, and one node's attempt by a budget.
+An expression sees ``attributes.<type>["name"]`` with the types quantity, bool, int, intslice, string, stringslice and
+version. Evaluation is limited as that of device selectors, and one node's attempt by a budget.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ def selects(expression: str, instance: NamedResourcesInstance, work: Work | None
 def choose(
     instances: Sequence[NamedResourcesInstance], selectors: Sequence[str], common: str = "", work: Work | None = None
 ) -> list[int] | None:
-    """For each selector the index of an instance of its own, or None if that is impossible. ``common`` must hold for all of them.
+    """For each selector the index of an instance of its own, or None if that is impossible. ``common`` must hold for
+    all of them.
 
-    A bipartite matching by augmenting paths (Kuhn 1955): it finds an assignment whenever there is one, in polynomial time, and is the
-    first in the order of instances where that suffices. Raises CompileError or EvaluationError.
+    A bipartite matching by augmenting paths (Kuhn 1955): it finds an assignment whenever there is one, in polynomial
+    time, and is the first in the order of instances where that suffices. Raises CompileError or EvaluationError.
     """
     usable = [index for index, each in enumerate(instances) if not common or selects(common, each, work)]
     options: dict[str, list[int]] = {}
@@ -79,7 +81,8 @@ def choose(
 
 
 def _augment(first: int, options: Sequence[Sequence[int]], taken: dict[int, int]) -> bool:
-    """Give a request an instance, moving earlier ones if need be; breadth-first, so that no depth is bounded by the stack."""
+    """Give a request an instance, moving earlier ones if need be; breadth-first, so that no depth is bounded by the
+    stack."""
     came_from: dict[int, int] = {}
     waiting = [first]
     for request in waiting:
@@ -126,7 +129,7 @@ def _typed(attribute: NamedResourcesAttribute) -> tuple[str, Value] | None:
     ints = None if attribute.int_slice is None else list(attribute.int_slice.ints)
     strings = None if attribute.string_slice is None else list(attribute.string_slice.strings)
     plain: tuple[tuple[str, Value | None], ...] = (
-        ("quantity", attribute.quantity), ("bool", attribute.bool_value), ("int", attribute.int_value), ("intslice", ints),
-        ("string", attribute.string), ("stringslice", strings),
+        ("quantity", attribute.quantity), ("bool", attribute.bool_value), ("int", attribute.int_value),
+        ("intslice", ints), ("string", attribute.string), ("stringslice", strings),
     )  # fmt: skip
     return next(((kind, value) for kind, value in plain if value is not None), None)

@@ -1,7 +1,7 @@
 """The objects of classic DRA, in the shape of v1alpha2 (C-18.1); :mod:`.versions` reads and writes the other versions.
 
-v1alpha2 is what the embedded cluster stores and what every rule here is about. Of v1alpha3 it carries what has no older form: the
-``controller`` and ``devices`` of a claim and of its allocation.
+v1alpha2 is what the embedded cluster stores and what every rule here is about. Of v1alpha3 it carries what has no older
+form: the ``controller`` and ``devices`` of a claim and of its allocation.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class ClassicDeviceClass(TypedObject):
 
 
 class ClassicClaimSpec(Wire):
-    """``controller`` (a driver's name) and ``devices`` are v1alpha3's instead of ``resourceClassName`` and ``parametersRef``."""
+    """``controller`` (a driver's name) and ``devices`` are v1alpha3's instead of ``resourceClassName`` and
+    ``parametersRef``."""
 
     resource_class_name: Str = ""
     parameters_ref: ParametersReference | None = None
@@ -181,7 +182,8 @@ class SchedulingContextStatus(Wire):
 
 
 class PodSchedulingContext(TypedObject):
-    """What the scheduler and the drivers of a pod's pending claims exchange; it has the pod's name. v1alpha1: PodScheduling."""
+    """What the scheduler and the drivers of a pod's pending claims exchange; it has the pod's name. v1alpha1:
+    PodScheduling."""
 
     API_VERSION: ClassVar[str] = V1ALPHA2
     KIND: ClassVar[str] = "PodSchedulingContext"
@@ -293,7 +295,7 @@ class ResourceClaimParameters(TypedObject):
 
 
 KINDS: Final[tuple[type[TypedObject], ...]] = (
-    ResourceClass, ClassicClaim, ClassicClaimTemplate, PodSchedulingContext, NamedResourcesSlice, ResourceClassParameters,
-    ResourceClaimParameters, ClassicDeviceClass,
+    ResourceClass, ClassicClaim, ClassicClaimTemplate, PodSchedulingContext, NamedResourcesSlice,
+    ResourceClassParameters, ResourceClaimParameters, ClassicDeviceClass,
 )  # fmt: skip
 """All kinds of classic DRA as the embedded cluster stores them."""

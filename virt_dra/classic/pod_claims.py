@@ -1,4 +1,5 @@
-"""Which claims a pod uses, and whether it may: names, owners and reservations by the rules of 1.26 to 1.31 (C-3.1, C-18.7)."""
+"""Which claims a pod uses, and whether it may: names, owners and reservations by the rules of 1.26 to 1.31 (C-3.1,
+C-18.7)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from dataclasses import dataclass
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.resource_v1 import ResourceClaimConsumerReference
 from virt_dra.classic.objects import ClassicClaim
-from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, Resolved, UnsupportedClaimSource, claim_name, consumer_reference
+from virt_dra.scheduling.claim_references import (
+    NotCreatedYet,
+    NotNeeded,
+    Resolved,
+    UnsupportedClaimSource,
+    claim_name,
+    consumer_reference,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,8 @@ def fixed_name(pod: Pod, entry: PodResourceClaim) -> str:
 
 
 def name_of(pod: Pod, entry: PodResourceClaim, *, fixed: bool) -> Resolved | NotCreatedYet | NotNeeded:
-    """As :func:`claim_name`; with ``fixed`` names a template's claim is known before it exists. Raises UnsupportedClaimSource."""
+    """As :func:`claim_name`; with ``fixed`` names a template's claim is known before it exists. Raises
+    UnsupportedClaimSource."""
     if fixed and entry.resource_claim_name is None and entry.resource_claim_template_name is not None:
         return Resolved(fixed_name(pod, entry), must_check_owner=True)
     return claim_name(pod, entry)
@@ -95,7 +104,9 @@ def with_consumers(claim: ClassicClaim, consumers: tuple[ResourceClaimConsumerRe
 
 def is_done(pod: Pod) -> bool:
     """Whether a pod needs its claims no longer (C-10.2)."""
-    return pod.status.phase in ("Succeeded", "Failed") or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+    return pod.status.phase in ("Succeeded", "Failed") or (
+        pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    )
 
 
 def claims_named_by(pod: Pod, *, fixed: bool) -> Iterator[tuple[str, str]]:

@@ -45,7 +45,9 @@ def prepare_calls(pod: Pod, claims: Iterable[ClassicClaim], release: ClassicRele
         own = claim.status.driver_name
         asked = [(each.driver_name or own, each.data, each.structured_data) for each in allocation.resource_handles]
         for driver, data, structured in asked or [(own, "", None)]:
-            by_driver.setdefault(driver, []).append(ClaimToPrepare(claim.namespace, claim.name, claim.metadata.uid, data, structured))
+            by_driver.setdefault(driver, []).append(
+                ClaimToPrepare(claim.namespace, claim.name, claim.metadata.uid, data, structured)
+            )
     if release.batches_prepare:
         return {driver: (tuple(prepared),) for driver, prepared in by_driver.items()}
     return {driver: tuple((each,) for each in prepared) for driver, prepared in by_driver.items()}

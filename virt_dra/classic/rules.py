@@ -1,4 +1,5 @@
-"""The rules of an embedded cluster that also serves classic DRA: :class:`ClassicRules` stands in front of the usual ones."""
+"""The rules of an embedded cluster that also serves classic DRA: :class:`ClassicRules` stands in front of the usual
+ones."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class ClassicRules:
-    """Implements :class:`virt_dra.cluster.memory.admission.Admission`: the rules of :mod:`.validation`, and for all kinds those of
-    ``others``, which know metadata."""
+    """Implements :class:`virt_dra.cluster.memory.admission.Admission`: the rules of :mod:`.validation`, and for all
+    kinds those of ``others``, which know metadata."""
 
     def __init__(self, others: Admission | None = None) -> None:
         self._others: Admission = KindRules() if others is None else others

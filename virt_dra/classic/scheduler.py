@@ -1,7 +1,8 @@
 """A scheduler for pods with classic claims: the extension points of :mod:`.extension_points` in a keyed loop (C-18.6).
 
-One pod at a time, in the order in which they are woken. A pod that no node fits waits for an event and then for its back-off; one that
-waits for a driver is tried again as soon as the driver has answered. Deterministic: see :mod:`.extension_points`.
+One pod at a time, in the order in which they are woken. A pod that no node fits waits for an event and then for its
+back-off; one that waits for a driver is tried again as soon as the driver has answered. Deterministic: see
+:mod:`.extension_points`.
 
 Beside claims only nodes' taints and the pod's node affinity count (:class:`virt_dra.scheduling.node_fit.PodFit`).
 """
@@ -94,11 +95,21 @@ class ClassicScheduler:
         """How many pods have a node selected."""
         of = context.informers.of
         self._pods, self._nodes, self._claims = of(Pod), of(Node), of(ClassicClaim)
-        self._contexts, self._classes, self._device_classes = of(PodSchedulingContext), of(ResourceClass), of(ClassicDeviceClass)
-        self._slices, self._of_classes, self._of_claims = of(NamedResourcesSlice), of(ResourceClassParameters), of(ResourceClaimParameters)
+        self._contexts, self._classes, self._device_classes = (
+            of(PodSchedulingContext),
+            of(ResourceClass),
+            of(ClassicDeviceClass),
+        )
+        self._slices, self._of_classes, self._of_claims = (
+            of(NamedResourcesSlice),
+            of(ResourceClassParameters),
+            of(ResourceClaimParameters),
+        )
         self._assumed = AssumedClaims(self._claims)
         self._pods.store.add_index(_USES, lambda pod: claims_named_by(pod, fixed=release.fixed_claim_names))
-        self._claims.store.add_index(_STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else [])
+        self._claims.store.add_index(
+            _STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else []
+        )
         self._of_claims.store.add_index("namespace", lambda each: [each.namespace])
         self._view = ClassicView(
             claim=self._assumed.get, context=lambda namespace, name: self._contexts.store.get(name, namespace),
@@ -128,7 +139,11 @@ class ClassicScheduler:
             if old is not None and old.spec.node_name:
                 self._wake_all()
             return
-        if old is None or old.spec != new.spec or old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+        if (
+            old is None
+            or old.spec != new.spec
+            or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        ):
             self._waiting.pop(PodKey(new.namespace, new.name), None)
             self._queue.add(PodKey(new.namespace, new.name))
 
@@ -242,7 +257,9 @@ class ClassicScheduler:
         fits, refused, other = _filtered(state, nodes)
         try:
             if not fits:
-                return await self._no_node(state, refused, _histogram(len(nodes), [*other, *(each.message for each in refused)])), awaited
+                return await self._no_node(
+                    state, refused, _histogram(len(nodes), [*other, *(each.message for each in refused)])
+                ), awaited
             return await self._negotiate(state, fits), awaited
         except ApiError as error:
             return NotNow(str(error), error=True), awaited
@@ -266,7 +283,9 @@ class ClassicScheduler:
         if BUILTIN_FINALIZER in claim.metadata.finalizers:
             self._assumed.wrote(await self._cluster.update_status(deallocated(claim)))
         else:
-            self._assumed.wrote(await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True))))
+            self._assumed.wrote(
+                await self._cluster.update_status(claim.with_(status=claim.status.with_(deallocation_requested=True)))
+            )
 
     async def _negotiate(self, state: SchedulingState, fits: dict[str, NodeFits]) -> NotNow | None:
         pod = state.pod
@@ -300,7 +319,8 @@ class ClassicScheduler:
             await self._cluster.update(state.context.with_(spec=spec))
 
     async def _reserve(self, state: SchedulingState, fits: NodeFits) -> None:
-        """Structured claims: finalizer, then driver, allocation and reservation in one write. Others: the reservation."""
+        """Structured claims: finalizer, then driver, allocation and reservation in one write. Others: the
+        reservation."""
         for index, each in enumerate(state.claims):
             claim = self._assumed.get(each.claim.namespace, each.claim.name) or each.claim
             allocation = fits.structured.get(index)
@@ -331,11 +351,16 @@ class ClassicScheduler:
             return
 
     async def _unreserve(self, claims: Sequence[ClaimState], pod: Pod) -> None:
-        """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim controller."""
+        """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim
+        controller."""
         for each in claims:
             try:
                 claim = await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace)
-                if claim.metadata.uid == each.claim.metadata.uid and claim.status.allocation is not None and is_reserved(claim, pod):
+                if (
+                    claim.metadata.uid == each.claim.metadata.uid
+                    and claim.status.allocation is not None
+                    and is_reserved(claim, pod)
+                ):
                     kept = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != pod.metadata.uid)
                     self._assumed.wrote(await self._cluster.update_status(with_consumers(claim, kept)))
             except (Conflict, NotFound):
@@ -345,18 +370,26 @@ class ClassicScheduler:
 
     async def _report(self, pod: Pod, message: str, reason: str) -> None:
         self._events.record(_about(pod), "Warning", "FailedScheduling", shortened(message))
-        await self._condition(pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message)))
+        await self._condition(
+            pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message))
+        )
 
     async def _condition(self, pod: Pod, wanted: PodCondition) -> None:
         try:
             current = await self._cluster.get(Pod, pod.name, pod.namespace)
             before = next((each for each in current.status.conditions if each.type == wanted.type), None)
             same = before is not None and before.status == wanted.status and before.last_transition_time is not None
-            new = wanted.with_(last_transition_time=before.last_transition_time if same and before else format_time(self._clock()))
-            other = current.metadata.uid != pod.metadata.uid or (wanted.status == "False" and bool(current.spec.node_name))
+            new = wanted.with_(
+                last_transition_time=before.last_transition_time if same and before else format_time(self._clock())
+            )
+            other = current.metadata.uid != pod.metadata.uid or (
+                wanted.status == "False" and bool(current.spec.node_name)
+            )
             if other or new == before:
                 return
-            conditions = [each.to_wire() for each in current.status.conditions if each.type != wanted.type] + [new.to_wire()]
+            conditions = [each.to_wire() for each in current.status.conditions if each.type != wanted.type] + [
+                new.to_wire()
+            ]
             seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
             merge = {"metadata": seen, "status": {"conditions": conditions}}
             await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -366,7 +399,9 @@ class ClassicScheduler:
     # --- structured parameters ---
 
     def _parameters(self, claim: ClassicClaim, cls: ResourceClass) -> StructuredParameters:
-        return parameters_of(claim, cls, self._of_classes.store.values(), self._of_claims.store.by_index("namespace", claim.namespace))
+        return parameters_of(
+            claim, cls, self._of_classes.store.values(), self._of_claims.store.by_index("namespace", claim.namespace)
+        )
 
     def _inventory(self) -> Inventory:
         stored = self._claims.store.by_index(_STRUCTURED, True)
@@ -374,7 +409,9 @@ class ClassicScheduler:
         return free_instances(self._slices.store.values(), known.values())
 
 
-def _filtered(state: SchedulingState, nodes: Sequence[Node]) -> tuple[dict[str, NodeFits], list[NodeRefused], list[str]]:
+def _filtered(
+    state: SchedulingState, nodes: Sequence[Node]
+) -> tuple[dict[str, NodeFits], list[NodeRefused], list[str]]:
     """The nodes that fit, the refusals of claims, and those of other filters."""
     fit = PodFit(state.pod)
     fits: dict[str, NodeFits] = {}
@@ -399,14 +436,23 @@ def _histogram(total: int, messages: Sequence[str]) -> str:
 
 
 def _matters(old: ClassicClaim, new: ClassicClaim) -> bool:
-    """Whether a claim was allocated, deallocated or released by a consumer: the queueing hint for the pods that use it."""
+    """Whether a claim was allocated, deallocated or released by a consumer: the queueing hint for the pods that use
+    it."""
     allocation = (old.status.allocation is None) != (new.status.allocation is None)
-    return allocation or old.deallocating != new.deallocating or len(new.status.reserved_for) < len(old.status.reserved_for)
+    return (
+        allocation
+        or old.deallocating != new.deallocating
+        or len(new.status.reserved_for) < len(old.status.reserved_for)
+    )
 
 
 def _is_ours(pod: Pod) -> bool:
     """Whether the pod is to be scheduled here: no node, not going away, no gates."""
-    waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+    waits = (
+        not pod.spec.node_name
+        and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ("Succeeded", "Failed")
+    )
     return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
 
 

@@ -1,6 +1,8 @@
-"""Structured parameters of 1.30 (C-18.9): which parameters a claim has, which instances a node has left, and what is allocated. Pure.
+"""Structured parameters of 1.30 (C-18.9): which parameters a claim has, which instances a node has left, and what is
+allocated. Pure.
 
-The parameters of class and claim are objects of resource.k8s.io, named directly or found by what they were generated from.
+The parameters of class and claim are objects of resource.k8s.io, named directly or found by what they were generated
+from.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ G = TypeVar("G", ResourceClassParameters, ResourceClaimParameters)
 
 @dataclass(frozen=True)
 class StructuredParameters:
-    """What the scheduler knows of a claim: its requests by driver, and the filters and vendor parameters of its class."""
+    """What the scheduler knows of a claim: its requests by driver, and the filters and vendor parameters of its
+    class."""
 
     requests: tuple[DriverRequests, ...]
     shareable: bool
@@ -53,13 +56,19 @@ class StructuredParameters:
 def class_parameters(cls: ResourceClass, known: Iterable[ResourceClassParameters]) -> ResourceClassParameters | None:
     """None if the class refers to none. Raises ParametersNotFound."""
     reference = cls.parameters_ref
-    return None if reference is None else _found("class", reference, reference.namespace, known, ResourceClassParameters.KIND)
+    return (
+        None
+        if reference is None
+        else _found("class", reference, reference.namespace, known, ResourceClassParameters.KIND)
+    )
 
 
 def claim_parameters(claim: ClassicClaim, known: Iterable[ResourceClaimParameters]) -> ResourceClaimParameters | None:
     """None if the claim refers to none. Raises ParametersNotFound."""
     reference = claim.spec.parameters_ref
-    return None if reference is None else _found("claim", reference, claim.namespace, known, ResourceClaimParameters.KIND)
+    return (
+        None if reference is None else _found("claim", reference, claim.namespace, known, ResourceClaimParameters.KIND)
+    )
 
 
 def _found(what: str, reference: ParametersReference, namespace: str, known: Iterable[G], kind: str) -> G:
@@ -74,24 +83,42 @@ def _found(what: str, reference: ParametersReference, namespace: str, known: Ite
     if not matching:
         raise ParametersNotFound(f"generated {what} parameters for {source} not found")
     if len(matching) > 1:
-        raise ParametersNotFound(f"multiple generated {what} parameters for {source} found: {', '.join(each.key for each in matching)}")
+        raise ParametersNotFound(
+            f"multiple generated {what} parameters for {source} found: {', '.join(each.key for each in matching)}"
+        )
     return matching[0]
 
 
 def _is_from(source: ParametersReference | None, reference: ParametersReference) -> bool:
-    return source is not None and (source.api_group, source.kind, source.name) == (reference.api_group, reference.kind, reference.name)
+    return source is not None and (source.api_group, source.kind, source.name) == (
+        reference.api_group,
+        reference.kind,
+        reference.name,
+    )
 
 
 def parameters_of(
-    claim: ClassicClaim, cls: ResourceClass, of_classes: Iterable[ResourceClassParameters], of_claims: Iterable[ResourceClaimParameters]
+    claim: ClassicClaim,
+    cls: ResourceClass,
+    of_classes: Iterable[ResourceClassParameters],
+    of_claims: Iterable[ResourceClaimParameters],
 ) -> StructuredParameters:
-    """Both parameters, or the defaults: one instance of the class's driver, whichever, shareable. Raises ParametersNotFound."""
+    """Both parameters, or the defaults: one instance of the class's driver, whichever, shareable. Raises
+    ParametersNotFound."""
     of_class, of_claim = class_parameters(cls, of_classes), claim_parameters(claim, of_claims)
-    filters = {each.driver_name: each.named_resources.selector for each in of_class.filters if each.named_resources} if of_class else {}
-    vendor: dict[str, Json | None] = {each.driver_name: each.parameters for each in of_class.vendor_parameters} if of_class else {}
+    filters = (
+        {each.driver_name: each.named_resources.selector for each in of_class.filters if each.named_resources}
+        if of_class
+        else {}
+    )
+    vendor: dict[str, Json | None] = (
+        {each.driver_name: each.parameters for each in of_class.vendor_parameters} if of_class else {}
+    )
     if of_claim is None:
         anything = StructuredRequest(named_resources=NamedResourcesSelector(selector="true"))
-        return StructuredParameters((DriverRequests(driver_name=cls.driver_name, requests=(anything,)),), True, filters, vendor)
+        return StructuredParameters(
+            (DriverRequests(driver_name=cls.driver_name, requests=(anything,)),), True, filters, vendor
+        )
     return StructuredParameters(of_claim.driver_requests, bool(of_claim.shareable), filters, vendor)
 
 
@@ -129,7 +156,8 @@ class NoStructuredFit:
 def allocate_on(
     claims: Sequence[StructuredParameters], node: str, inventory: Inventory, work: Work
 ) -> tuple[ClassicAllocation, ...] | NoStructuredFit:
-    """An allocation for each claim, of instances of the node that no earlier one took. ``work``: the budget of the pod's attempt."""
+    """An allocation for each claim, of instances of the node that no earlier one took. ``work``: the budget of the
+    pod's attempt."""
     left = {place: list(instances) for place, instances in inventory.items() if place[0] == node}
     made: list[ClassicAllocation] = []
     try:
@@ -137,7 +165,9 @@ def allocate_on(
             handles = [_handle(parameters, requests, node, left, work) for requests in parameters.requests]
             if any(handle is None for handle in handles):
                 return NoStructuredFit("resourceclaim cannot be allocated for the node (unsuitable)")
-            made.append(_allocation([handle for handle in handles if handle is not None], node, shareable=parameters.shareable))
+            made.append(
+                _allocation([handle for handle in handles if handle is not None], node, shareable=parameters.shareable)
+            )
     except CelError as error:
         return NoStructuredFit(f"checking structured parameters failed: {error}", error=True)
     return tuple(made)
@@ -172,7 +202,11 @@ def _handle(
 
 def _result(request: StructuredRequest, instance: str) -> StructuredResult:
     result = StructuredResult(named_resources=NamedResourcesResult(name=instance))
-    return result if request.vendor_parameters is None else result.with_(vendor_request_parameters=request.vendor_parameters)
+    return (
+        result
+        if request.vendor_parameters is None
+        else result.with_(vendor_request_parameters=request.vendor_parameters)
+    )
 
 
 def _allocation(handles: Sequence[ResourceHandle], node: str, *, shareable: bool) -> ClassicAllocation:

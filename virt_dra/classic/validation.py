@@ -1,4 +1,5 @@
-"""The API server's rules for the objects of classic DRA: defaults and validation (C-18.1, C-18.3). Pure; every fault at once."""
+"""The API server's rules for the objects of classic DRA: defaults and validation (C-18.1, C-18.3). Pure; every fault at
+once."""
 
 from __future__ import annotations
 
@@ -75,7 +76,11 @@ def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
         case ResourceClass():
             found = _resource_class(obj)
         case ClassicDeviceClass():
-            found = iter(()) if obj.spec.suitable_nodes is None else node_selector(obj.spec.suitable_nodes, "spec.suitableNodes")
+            found = (
+                iter(())
+                if obj.spec.suitable_nodes is None
+                else node_selector(obj.spec.suitable_nodes, "spec.suitableNodes")
+            )
         case PodSchedulingContext():
             found = _scheduling_spec(obj)
         case NamedResourcesSlice():
@@ -155,7 +160,9 @@ def _claim_status(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
         yield from _allocation(status.allocation, "status.allocation")
         if before.allocation is not None and status.allocation != before.allocation:
             yield immutable("status.allocation", status.allocation)
-    yield from unique_items(status.reserved_for, "status.reservedFor", _consumer, lambda each: each.uid, RESERVED_FOR_MAX)
+    yield from unique_items(
+        status.reserved_for, "status.reservedFor", _consumer, lambda each: each.uid, RESERVED_FOR_MAX
+    )
     yield from _reservations(new, before)
     if status.deallocation_requested and not before.deallocation_requested and status.reserved_for:
         yield forbidden("status.deallocationRequested", "deallocation cannot be requested while `reservedFor` is set")
@@ -176,7 +183,9 @@ def _reservations(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
         yield forbidden(path, "may not be reserved more than once")
     ending = status.deallocation_requested or new.metadata.deletion_timestamp is not None
     if ending and any(each not in before.reserved_for for each in status.reserved_for):
-        yield forbidden(path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
+        yield forbidden(
+            path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        )
 
 
 def _allocation(allocation: ClassicAllocation, path: str) -> Errors:
@@ -260,8 +269,8 @@ def _slice(obj: NamedResourcesSlice) -> Errors:
 def _attribute(attribute: NamedResourcesAttribute, path: str) -> Errors:
     yield from subdomain(attribute.name, f"{path}.name")
     values = (
-        attribute.quantity, attribute.bool_value, attribute.int_value, attribute.int_slice, attribute.string, attribute.string_slice,
-        attribute.version,
+        attribute.quantity, attribute.bool_value, attribute.int_value, attribute.int_slice, attribute.string,
+        attribute.string_slice, attribute.version,
     )  # fmt: skip
     given = sum(value is not None for value in values)
     if given == 0:

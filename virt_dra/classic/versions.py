@@ -1,7 +1,7 @@
 """Reads and writes the versions of classic DRA: v1alpha1 (1.26), v1alpha2 (1.27 to 1.30) and v1alpha3 (1.31) (C-18.1).
 
-Pure functions over JSON. Only what the versions write differently is touched, so unknown fields survive. What a version can't express is
-refused with its path, never dropped.
+Pure functions over JSON. Only what the versions write differently is touched, so unknown fields survive. What a version
+can't express is refused with its path, never dropped.
 
     v1alpha1  PodScheduling instead of PodSchedulingContext; one ``resourceHandle``, a text, of the claim's driver
     v1alpha3  a claim names its driver as ``controller``; the allocation has ``controller``, ``nodeSelector`` and ``devices``
@@ -32,7 +32,8 @@ _BY_KIND: Final = {kind.KIND: kind for kind in KINDS}
 
 
 def read_classic(raw: object) -> TypedObject:
-    """A JSON object -> the typed object, those of classic DRA in the shape of v1alpha2. Every other object is read as usual.
+    """A JSON object -> the typed object, those of classic DRA in the shape of v1alpha2. Every other object is read as
+    usual.
 
     A claim of v1alpha3 without a controller isn't classic. Raises :class:`WireError`.
     """
@@ -47,7 +48,8 @@ def read_classic(raw: object) -> TypedObject:
 
 
 def write_classic(obj: TypedObject, version: str = V1ALPHA2) -> Json:
-    """The JSON of an object of classic DRA in a version. Raises :class:`WireError` for what the version can't express."""
+    """The JSON of an object of classic DRA in a version. Raises :class:`WireError` for what the version can't
+    express."""
     raw = obj.to_wire()
     if version == V1ALPHA1:
         raw = _to_v1alpha1(raw)
@@ -121,7 +123,10 @@ def _to_v1alpha1(raw: Json) -> Json:
         if not handles:
             return rest
         if len(handles) > 1 or handles[0].get("driverName", "") != driver or "structuredData" in handles[0]:
-            raise WireError(kind, (("status.allocation.resourceHandles", f"{V1ALPHA1} has one opaque handle, of the claim's driver"),))
+            raise WireError(
+                kind,
+                (("status.allocation.resourceHandles", f"{V1ALPHA1} has one opaque handle, of the claim's driver"),),
+            )
         return {**rest, "resourceHandle": handles[0].get("data", "")}
 
     moved = {**raw, "apiVersion": V1ALPHA1, "kind": kind}
@@ -136,7 +141,9 @@ def _to_v1alpha2(raw: Json) -> Json:
 def _refuse_v1alpha3_fields(raw: Json, version: str) -> None:
     path = ("spec", "spec") if raw["kind"] == "ResourceClaimTemplate" else ("spec",)
     if raw["kind"] in ("ResourceClaim", "ResourceClaimTemplate") and _part(raw, *path).get("controller") is not None:
-        raise WireError(raw["kind"], ((f"{'.'.join(path)}.controller", f"{version} knows the driver by the class only"),))
+        raise WireError(
+            raw["kind"], ((f"{'.'.join(path)}.controller", f"{version} knows the driver by the class only"),)
+        )
 
 
 def _from_v1alpha3(raw: Json) -> Json:
@@ -148,7 +155,11 @@ def _from_v1alpha3(raw: Json) -> Json:
     def older(status: Json) -> Json:
         kept = {name: value for name, value in status["allocation"].items() if name != "controller"}
         named = {} if controller is None else {"driverName": controller}
-        return {**status, **named, "allocation": {**_renamed(kept, {"nodeSelector": "availableOnNodes"}), "shareable": True}}
+        return {
+            **status,
+            **named,
+            "allocation": {**_renamed(kept, {"nodeSelector": "availableOnNodes"}), "shareable": True},
+        }
 
     return _changed(moved, older, "status")
 
@@ -164,7 +175,10 @@ def _to_v1alpha3(raw: Json) -> Json:
             older.append("allocationMode")
         if older or spec.get("controller") is None:
             field = older[0] if older else "controller"
-            raise WireError(kind, ((f"{'.'.join(path)}.{field}", f"{V1ALPHA3} has claims with a controller, without class and mode"),))
+            raise WireError(
+                kind,
+                ((f"{'.'.join(path)}.{field}", f"{V1ALPHA3} has claims with a controller, without class and mode"),),
+            )
         moved = _changed(moved, lambda each: {k: v for k, v in each.items() if k != "allocationMode"}, *path)
     if kind != "ResourceClaim":
         return moved

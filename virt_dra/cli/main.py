@@ -1,4 +1,5 @@
-"""``virt-dra``: the group of subcommands. A subcommand's module is imported only when it runs, so that ``--help`` is instant."""
+"""``virt-dra``: the group of subcommands. A subcommand's module is imported only when it runs, so that ``--help`` is
+instant."""
 
 from __future__ import annotations
 
@@ -38,24 +39,46 @@ _CHECK, _SIMULATE, _CLUSTER, _FILTERS, _SHELL = HelpSection
 SUBCOMMANDS: Mapping[str, _Subcommand] = {
     "lint": _Subcommand(_CHECK, "lint.command", "Check VMs and everything they name before anything is created."),
     "explain": _Subcommand(_CHECK, "explain.command", "Explain why a VM or claim gets no place, and what would help."),
-    "diff": _Subcommand(_CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."),
+    "diff": _Subcommand(
+        _CHECK, "diff.command", "Show which VMs start or stop fitting between two states of a cluster."
+    ),
     "allocate": _Subcommand(_CHECK, "allocate.command", "Allocate devices to claims on nodes, and say why not."),
     "cel": _Subcommand(_CHECK, "cel.command", "Evaluate a CEL expression on devices: which match, and why one failed."),
     "run": _Subcommand(_SIMULATE, "run.command", "Drive VMs from YAML to libvirt domains on an embedded cluster."),
-    "scenario": _Subcommand(_SIMULATE, "scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."),
-    "simulate": _Subcommand(_SIMULATE, "simulate.command", "Compare placement policies on a cluster, a workload or a trace."),
-    "get": _Subcommand(_CLUSTER, "get.command", "Show VMs, devices, claims, pools or drivers: who has what, what is free."),
-    "describe": _Subcommand(_CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."),
+    "scenario": _Subcommand(
+        _SIMULATE, "scenario.command", "Play scenarios of the control loops on an embedded or a real cluster."
+    ),
+    "simulate": _Subcommand(
+        _SIMULATE, "simulate.command", "Compare placement policies on a cluster, a workload or a trace."
+    ),
+    "get": _Subcommand(
+        _CLUSTER, "get.command", "Show VMs, devices, claims, pools or drivers: who has what, what is free."
+    ),
+    "describe": _Subcommand(
+        _CLUSTER, "describe.command", "Show everything that is known of one VM, device, claim, pool or driver."
+    ),
     "topology": _Subcommand(_CLUSTER, "topology.command", "Show where a cluster's devices are, and who has them."),
-    "report": _Subcommand(_CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."),
-    "report-server": _Subcommand(_CLUSTER, "report_server.command", "Serve that page live, to those who may list what it shows (HTTPS)."),
-    "install": _Subcommand(_CLUSTER, "install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."),
+    "report": _Subcommand(
+        _CLUSTER, "report.command", "Write one page about a cluster's devices, its VMs and what waits."
+    ),
+    "report-server": _Subcommand(
+        _CLUSTER, "report_server.command", "Serve that page live, to those who may list what it shows (HTTPS)."
+    ),
+    "install": _Subcommand(
+        _CLUSTER, "install.command", "Install or upgrade virt-dra on a cluster, or print what would be applied."
+    ),
     "doctor": _Subcommand(_CLUSTER, "doctor.command", "Examine a cluster and its virt-dra, and say what to do."),
     "uninstall": _Subcommand(_CLUSTER, "install.uninstall", "Remove virt-dra from a cluster."),
-    "operator": _Subcommand(_CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."),
+    "operator": _Subcommand(
+        _CLUSTER, "operator", "Follow a cluster's VMs: publish their devices, complete their pods."
+    ),
     "webhook": _Subcommand(_CLUSTER, "webhook.command", "Serve the admission webhooks (HTTPS)."),
-    "webhook-certificates": _Subcommand(_CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."),
-    "extender": _Subcommand(_CLUSTER, "extender.command", "Score fitting nodes by a placement policy, for kube-scheduler."),
+    "webhook-certificates": _Subcommand(
+        _CLUSTER, "webhook.certificates", "Keep the webhook's certificate and the trust in it up to date."
+    ),
+    "extender": _Subcommand(
+        _CLUSTER, "extender.command", "Score fitting nodes by a placement policy, for kube-scheduler."
+    ),
     "admit": _Subcommand(_FILTERS, "jsonl.admit", "Check VMIs against the admission rules."),
     "render": _Subcommand(_FILTERS, "jsonl.render", "Render the device part of launcher pods."),
     "device-status": _Subcommand(_FILTERS, "jsonl.device_status", "Resolve pod, claim and slice to device addresses."),
@@ -68,7 +91,8 @@ SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "features": ("feature-gates",),
     "explain": ("verbose",),
 }
-"""What people type for an option, with its names, of which the first that a command has is taken. No help shows it: one name is learnt."""
+"""What people type for an option, with its names, of which the first that a command has is taken. No help shows it: one
+name is learnt."""
 SUGGESTED: Final = 3
 """The most commands that the error about an unknown one suggests."""
 
@@ -95,23 +119,35 @@ class _LazyGroup(click.Group):
         command.context_settings["token_normalize_func"] = _full_name(command)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             meant = ", ".join(map(repr, get_close_matches(name.lower(), SUBCOMMANDS, n=SUGGESTED)))
             several = "one of: " if "," in meant else ""
-            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {several}{meant}?" if meant else ""), ctx)
+            raise click.UsageError(
+                f"No such command {name!r}." + (f" Did you mean {several}{meant}?" if meant else ""), ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section in HelpSection:
             with formatter.section(section):
-                formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items() if entry.section is section])
+                formatter.write_dl(
+                    [(name, entry.summary) for name, entry in SUBCOMMANDS.items() if entry.section is section]
+                )
 
 
 def _full_name(command: click.Command) -> Callable[[str], str]:
-    """A function from what is typed for an option, without its dashes, to the name that the command knows it by: click's normalization."""
-    names = {name.lstrip("-") for parameter in command.params if isinstance(parameter, click.Option) for name in parameter.opts}
+    """A function from what is typed for an option, without its dashes, to the name that the command knows it by:
+    click's normalization."""
+    names = {
+        name.lstrip("-")
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for name in parameter.opts
+    }
     renamed = {
         short: full
         for short, possible in SHORTER_NAMES.items()
@@ -136,7 +172,10 @@ Every command has its own --help with examples and exit codes. All have these to
 
 
 @click.group(
-    cls=_LazyGroup, name="virt-dra", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    cls=_LazyGroup,
+    name="virt-dra",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(package_name="virt-dra", prog_name="virt-dra")
 def cli() -> None:

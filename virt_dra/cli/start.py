@@ -9,7 +9,8 @@ from typing import NoReturn
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Exit as ``cli.shared.endings`` would, which may not be loaded yet. Nothing has been started that could be left half done."""
+    """Exit as ``cli.shared.endings`` would, which may not be loaded yet. Nothing has been started that could be left
+    half done."""
     try:
         os.write(2, b"error: interrupted\n")
     finally:

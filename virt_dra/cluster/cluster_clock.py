@@ -1,9 +1,10 @@
 """A clock that follows the API server's time, whatever this machine's clock says.
 
-Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may be wrong or be set
-while we run. So durations are measured by the monotonic clock, and the time of day is taken from the header ``Date`` of the API server's
-answers. A timestamp that lies in the future all the same, since clocks differ or one was set back, counts from the moment it was first
-seen: nothing waits for an hour, or for ever, where a minute was meant.
+Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may
+be wrong or be set while we run. So durations are measured by the monotonic clock, and the time of day is taken from the
+header ``Date`` of the API server's answers. A timestamp that lies in the future all the same, since clocks differ or
+one was set back, counts from the moment it was first seen: nothing waits for an hour, or for ever, where a minute was
+meant.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _REMEMBERED: Final = 4096
 
 
 class ClusterClock:
-    """Calling it returns the API server's time. ``wall``: used until a server has answered; ``elapsed``: a monotonic clock in seconds."""
+    """Calling it returns the API server's time. ``wall``: used until a server has answered; ``elapsed``: a monotonic
+    clock in seconds."""
 
     def __init__(
         self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), elapsed: Callable[[], float] = time.monotonic
@@ -40,8 +42,8 @@ class ClusterClock:
         return self._base + timedelta(seconds=self._elapsed() - self._base_at)
 
     def observe(self, date: str | None, took: float = 0.0) -> None:
-        """Adopt the header ``Date`` of an answer if it differs by more than the tolerance; a malformed one is ignored. ``took``: seconds
-        from the request until the answer was read, in which it may have been queued."""
+        """Adopt the header ``Date`` of an answer if it differs by more than the tolerance; a malformed one is ignored.
+        ``took``: seconds from the request until the answer was read, in which it may have been queued."""
         at = self._elapsed()
         if date is None or at - self._observed_at < _OBSERVE_EVERY:
             return
@@ -52,11 +54,14 @@ class ClusterClock:
         except (ValueError, OverflowError, IndexError, TypeError):
             return
         if abs(difference) > TOLERANCE + timedelta(seconds=took):
-            log.warning("our clock differs from the API server's by %.0f s; its time counts", difference.total_seconds())
+            log.warning(
+                "our clock differs from the API server's by %.0f s; its time counts", difference.total_seconds()
+            )
             self._set(said)
 
     def count_from(self, moment: datetime) -> datetime:
-        """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first seen."""
+        """The time to count from for another clock's timestamp: itself, or, if it is in the future, when it was first
+        seen."""
         now = self()
         if moment not in self._first_seen:
             if moment <= now:

@@ -28,10 +28,18 @@ class Replaced:
 
     def __str__(self) -> str:
         places = f"{', '.join(map(str, self.earlier))} and {self.used}"
-        return f"{self.kind} {self.key} is given with different content at {places}; the last one is used, as kubectl apply does"
+        return (
+            f"{self.kind} {self.key} is given with different content at {places}; "
+            "the last one is used, as kubectl apply does"
+        )
 
     def to_json(self) -> Json:
-        return {"kind": self.kind, "key": self.key, "earlier": [str(each) for each in self.earlier], "used": str(self.used)}
+        return {
+            "kind": self.kind,
+            "key": self.key,
+            "earlier": [str(each) for each in self.earlier],
+            "used": str(self.used),
+        }
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,9 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
             earlier.setdefault(identity, {})[before.source] = None
         found[identity] = Sourced(on_top(obj, before.object), sourced.source)
     replaced = (
-        Replaced(each.object.kind or each.object.KIND, _key(each.object, namespace), tuple(earlier[identity]), each.source)
+        Replaced(
+            each.object.kind or each.object.KIND, _key(each.object, namespace), tuple(earlier[identity]), each.source
+        )
         for identity, each in found.items()
         if identity in earlier
     )
@@ -71,20 +81,24 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
 
 @dataclass(frozen=True)
 class Latest:
-    """``documents``: each VM and VMI once, as it is after the last one; other objects as they were given. ``replaced``: of all kinds."""
+    """``documents``: each VM and VMI once, as it is after the last one; other objects as they were given. ``replaced``:
+    of all kinds."""
 
     documents: tuple[Document, ...]
     replaced: tuple[Replaced, ...]
 
 
 def latest(documents: Iterable[Document], namespace: str) -> Latest:
-    """The documents to judge as they are written: each VM once, as it is started once; other objects each time, as each may be wrong."""
+    """The documents to judge as they are written: each VM once, as it is started once; other objects each time, as each
+    may be wrong."""
     documents = tuple(documents)
     read = [found for each in documents if isinstance(found := read_document(each), Sourced)]
     once = applied(read, namespace)
     final = {each.source: each.object for each in once.objects}
     superseded = {each.source for each in read if isinstance(each.object, _ONCE) and each.source not in final}
-    merged = {each.source: final[each.source] for each in read if final.get(each.source, each.object) is not each.object}
+    merged = {
+        each.source: final[each.source] for each in read if final.get(each.source, each.object) is not each.object
+    }
     kept = tuple(_as_stored(each, merged.get(each.source)) for each in documents if each.source not in superseded)
     return Latest(kept, once.replaced)
 
@@ -98,7 +112,9 @@ def _as_stored(document: Document, obj: TypedObject | None) -> Document:
     if not isinstance(obj, _ONCE) or not isinstance(raw, dict):
         return document
     wire = obj.to_wire()
-    return Document({**raw, **{member: wire[member] for member in ("metadata", "status") if member in wire}}, document.source)
+    return Document(
+        {**raw, **{member: wire[member] for member in ("metadata", "status") if member in wire}}, document.source
+    )
 
 
 def _key(obj: TypedObject, namespace: str) -> str:

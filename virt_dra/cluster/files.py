@@ -1,4 +1,5 @@
-"""Objects in files: manifests that users give (also on the web), and the folder into which an embedded cluster is saved.
+"""Objects in files: manifests that users give (also on the web), and the folder into which an embedded cluster is
+saved.
 
 The only file access for objects."""
 
@@ -54,10 +55,11 @@ _HEADER = "# Saved by virt-dra.\n"
 
 
 def read_inputs(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Loaded:
-    """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-`` (standard input).
+    """All objects in files, folders (recursive, ``*.yaml *.yml *.json``, sorted, hidden ones skipped), URLs and ``-``
+    (standard input).
 
-    Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are still read. A
-    file that is met twice is read once. ``stdin`` replaces the process's standard input.
+    Never raises for what it finds there: a file that can't be read or understood becomes a problem, and the others are
+    still read. A file that is met twice is read once. ``stdin`` replaces the process's standard input.
     """
     objects: list[Sourced[TypedObject]] = []
     problems: list[ReadProblem] = []
@@ -173,7 +175,9 @@ def _text(path: str, stdin: BinaryIO | None) -> bytes | ReadProblem:
         return _problem(path, str(error))
     except (OSError, ValueError) as error:
         return _problem(path, _reason(error))
-    return text if len(text) <= MAX_FILE_BYTES else _problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
+    return (
+        text if len(text) <= MAX_FILE_BYTES else _problem(path, f"larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
+    )
 
 
 R = TypeVar("R")
@@ -183,7 +187,9 @@ def _understood(read: Callable[[bytes, str], R], text: bytes, path: str) -> R | 
     try:
         return read(text, "standard input" if path == STDIN else _shown(path))
     except DocumentError as error:
-        return ReadProblem(DocumentSource(error.source, error.line, error.document), f"column {error.column}: {error.message}")
+        return ReadProblem(
+            DocumentSource(error.source, error.line, error.document), f"column {error.column}: {error.message}"
+        )
 
 
 def _problem(path: str, message: str) -> ReadProblem:
@@ -211,11 +217,12 @@ _MAX_STEM = 180
 
 
 def save_folder(objects: Iterable[TypedObject], folder: str | Path) -> tuple[Path, ...]:
-    """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in the order of the objects.
+    """Write each object to a YAML file of its own, ``<plural>.<group>/<namespace>_<name>.yaml``; the paths, in the
+    order of the objects.
 
-    Each file appears as a whole or not at all. Files of an earlier save that have no object any more are removed; files that were not
-    written by this function are neither removed nor changed. Names can be any text: what is unsafe in a file name is written as ``%XX``,
-    and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
+    Each file appears as a whole or not at all. Files of an earlier save that have no object any more are removed; files
+    that were not written by this function are neither removed nor changed. Names can be any text: what is unsafe in a
+    file name is written as ``%XX``, and objects that would share a file get ``~2``, ``~3``, … Raises OSError.
     """
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
@@ -247,8 +254,11 @@ def _stem(obj: TypedObject) -> str:
 
 
 def _safe(text: str) -> str:
-    """At most ``_MAX_STEM`` / 2 characters, all of them safe in file names everywhere. Not reversible: the file has the name."""
-    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode(errors="surrogatepass")), text)
+    """At most ``_MAX_STEM`` / 2 characters, all of them safe in file names everywhere. Not reversible: the file has the
+    name."""
+    encoded = _UNSAFE.sub(
+        lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode(errors="surrogatepass")), text
+    )
     return encoded[: _MAX_STEM // 2]
 
 
@@ -293,10 +303,12 @@ class ChangedMeanwhile(Exception):
 
 
 def replace_content(path: str, before: bytes, after: bytes) -> None:
-    """Replaces the content of a file, all at once: whoever reads it finds the one or the other, also after a loss of power.
+    """Replaces the content of a file, all at once: whoever reads it finds the one or the other, also after a loss of
+    power.
 
-    A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user may do that, its owner.
-    ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something else now, and OSError.
+    A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user may do
+    that, its owner. ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something else now, and
+    OSError.
     """
     target = Path(os.path.realpath(path))
     temporary: Path | None = None

@@ -50,8 +50,9 @@ class ApiResource:
 def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
     """The resource of an object or of a kind.
 
-    An :class:`UnknownObject` is identified by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown kind use
-    the class from :func:`unknown_kind`. Raises ValueError for the bare class UnknownObject and for an object that names no kind.
+    An :class:`UnknownObject` is identified by its own ``apiVersion`` and ``kind``; to ask for objects of an unknown
+    kind use the class from :func:`unknown_kind`. Raises ValueError for the bare class UnknownObject and for an object
+    that names no kind.
     """
     kind = subject if isinstance(subject, type) else type(subject)
     if kind.KIND:
@@ -63,9 +64,11 @@ def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
 
 @lru_cache(maxsize=1024)
 def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
-    """A class that stands for a kind we have no type for, to be handed to ``get``, ``list``, ``patch``, ``delete`` and ``watch``.
+    """A class that stands for a kind we have no type for, to be handed to ``get``, ``list``, ``patch``, ``delete`` and
+    ``watch``.
 
-    It is namespaced unless it is one of Kubernetes' own cluster-scoped kinds or is called ``Cluster…``, as is the custom of others.
+    It is namespaced unless it is one of Kubernetes' own cluster-scoped kinds or is called ``Cluster…``, as is the
+    custom of others.
     """
     namespaced = kind not in _CLUSTER_SCOPED and not kind.startswith("Cluster")
     attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": namespaced}
@@ -89,7 +92,8 @@ def _known(kind: type[TypedObject]) -> ApiResource:
         has_status=kind.HAS_STATUS,
         generation="content" if _counts_generation(kind, native) else "none",
         keeps_status_on_create=not kind.HAS_STATUS or issubclass(kind, Node),
-        unconditional_update=native and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest, PodGroup, Workload)),
+        unconditional_update=native
+        and not issubclass(kind, (DeviceTaintRule, ResourcePoolStatusRequest, PodGroup, Workload)),
         native=native,
     )
 
@@ -117,10 +121,11 @@ def _plural(kind: str) -> str:
 
 _CLUSTER_SCOPED = frozenset({
     "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ComponentStatus",
-    "CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-    "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass",
-    "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
-    "VolumeAttributesClass", "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
+    "CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume",
+    "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
+    "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
 })  # fmt: skip
 
 NAMESPACE = resource_of(Namespace)

@@ -1,9 +1,11 @@
-"""The ports: what a controller may ask of a cluster. ``memory`` and ``kube`` implement them; one contract suite holds both.
+"""The ports: what a controller may ask of a cluster. ``memory`` and ``kube`` implement them; one contract suite holds
+both.
 
-Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`.
-For one object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces.
-For cluster-scoped kinds a namespace is ignored. Kinds without a type of ours are named by :func:`virt_dra.cluster.kinds.unknown_kind`.
-Errors are the API server's: see the exceptions below; ``status`` is its HTTP code, ``reason`` its machine-readable word.
+Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`. For one
+object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces. For
+cluster-scoped kinds a namespace is ignored. Kinds without a type of ours are named by
+:func:`virt_dra.cluster.kinds.unknown_kind`. Errors are the API server's: see the exceptions below; ``status`` is its
+HTTP code, ``reason`` its machine-readable word.
 """
 
 from __future__ import annotations
@@ -80,15 +82,16 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """No answer, or none but "later": the server can't be reached, is starting, overloaded or was cut off. Whether a write took effect is
-    not known; reading shows it."""
+    """No answer, or none but "later": the server can't be reached, is starting, overloaded or was cut off. Whether a
+    write took effect is not known; reading shows it."""
 
     status = 503
     reason = "ServiceUnavailable"
 
 
 class Unreadable(ApiError):
-    """The cluster holds an object that doesn't have the shape we know, written by a newer API perhaps. The text names the fields."""
+    """The cluster holds an object that doesn't have the shape we know, written by a newer API perhaps. The text names
+    the fields."""
 
     reason = "Unreadable"
 
@@ -135,29 +138,32 @@ class Reader(Protocol):
         """Raises :class:`NotFound`."""
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
-        """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's syntax."""
+        """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's
+        syntax."""
 
 
 @runtime_checkable
 class PagedReader(Protocol):
     """What a cluster may also offer: a list in parts, so that the caller need not hold all of it at once."""
 
-    def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
-        """As :meth:`Reader.list`, of one state; each part names the version of that state. Raises :class:`Gone` when the state is gone
-        before the last part: start again."""
+    def pages(
+        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[O]]:
+        """As :meth:`Reader.list`, of one state; each part names the version of that state. Raises :class:`Gone` when
+        the state is gone before the last part: start again."""
 
 
 class Writer(Protocol):
     async def create(self, obj: O) -> O:
         """Store a new object, named by its name or a generated one, without its status where that is a subresource.
 
-        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if its namespace
-        is missing or being deleted.
+        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if
+        its namespace is missing or being deleted.
         """
 
     async def update(self, obj: O) -> O:
-        """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`; custom resources,
-        DeviceTaintRules and pool requests must have one, else :class:`Invalid` (C-13.2)."""
+        """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`;
+        custom resources, DeviceTaintRules and pool requests must have one, else :class:`Invalid` (C-13.2)."""
 
     async def update_status(self, obj: O) -> O:
         """Replace only status. For kinds without the subresource this is :class:`NotFound`."""
@@ -166,17 +172,19 @@ class Writer(Protocol):
         self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
-        """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both, else :class:`BadRequest`.
+        """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both, else
+        :class:`BadRequest`.
 
-        A resourceVersion or uid in a merge patch is a precondition (:class:`Conflict`). Operations that can't be applied, a ``test``
-        that fails among them, are :class:`Invalid`.
+        A resourceVersion or uid in a merge patch is a precondition (:class:`Conflict`). Operations that can't be
+        applied, a ``test`` that fails among them, are :class:`Invalid`.
         """
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Assign a pod to a node, once and for all; its condition ``PodScheduled`` becomes True.
 
-        Of ``pod`` only namespace, name and UID count, the UID as a precondition if it has one. Raises :class:`NotFound`, and
-        :class:`Conflict` for another UID and for a pod that has a node, has scheduling gates or is being deleted.
+        Of ``pod`` only namespace, name and UID count, the UID as a precondition if it has one. Raises
+        :class:`NotFound`, and :class:`Conflict` for another UID and for a pod that has a node, has scheduling gates or
+        is being deleted.
         """
 
     async def delete(
@@ -185,8 +193,8 @@ class Writer(Protocol):
     ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`.
 
-        A pod on a node is only marked, and stays until it is deleted with ``grace_seconds`` 0, as its kubelet does; without
-        ``grace_seconds`` it has the grace period of its spec. Other kinds have none.
+        A pod on a node is only marked, and stays until it is deleted with ``grace_seconds`` 0, as its kubelet does;
+        without ``grace_seconds`` it has the grace period of its spec. Other kinds have none.
         """
 
 
@@ -196,8 +204,8 @@ class Watcher(Protocol):
     ) -> AsyncIterator[WatchEvent[O]]:
         """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old: list again.
 
-        ``""`` and ``"0"`` begin with an ADDED for every object that is there. With selectors, an object that begins to match is ADDED
-        and one that no longer matches DELETED.
+        ``""`` and ``"0"`` begin with an ADDED for every object that is there. With selectors, an object that begins to
+        match is ADDED and one that no longer matches DELETED.
         """
 
 

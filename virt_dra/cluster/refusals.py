@@ -11,7 +11,18 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.kinds import ApiResource
-from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Gone, Invalid, NotFound, StatusCause, TooLarge
+from virt_dra.cluster.port import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    StatusCause,
+    TooLarge,
+)
 
 SIZE_LIMIT = 3 * 1024 * 1024
 """Bytes of a request's body."""
@@ -42,7 +53,9 @@ def still_being_deleted(resource: ApiResource, name: str) -> AlreadyExists:
 
 def no_unique_name(resource: ApiResource, name: str) -> AlreadyExists:
     """Every name made of generateName was taken."""
-    return AlreadyExists(f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object")
+    return AlreadyExists(
+        f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object"
+    )
 
 
 def conflict(resource: ApiResource, name: str, why: str = STALE) -> Conflict:
@@ -54,14 +67,17 @@ def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, f
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
     precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     return conflict(
-        resource, name, f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {precondition}"
+        resource,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {precondition}",
     )
 
 
 def deletion_precondition(resource: ApiResource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
     """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
     return Conflict(
-        f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {what} in the precondition ({wanted}) "
+        f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: "
+        f"the {what} in the precondition ({wanted}) "
         f"does not match the {what} in record ({found}). The object might have been {hint}"
     )
 
@@ -76,7 +92,9 @@ def invalid(subject: str, name: str, causes: Iterable[StatusCause]) -> Invalid:
 
 def version_required(resource: ApiResource, name: str) -> Invalid:
     """C-13.2. (Here the API server names the resource, not the kind.)"""
-    fault = StatusCause("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update")
+    fault = StatusCause(
+        "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update"
+    )
     return invalid(str(resource), name, (fault,))
 
 
@@ -104,12 +122,16 @@ def bad_patch(detail: str) -> Invalid:
 
 def patched_shape(resource: ApiResource, name: str, error: WireError) -> Invalid:
     """A patch whose result no longer has the shape of the kind."""
-    return invalid(resource.group_kind, name, (StatusCause(path, "FieldValueTypeInvalid", text) for path, text in error.problems))
+    return invalid(
+        resource.group_kind, name, (StatusCause(path, "FieldValueTypeInvalid", text) for path, text in error.problems)
+    )
 
 
 def nameless(resource: ApiResource) -> Invalid:
     return invalid(
-        resource.group_kind, "", (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
+        resource.group_kind,
+        "",
+        (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),),
     )
 
 
@@ -122,7 +144,9 @@ def renamed(name: str, renamed_to: str) -> BadRequest:
 
 def immutable(resource: ApiResource, name: str, field: str, value: str) -> Invalid:
     return invalid(
-        resource.group_kind, name, (StatusCause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),)
+        resource.group_kind,
+        name,
+        (StatusCause(field, "FieldValueInvalid", f"Invalid value: {quoted(value)}: field is immutable"),),
     )
 
 

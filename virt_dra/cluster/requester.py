@@ -26,10 +26,15 @@ class Requester:
     def service_account(self) -> tuple[str, str] | None:
         """Namespace and name of the service account that it is."""
         namespace, colon, name = self.name.removeprefix(SERVICE_ACCOUNT).partition(":")
-        return (namespace, name) if self.name.startswith(SERVICE_ACCOUNT) and colon and namespace and name and ":" not in name else None
+        return (
+            (namespace, name)
+            if self.name.startswith(SERVICE_ACCOUNT) and colon and namespace and name and ":" not in name
+            else None
+        )
 
     def authenticated(self) -> Requester:
-        """With the groups that an API server adds to somebody who is impersonated: a service account without groups gets its own."""
+        """With the groups that an API server adds to somebody who is impersonated: a service account without groups
+        gets its own."""
         groups = self.groups
         account = self.service_account
         if account is not None and not groups:

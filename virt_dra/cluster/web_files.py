@@ -1,4 +1,5 @@
-"""Files at http and https addresses, as ``kubectl apply -f URL`` reads them: bounded in time and size, an error is a sentence."""
+"""Files at http and https addresses, as ``kubectl apply -f URL`` reads them: bounded in time and size, an error is a
+sentence."""
 
 from __future__ import annotations
 
@@ -34,10 +35,11 @@ def without_password(address: str) -> str:
 
 
 def fetched(address: str, most: int) -> bytes:
-    """The content behind an address, at most ``most + 1`` bytes of it. Proxies are those of the environment, as for all programs.
+    """The content behind an address, at most ``most + 1`` bytes of it. Proxies are those of the environment, as for all
+    programs.
 
-    Raises:
-        NotFetchedError: the address can't be used, its server can't be reached, doesn't answer in time or answers with an error.
+    Raises: NotFetchedError: the address can't be used, its server can't be reached, doesn't answer in time or answers
+        with an error.
     """
     try:
         parts = urlsplit(address)
@@ -48,7 +50,8 @@ def fetched(address: str, most: int) -> bytes:
         raise NotFetchedError("not an address: it names no server")
     if parts.username is not None or parts.password is not None:
         raise NotFetchedError(
-            "an address can't have a password, which messages would show; fetch the file with another program, and give it with -f -"
+            "an address can't have a password, which messages would show; fetch "
+            "the file with another program, and give it with -f -"
         )
     end = time.monotonic() + WHOLE_SECONDS
     request = urllib.request.Request(address, headers={"User-Agent": "virt-dra", "Accept-Encoding": "identity"})
@@ -67,7 +70,13 @@ class _WebOnly(urllib.request.HTTPRedirectHandler):
     """Follows a redirection to another http or https address, and no other (urllib would follow one to ftp)."""
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: object, code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
+        self,
+        req: urllib.request.Request,
+        fp: object,
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
     ) -> urllib.request.Request | None:
         if not is_address(newurl):
             raise NotFetchedError("the server redirects to an address that is neither http nor https")

@@ -1,4 +1,5 @@
-"""Functions that set and remove a condition in a list, leaving the other conditions and unchanged values as they are."""
+"""Functions that set and remove a condition in a list, leaving the other conditions and unchanged values as they
+are."""
 
 from __future__ import annotations
 
@@ -12,8 +13,11 @@ from virt_dra.api.wire import Json
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 
-def put(conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason: str, message: str, now: datetime) -> tuple[Json, ...]:
-    """The conditions with the one of this type set. Its unknown members stay; its transition time changes with the status only."""
+def put(
+    conditions: Sequence[Json], kind: str, verdict: ConditionStatus, reason: str, message: str, now: datetime
+) -> tuple[Json, ...]:
+    """The conditions with the one of this type set. Its unknown members stay; its transition time changes with the
+    status only."""
     wanted: Json = {"type": kind, "status": verdict, "reason": reason, "message": message}
     if not any(old.get("type") == kind for old in conditions):
         return (*conditions, {**wanted, "lastTransitionTime": format_time(now)})

@@ -1,4 +1,5 @@
-"""Events that controllers emit about objects, as data. The command line prints them, the operator writes them to the cluster."""
+"""Events that controllers emit about objects, as data. The command line prints them, the operator writes them to the
+cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 
 @dataclass(frozen=True)
 class Event:
-    """An event about one object. ``retry``: True if the same write may succeed later without any change of the object."""
+    """An event about one object. ``retry``: True if the same write may succeed later without any change of the
+    object."""
 
     kind: str
     namespace: str
@@ -28,7 +30,8 @@ def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) 
 
 
 def is_stale(error: ApiError) -> bool:
-    """True if the write failed only because the object changed or was deleted since it was read: gather and plan again."""
+    """True if the write failed only because the object changed or was deleted since it was read: gather and plan
+    again."""
     return isinstance(error, Conflict | NotFound)
 
 

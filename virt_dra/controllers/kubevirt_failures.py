@@ -1,4 +1,5 @@
-"""KubeVirt's condition ``Synchronized`` of a VMI that it failed to start, and whether a retry may help (K-12.8, K-12.9). Pure."""
+"""KubeVirt's condition ``Synchronized`` of a VMI that it failed to start, and whether a retry may help (K-12.8,
+K-12.9). Pure."""
 
 from __future__ import annotations
 
@@ -44,4 +45,6 @@ def retryable_failure(vmi: VirtualMachineInstance) -> Condition | None:
     message = failure.message or ""
     if vmi.status.phase in (None, "", "Pending"):
         return failure if failure.reason == FAILED_CREATE and POD_WEBHOOK in message else None
-    return failure if vmi.status.phase == "Scheduled" and failure.reason == SYNC_FAILED and _METADATA in message else None
+    return (
+        failure if vmi.status.phase == "Scheduled" and failure.reason == SYNC_FAILED and _METADATA in message else None
+    )

@@ -16,12 +16,14 @@ NOT_ALLOCATABLE: Final = "DevicesNotAllocatable"
 """Event: the pod waits because its claims can't be allocated."""
 
 Explain = Callable[[DeviceInputs, Condition | None], Condition | None]
-"""Inputs of a VMI whose pod waits for a node, and its previous condition Allocatable -> the new one, or None to leave it unchanged."""
+"""Inputs of a VMI whose pod waits for a node, and its previous condition Allocatable -> the new one, or None to leave
+it unchanged."""
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """``events``: to emit, including those about refused writes. ``stale``: the plan was made from stale objects, so requeue with back-off.
+    """``events``: to emit, including those about refused writes. ``stale``: the plan was made from stale objects, so
+    requeue with back-off.
 
     ``requeue_at``: when time alone may change the plan. ``written``: the number of writes that were done.
     """

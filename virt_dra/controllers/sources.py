@@ -1,4 +1,5 @@
-"""The sources of a reconcile: a protocol, implemented over informers' stores (``operator.affected_vmis``) and by tests over lists."""
+"""The sources of a reconcile: a protocol, implemented over informers' stores (``operator.affected_vmis``) and by tests
+over lists."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Sources(Protocol):
         """The VMIs whose own status has an address of :func:`status_addresses`."""
 
     def awaiting_retry(self, namespace: str) -> int:
-        """The number of VMIs of a namespace that await a retry (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`)."""
+        """The number of VMIs of a namespace that await a retry
+        (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`)."""
 
 
 class InstanceSources(Protocol):
@@ -47,7 +49,8 @@ class InstanceSources(Protocol):
     def vmi(self, key: str) -> VirtualMachineInstance | None: ...
 
     def leftovers(self, key: str, uid: str) -> tuple[str, ...]:
-        """The names of pods that haven't finished and are of a VMI of that name (``namespace/name``) with another UID."""
+        """The names of pods that haven't finished and are of a VMI of that name (``namespace/name``) with another
+        UID."""
 
 
 def ends(vmi: VirtualMachineInstance) -> bool:
@@ -73,7 +76,8 @@ def instance_uids(pod: Pod) -> tuple[str, ...]:
 
 
 def claim_keys(pod: Pod) -> tuple[str, ...]:
-    """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from templates."""
+    """The keys of the claims that the pod's entries may lead to: those named directly, and those generated from
+    templates."""
     direct = (entry.resource_claim_name for entry in pod.spec.resource_claims)
     recorded = (status.resource_claim_name for status in pod.status.resource_claim_statuses)
     return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in (*direct, *recorded) if name))
@@ -113,7 +117,11 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
     entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
     known = (entry.device_resource_claim_status for entry in entries)
     attributes = (each.attributes for each in known if each is not None and each.attributes is not None)
-    found = (address_on(node, each.pci_address, each.mdev_uuid) for each in attributes if node and (each.pci_address or each.mdev_uuid))
+    found = (
+        address_on(node, each.pci_address, each.mdev_uuid)
+        for each in attributes
+        if node and (each.pci_address or each.mdev_uuid)
+    )
     return tuple(dict.fromkeys(found))
 
 

@@ -25,10 +25,12 @@ from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 REST: Final = "(others)"
-"""The key that replaces dropped annotations; its value is their size in bytes. It is no valid annotation key, so no object has it."""
+"""The key that replaces dropped annotations; its value is their size in bytes. It is no valid annotation key, so no
+object has it."""
 
 _LONGEST: Final = 16 * 1024
-"""Characters that are kept of the device claims annotation; a longer one is cut and then no valid JSON. 128 devices take half of it."""
+"""Characters that are kept of the device claims annotation; a longer one is cut and then no valid JSON. 128 devices
+take half of it."""
 _COMMON: Final = ("metadata.managed_fields",)
 _UNREAD: Final = (*_COMMON, "metadata.annotations", "metadata.labels", "metadata.finalizers")
 _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
@@ -41,7 +43,10 @@ _TRIMS: Mapping[type[TypedObject], Callable[[Any], Any]] = {
     Pod: leaving_out(
         *_COMMON,
         *(f"spec.{field}" for field in ("volumes", "init_containers", "security_context")),
-        *(f"spec.containers.{field}" for field in ("command", "args", "env", "volume_mounts", "readiness_probe", "security_context")),
+        *(
+            f"spec.containers.{field}"
+            for field in ("command", "args", "env", "volume_mounts", "readiness_probe", "security_context")
+        ),
     ),
     Node: leaving_out(*_COMMON, "metadata.annotations", "metadata.finalizers"),
     ResourceClaim: leaving_out(*_UNREAD),
@@ -61,7 +66,9 @@ def trimmed(obj: O) -> O:
     kept: O = trim(obj)
     if isinstance(obj, _NEVER_WRITTEN):
         return kept
-    return kept.with_(metadata=_with_ours(kept.metadata, pod=isinstance(obj, Pod))) if kept.metadata.annotations else kept
+    return (
+        kept.with_(metadata=_with_ours(kept.metadata, pod=isinstance(obj, Pod))) if kept.metadata.annotations else kept
+    )
 
 
 def trimmed_where_read_only(obj: O) -> O:
@@ -76,7 +83,11 @@ def rest_of(annotations: Mapping[str, str]) -> int:
 
 def _with_ours(meta: ObjectMeta, *, pod: bool) -> ObjectMeta:
     """Keep our annotations, and the size of the others, as the API limits their sum (K-12.2)."""
-    ours = {PATH_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION} if not pod else set(own_pod_annotations(meta.annotations))
+    ours = (
+        {PATH_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION}
+        if not pod
+        else set(own_pod_annotations(meta.annotations))
+    )
     kept: dict[str, str] = {}
     rest = 0
     for key, value in meta.annotations.items():

@@ -1,4 +1,5 @@
-"""The writes that a plan may ask for, and :func:`write`, which does them: whole objects by resourceVersion, parts by precondition."""
+"""The writes that a plan may ask for, and :func:`write`, which does them: whole objects by resourceVersion, parts by
+precondition."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from typing import Final, Literal, Self
 
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
-from virt_dra.cluster.port import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooLarge, Writer
+from virt_dra.cluster.port import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+    Writer,
+)
 from virt_dra.controllers.events import Event, shortened
 
 WRITE_REFUSED: Final = "WriteRefused"
@@ -50,7 +61,8 @@ class Delete:
 
 @dataclass(frozen=True)
 class PatchAnnotations:
-    """Set annotations of an object that others write too; None removes one. ``resource_version`` "": whatever its version is."""
+    """Set annotations of an object that others write too; None removes one. ``resource_version`` "": whatever its
+    version is."""
 
     kind: type[TypedObject]
     name: str
@@ -99,7 +111,8 @@ def difference(old: Json, new: Json) -> Json:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """``stale``: an object had changed since the plan was made. ``refused``: events about writes that the API server refuses for good."""
+    """``stale``: an object had changed since the plan was made. ``refused``: events about writes that the API server
+    refuses for good."""
 
     stale: bool = False
     refused: tuple[Event, ...] = ()
@@ -115,7 +128,8 @@ _FINAL = (Invalid, Forbidden, BadRequest, TooLarge)
 async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) -> WriteResult:
     """Do the writes in order, up to the first that isn't done, as later ones may depend on it.
 
-    ``about``: the object that Events about refused writes are attached to. Raises other :class:`ApiError`, after which to retry.
+    ``about``: the object that Events about refused writes are attached to. Raises other :class:`ApiError`, after which
+    to retry.
     """
     for action in actions:
         try:
@@ -124,11 +138,15 @@ async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) ->
             return WriteResult(stale=True)
         except ApiError as error:
             if isinstance(error, Invalid) and any(cause.field == "metadata.uid" for cause in error.causes):
-                return WriteResult(stale=True)  # the object was replaced; in a patch without a version that is no Conflict
+                return WriteResult(
+                    stale=True
+                )  # the object was replaced; in a patch without a version that is no Conflict
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
-            event = Event(about.KIND, about.namespace, about.name, about.metadata.uid, "Warning", WRITE_REFUSED, message)
+            event = Event(
+                about.KIND, about.namespace, about.name, about.metadata.uid, "Warning", WRITE_REFUSED, message
+            )
             return WriteResult(refused=(event,))
     return WriteResult()
 
@@ -155,7 +173,11 @@ async def _write_one(writer: Writer, action: Write) -> None:
             precondition = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
             subresource: Literal["", "status"] = "status" if obj.HAS_STATUS else ""
             await writer.patch(
-                type(obj), obj.name, obj.namespace, merge={"metadata": precondition, "status": changes}, subresource=subresource
+                type(obj),
+                obj.name,
+                obj.namespace,
+                merge={"metadata": precondition, "status": changes},
+                subresource=subresource,
             )
 
 

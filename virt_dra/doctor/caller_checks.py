@@ -1,4 +1,5 @@
-"""Doctor's checks of the webhook's callers: whether they are authenticated, and who can connect. Pure: facts in, findings out."""
+"""Doctor's checks of the webhook's callers: whether they are authenticated, and who can connect. Pure: facts in,
+findings out."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _REVIEWS: Final = 8443
 
 
 def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets everybody connect."""
+    """Findings on whether the webhook authenticates callers (by its arguments), and whether its NetworkPolicy lets
+    everybody connect."""
     arguments = _arguments(facts)
     if not facts.overlay or arguments is None:
         return
@@ -22,7 +24,9 @@ def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     verifies = _value(arguments, "--client-ca") is not None
     mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
     if mode == TELL:
-        message = "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
+        message = (
+            "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
+        )
         yield DoctorFinding("callers", WARNING, where, message, f"remove the argument; see {GUIDE}")
     elif mode == REFUSE:
         yield DoctorFinding("callers", OK, where, "it answers only API servers, by their client certificates")
@@ -35,11 +39,17 @@ def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield DoctorFinding("callers", INFO, where, message, advice)
     where = f"NetworkPolicy {facts.namespace}/{_WEBHOOK}"
     if isinstance(facts.network_policy, Unknown):
-        yield DoctorFinding("callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice)
+        yield DoctorFinding(
+            "callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice
+        )
     elif facts.network_policy is not None and not _limits(facts.network_policy, _named_ports(facts)):
         message = f"it lets everybody connect to port {_REVIEWS}"
         yield DoctorFinding(
-            "callers-network", INFO, where, message, f"name the networks of your API servers: virt-dra install --api-server-cidr; {GUIDE}"
+            "callers-network",
+            INFO,
+            where,
+            message,
+            f"name the networks of your API servers: virt-dra install --api-server-cidr; {GUIDE}",
         )
 
 
@@ -49,11 +59,16 @@ def verifies_callers(facts: ClusterFacts) -> bool:
 
 def _arguments(facts: ClusterFacts) -> tuple[str, ...] | None:
     containers = _containers(facts)
-    return None if containers is None else tuple(str(argument) for container in containers for argument in container.get("args") or ())
+    return (
+        None
+        if containers is None
+        else tuple(str(argument) for container in containers for argument in container.get("args") or ())
+    )
 
 
 def _named_ports(facts: ClusterFacts) -> frozenset[str]:
-    """The names that the webhook's pods give to the port of reviews: a NetworkPolicy may use them in place of the number."""
+    """The names that the webhook's pods give to the port of reviews: a NetworkPolicy may use them in place of the
+    number."""
     ports = [port for container in _containers(facts) or () for port in container.get("ports") or ()]
     return frozenset(str(port["name"]) for port in ports if port.get("containerPort") == _REVIEWS and "name" in port)
 

@@ -28,7 +28,9 @@ _AFTER: Final[tuple[DoctorCheck, ...]] = (
 )
 
 
-def examine(facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None) -> tuple[DoctorFinding, ...]:
+def examine(
+    facts: ClusterFacts, own_version: str, kubevirt: KubeVirtVersion | None = None
+) -> tuple[DoctorFinding, ...]:
     """All findings. ``own_version``: of this program. ``kubevirt``: overrides the cluster's version."""
     checks: tuple[DoctorCheck, ...] = (
         cluster.kubernetes,

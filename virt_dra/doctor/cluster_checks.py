@@ -45,10 +45,16 @@ def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if f"{RESOURCE}/v1" not in facts.api_versions:
         message = f"Kubernetes {facts.version} serves {', '.join(served) or 'nothing'} of {RESOURCE}, but not v1"
         yield DoctorFinding(
-            "kubernetes", ERROR, "API server", message, "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config"
+            "kubernetes",
+            ERROR,
+            "API server",
+            message,
+            "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config",
         )
     else:
-        yield DoctorFinding("kubernetes", OK, "API server", f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}")
+        yield DoctorFinding(
+            "kubernetes", OK, "API server", f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}"
+        )
 
 
 def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
@@ -56,7 +62,11 @@ def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if isinstance(facts.features, Unknown):
         message = f"the API server's feature gates can't be read: {facts.features.why}"
         yield DoctorFinding(
-            "feature-gates", INFO, "API server", message, "reading /metrics needs a permission of its own; virt-dra doesn't need it"
+            "feature-gates",
+            INFO,
+            "API server",
+            message,
+            "reading /metrics needs a permission of its own; virt-dra doesn't need it",
         )
         return
     known = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
@@ -64,13 +74,19 @@ def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
         yield DoctorFinding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
         return
-    gates = {word: ", ".join(sorted(gate for gate, on in known.items() if on is state)) for word, state in (("on", True), ("off", False))}
+    gates = {
+        word: ", ".join(sorted(gate for gate, on in known.items() if on is state))
+        for word, state in (("on", True), ("off", False))
+    }
     message = "; ".join(f"{word}: {names}" for word, names in gates.items() if names)
-    yield DoctorFinding("feature-gates", OK, "API server", message or "its metrics name no gates of dynamic resource allocation")
+    yield DoctorFinding(
+        "feature-gates", OK, "API server", message or "its metrics name no gates of dynamic resource allocation"
+    )
 
 
 def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
-    """Findings on KubeVirt: that it exists or not, as the overlay needs, and its version and configuration (K-1.11, K-1.12).
+    """Findings on KubeVirt: that it exists or not, as the overlay needs, and its version and configuration (K-1.11,
+    K-1.12).
 
     ``named``: the user's version, which overrides the KubeVirt object's.
     """
@@ -104,14 +120,24 @@ def _without_kubevirt(facts: ClusterFacts, definitions: Mapping[str, Json]) -> I
     own = all(name in definitions and is_ours(definitions[name]) for name in VMS)
     if facts.overlay == BESIDE_KUBEVIRT:
         yield DoctorFinding(
-            "kubevirt", ERROR, "KubeVirt", "there is no KubeVirt object", "install KubeVirt, or use: virt-dra install --overlay standalone"
+            "kubevirt",
+            ERROR,
+            "KubeVirt",
+            "there is no KubeVirt object",
+            "install KubeVirt, or use: virt-dra install --overlay standalone",
         )
     elif facts.overlay == STANDALONE and not own:
         yield DoctorFinding(
-            "kubevirt", ERROR, "VirtualMachines", f"{', '.join(VMS)} are not virt-dra's", "virt-dra install --overlay standalone"
+            "kubevirt",
+            ERROR,
+            "VirtualMachines",
+            f"{', '.join(VMS)} are not virt-dra's",
+            "virt-dra install --overlay standalone",
         )
     elif facts.overlay == STANDALONE:
-        yield DoctorFinding("kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own")
+        yield DoctorFinding(
+            "kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own"
+        )
     else:
         yield DoctorFinding(
             "kubevirt",
@@ -125,9 +151,16 @@ def _without_kubevirt(facts: ClusterFacts, definitions: Mapping[str, Json]) -> I
 def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
     text = kubevirt.status.observed_kube_virt_version
     if not text and named is None:
-        message = "it isn't deployed yet: status.observedKubeVirtVersion is empty, so neither its version nor its gates are known"
+        message = (
+            "it isn't deployed yet: status.observedKubeVirtVersion is empty, "
+            "so neither its version nor its gates are known"
+        )
         yield DoctorFinding(
-            "kubevirt-version", WARNING, where, message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
+            "kubevirt-version",
+            WARNING,
+            where,
+            message,
+            "wait until KubeVirt is deployed, or name the version: --kubevirt-version",
         )
         return
     observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.of(text)
@@ -141,34 +174,64 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
                 yield DoctorFinding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
     if HOST_DEVICES not in gates:
         message = f"{HOST_DEVICES} is off: every VM with hostDevices is refused, gpus are not"
-        yield DoctorFinding("kubevirt-gates", INFO, where, message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}")
+        yield DoctorFinding(
+            "kubevirt-gates",
+            INFO,
+            where,
+            message,
+            f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}",
+        )
     if version >= V1_8_0 and (twice := listed_twice(configuration.developer_configuration)):
         they = "it is" if len(twice) == 1 else "they are"
         message = (
-            f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} on, but KubeVirt refuses every update of this object"
+            f"{', '.join(twice)}: in featureGates and in disabledFeatureGates; {they} "
+            "on, but KubeVirt refuses every update of this object"
         )
-        advice = f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, below spec.configuration.developerConfiguration"
+        advice = (
+            f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, "
+            "below spec.configuration.developerConfiguration"
+        )
         yield DoctorFinding("kubevirt-gates", WARNING, where, message, advice)
     if configuration.permitted_host_devices is not None and V1_6_0 <= version < V1_9_0:
-        message = f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
+        message = (
+            f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
+        )
         yield DoctorFinding(
-            "permitted-host-devices", WARNING, where, message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9"
+            "permitted-host-devices",
+            WARNING,
+            where,
+            message,
+            "use gpus entries, remove permittedHostDevices, or upgrade to 1.9",
         )
 
 
 def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[DoctorFinding]:
     version = observed.version
     if observed.assumed:
-        yield DoctorFinding("kubevirt-version", WARNING, where, str(observed), f"{observed.advice}, here and as an argument of the webhook")
+        yield DoctorFinding(
+            "kubevirt-version",
+            WARNING,
+            where,
+            str(observed),
+            f"{observed.advice}, here and as an argument of the webhook",
+        )
     elif version < V1_8_0:
         message = f"KubeVirt {version} takes devices of claims only by the path device-plugin"
         yield DoctorFinding(
-            "kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims"
+            "kubevirt-version",
+            WARNING,
+            where,
+            message,
+            "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims",
         )
     elif version < V1_8_3:
         message = f"KubeVirt {version} reads metadata where no driver writes it; the path metadata-shim serves it"
         yield DoctorFinding(
-            "kubevirt-version", WARNING, where, message, "upgrade to 1.8.3 or newer, so that drivers' own files can be used"
+            "kubevirt-version",
+            WARNING,
+            where,
+            message,
+            "upgrade to 1.8.3 or newer, so that drivers' own files can be used",
         )
     elif named:
         yield DoctorFinding("kubevirt-version", OK, where, f"judged as KubeVirt {version}, as --kubevirt-version says")
@@ -187,7 +250,9 @@ def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             resource_slice = ResourceSlice.from_wire(raw)
         except WireError as error:
             name = raw["metadata"]["name"]
-            yield DoctorFinding("drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "report it to the driver")
+            yield DoctorFinding(
+                "drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "report it to the driver"
+            )
             continue
         by_driver[resource_slice.spec.driver].append(resource_slice)
     if not by_driver:
@@ -203,8 +268,17 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     for each in slices:
         by_pool[each.spec.pool.name].append(each)
     newest = {name: newest_generation(members, generation_of) for name, members in sorted(by_pool.items())}
-    devices = [device for each in slices if generation_of(each) == newest[each.spec.pool.name][0] for device in each.spec.devices]
-    without = [(device.name, found) for device in devices if isinstance(found := addresses(driver, device.attributes), Unusable)]
+    devices = [
+        device
+        for each in slices
+        if generation_of(each) == newest[each.spec.pool.name][0]
+        for device in each.spec.devices
+    ]
+    without = [
+        (device.name, found)
+        for device in devices
+        if isinstance(found := addresses(driver, device.attributes), Unusable)
+    ]
     summary = f"{counted(len(devices), 'device')} in {counted(len(newest), 'pool')}"
     known = KNOWN_DRIVERS.get(driver)
     if known is not None and known.unfit:
@@ -212,7 +286,9 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     elif devices and len(without) == len(devices):
         name, found = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
-        yield DoctorFinding("drivers", WARNING, where, f"{summary}, none with an address: {name}: {found.message}", advice)
+        yield DoctorFinding(
+            "drivers", WARNING, where, f"{summary}, none with an address: {name}: {found.message}", advice
+        )
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
@@ -224,7 +300,10 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     for name, (generation, seen) in newest.items():
         if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
             announced = seen[0].spec.pool.resource_slice_count
-            message = f"pool {name}, generation {generation}: {len(seen)} of {announced} slices are there; nothing is allocated from it"
+            message = (
+                f"pool {name}, generation {generation}: {len(seen)} of {announced} "
+                "slices are there; nothing is allocated from it"
+            )
             yield DoctorFinding("pools", WARNING, where, message, "wait for the driver; restart it if this persists")
 
 
@@ -262,7 +341,11 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         match = inventory.matching(selectors)
         if match.fault is not None:
             yield DoctorFinding(
-                "classes", WARNING, where, f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
+                "classes",
+                WARNING,
+                where,
+                f"a selector fails: {match.fault.message}",
+                "correct it; see docs/lint/selector-error.md",
             )
         elif not match.devices and inventory.devices:
             yield DoctorFinding(

@@ -1,4 +1,5 @@
-"""Doctor's checks of the scheduler extender: whether it runs, and whether kube-scheduler asks it. Pure: facts in, findings out."""
+"""Doctor's checks of the scheduler extender: whether it runs, and whether kube-scheduler asks it. Pure: facts in,
+findings out."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Nothing where there is no extender."""
     if isinstance(facts.extenders, Unknown):
-        yield DoctorFinding("extender", facts.extenders.level, "extender", f"can't be read: {facts.extenders.why}", facts.extenders.advice)
+        yield DoctorFinding(
+            "extender",
+            facts.extenders.level,
+            "extender",
+            f"can't be read: {facts.extenders.why}",
+            facts.extenders.advice,
+        )
         return
     for daemon_set in facts.extenders:
         metadata, status = daemon_set["metadata"], daemon_set.get("status") or {}
@@ -24,9 +31,14 @@ def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         wanted, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
         if not wanted:
             message = "it has no pods: no node has the label node-role.kubernetes.io/control-plane that it selects"
-            yield DoctorFinding("extender", ERROR, where, message, f"where kube-scheduler isn't on nodes of the cluster: see {GUIDE}")
+            yield DoctorFinding(
+                "extender", ERROR, where, message, f"where kube-scheduler isn't on nodes of the cluster: see {GUIDE}"
+            )
         elif ready < wanted:
-            advice = f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; kube-scheduler goes on without it meanwhile"
+            advice = (
+                f"kubectl logs -n {metadata['namespace']} daemonset/{metadata['name']}; "
+                "kube-scheduler goes on without it meanwhile"
+            )
             yield DoctorFinding("extender", WARNING, where, f"{ready} of {counted(wanted, 'pod')} ready", advice)
         else:
             yield _asked(facts, where)
@@ -35,10 +47,22 @@ def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 def _asked(facts: ClusterFacts, where: str) -> DoctorFinding:
     answers = facts.extender_answers
     if isinstance(answers, Unknown):
-        return DoctorFinding("extender", answers.level, where, f"its metrics can't be read: {answers.why}", answers.advice)
+        return DoctorFinding(
+            "extender", answers.level, where, f"its metrics can't be read: {answers.why}", answers.advice
+        )
     total = sum(answers.values())
     if total:
         scored = answers.get("scored", 0)
-        return DoctorFinding("extender", OK, where, f"kube-scheduler asks it: {counted(total, 'answer')}, {scored} of them prefer a node")
-    message = "it runs, and kube-scheduler has never asked it: its lines in kube-scheduler's configuration aren't in force"
-    return DoctorFinding("extender", WARNING, where, message, f"virt-dra extender --print-configuration http://127.0.0.1:8766; see {GUIDE}")
+        return DoctorFinding(
+            "extender", OK, where, f"kube-scheduler asks it: {counted(total, 'answer')}, {scored} of them prefer a node"
+        )
+    message = (
+        "it runs, and kube-scheduler has never asked it: its lines in kube-scheduler's configuration aren't in force"
+    )
+    return DoctorFinding(
+        "extender",
+        WARNING,
+        where,
+        message,
+        f"virt-dra extender --print-configuration http://127.0.0.1:8766; see {GUIDE}",
+    )

@@ -62,9 +62,10 @@ class Permission:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The state of a cluster. ``features``: the API server's gates. ``probe``: the API server's answer to the dry run of a VMI that only
-    virt-dra's webhook denies; "" if it was accepted. ``missing``: objects of the manifests that don't exist. ``network_policy``: the
-    webhook's. ``launcher_policy``: the ValidatingAdmissionPolicy of the pods that the operator may create (standalone)."""
+    """The state of a cluster. ``features``: the API server's gates. ``probe``: the API server's answer to the dry run
+    of a VMI that only virt-dra's webhook denies; "" if it was accepted. ``missing``: objects of the manifests that
+    don't exist. ``network_policy``: the webhook's. ``launcher_policy``: the ValidatingAdmissionPolicy of the pods that
+    the operator may create (standalone)."""
 
     now: datetime
     version: str | Unknown

@@ -1,4 +1,5 @@
-"""Reads doctor's facts from a cluster. A fact that can't be read becomes an Unknown with the reason; nothing is decided here."""
+"""Reads doctor's facts from a cluster. A fact that can't be read becomes an Unknown with the reason; nothing is decided
+here."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ RESOURCE: Final = "resource.k8s.io/v1"
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 PROBE: Final = "virt-dra-doctor"
 _FEATURE = re.compile(r'^kubernetes_feature_enabled\{name="([^"\n]+)"[^}\n]*\} ([01])$', re.MULTILINE)
-_ANSWERS = re.compile(r'^virt_dra_extender_answers_total\{verb="prioritize",verdict="([^"\n]+)"\} ([0-9.e+]{1,30})$', re.MULTILINE)
+_ANSWERS = re.compile(
+    r'^virt_dra_extender_answers_total\{verb="prioritize",verdict="([^"\n]+)"\} ([0-9.e+]{1,30})$', re.MULTILINE
+)
 _EXTENDER_PORT: Final = 8767
 _DEVICES: Final = "virtualmachineinstancedevices.virt-dra.io"
 _AT_ONCE: Final = 8
@@ -75,9 +78,13 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         pods=await _tried(cluster.list_raw("v1", "Pod", namespace, labels=OURS)),
         configurations=configurations,
         ready_endpoints=await _tried(_ready_endpoints(cluster, namespace)),
-        certificate=await _tried(_certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)),
+        certificate=await _tried(
+            _certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)
+        ),
         lease=await _tried(found(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
-        network_policy=await _tried(found(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)),
+        network_policy=await _tried(
+            found(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
+        ),
         rights=await _tried(_rights(cluster, overlay, namespace)),
         missing=await _tried(_missing(cluster, overlay, namespace)),
         probe=await _probe(cluster, probe_namespace),
@@ -154,25 +161,37 @@ async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
 
 
 async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
-    slices = await cluster.list_raw("discovery.k8s.io/v1", "EndpointSlice", namespace, labels="kubernetes.io/service-name=virt-dra-webhook")
+    slices = await cluster.list_raw(
+        "discovery.k8s.io/v1", "EndpointSlice", namespace, labels="kubernetes.io/service-name=virt-dra-webhook"
+    )
     # As in Kubernetes: an endpoint without the condition counts as ready.
-    return sum((each.get("conditions") or {}).get("ready") is not False for one in slices for each in one.get("endpoints") or ())
+    return sum(
+        (each.get("conditions") or {}).get("ready") is not False
+        for one in slices
+        for each in one.get("endpoints") or ()
+    )
 
 
 async def _certificate(cluster: KubeCluster, namespace: str, configurations: Sequence[Json]) -> Certificate:
     secret = await found(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
     encoded = ((secret or {}).get("data") or {}).get("tls.crt")
     if not encoded:
-        raise _Unreadable("there is no certificate in it", f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log")
+        raise _Unreadable(
+            "there is no certificate in it", f"{KEEPS_CERTIFICATE} makes one (or cert-manager); see its log"
+        )
     try:
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
     except ModuleNotFoundError:
-        raise _Unreadable("this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'", INFO) from None
+        raise _Unreadable(
+            "this needs the library cryptography", "install it with: pip install 'virt-dra[webhook]'", INFO
+        ) from None
     try:
         served = x509.load_pem_x509_certificates(base64.b64decode(encoded))[0]
     except (ValueError, IndexError, binascii.Error) as error:
-        raise _Unreadable(f"tls.crt is no certificate: {error}", f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another") from None
+        raise _Unreadable(
+            f"tls.crt is no certificate: {error}", f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another"
+        ) from None
 
     def signs(bundle: str) -> bool:
         try:
@@ -188,13 +207,20 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
         return False
 
     def bundles(configuration: Json) -> list[str]:
-        return [str((webhook.get("clientConfig") or {}).get("caBundle") or "") for webhook in configuration.get("webhooks") or ()]
+        return [
+            str((webhook.get("clientConfig") or {}).get("caBundle") or "")
+            for webhook in configuration.get("webhooks") or ()
+        ]
 
     try:
-        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+            x509.DNSName
+        )
     except x509.ExtensionNotFound:
         names = []
-    trusting = tuple(str(ObjectKey.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each)))
+    trusting = tuple(
+        str(ObjectKey.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each))
+    )
     return Certificate(served.not_valid_after_utc, tuple(names), trusting)
 
 
@@ -205,7 +231,10 @@ async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequenc
     """The manifests of the installed overlay, with cert-manager if its annotation is there."""
     configuration = await found(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
     cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
-    return planned(Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager), packaged())
+    return planned(
+        Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager),
+        packaged(),
+    )
 
 
 async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[str]:
@@ -215,7 +244,10 @@ async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequen
     async def missing(obj: Json) -> bool:
         async with limit:
             metadata = obj["metadata"]
-            return await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", "")) is None
+            return (
+                await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))
+                is None
+            )
 
     gone = await asyncio.gather(*(missing(obj) for obj in wanted))
     return [str(ObjectKey.of(obj)) for obj, is_gone in zip(wanted, gone, strict=True) if is_gone]
@@ -231,7 +263,14 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
             names = rule.get("resourceNames", [""])
             for verb, group, path, name in product(rule["verbs"], rule["apiGroups"], rule["resources"], names):
                 resource, _, subresource = path.partition("/")
-                given = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name, **within}
+                given = {
+                    "verb": verb,
+                    "group": group,
+                    "resource": resource,
+                    "subresource": subresource,
+                    "name": name,
+                    **within,
+                }
                 yield account["name"], {key: value for key, value in given.items() if value}
 
 
@@ -248,7 +287,10 @@ async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequenc
         resource = given["resource"] + (f"/{given['subresource']}" if "subresource" in given else "")
         named = f"{resource}.{given['group']}" if "group" in given else resource
         return Permission(
-            account, given["verb"], f"{named} {given['name']}" if "name" in given else named, bool(answer["status"].get("allowed"))
+            account,
+            given["verb"],
+            f"{named} {given['name']}" if "name" in given else named,
+            bool(answer["status"].get("allowed")),
         )
 
     everything = attributes(await _wanted(cluster, overlay, namespace), namespace)

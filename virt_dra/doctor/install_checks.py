@@ -1,4 +1,5 @@
-"""Checks of virt-dra itself: objects, pods, webhook, certificate, RBAC permissions, leader. Pure: facts in, findings out."""
+"""Checks of virt-dra itself: objects, pods, webhook, certificate, RBAC permissions, leader. Pure: facts in, findings
+out."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from virt_dra.api.meta import parse_time
 from virt_dra.api.wire import Json
 from virt_dra.doctor.caller_checks import GUIDE, verifies_callers
 from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, OPERATOR, ObjectKey, launcher_of, launcher_variables
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    LAUNCHER_POLICY,
+    OPERATOR,
+    ObjectKey,
+    launcher_of,
+    launcher_variables,
+)
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
 
 INSTALL: Final = "run virt-dra install again, with the same options; it restores missing objects"
@@ -43,15 +51,24 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
         yield _unread("installation", "virt-dra", facts.missing)
     for missing in () if isinstance(facts.missing, Unknown) else facts.missing:
         yield DoctorFinding("installation", ERROR, missing, "it is missing", INSTALL)
-    versions = sorted({str((each["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for each in facts.deployments})
+    versions = sorted(
+        {str((each["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for each in facts.deployments}
+    )
     if versions != [own_version]:
         message = f"version {', '.join(versions)} is installed, this program is {own_version}"
         yield DoctorFinding(
-            "installation", WARNING, "virt-dra", message, "upgrade with: virt-dra install; or use the program of that version"
+            "installation",
+            WARNING,
+            "virt-dra",
+            message,
+            "upgrade with: virt-dra install; or use the program of that version",
         )
     else:
         yield DoctorFinding(
-            "installation", OK, "virt-dra", f"version {own_version}, overlay {facts.overlay or '?'}, in the namespace {facts.namespace}"
+            "installation",
+            OK,
+            "virt-dra",
+            f"version {own_version}, overlay {facts.overlay or '?'}, in the namespace {facts.namespace}",
         )
 
 
@@ -63,9 +80,16 @@ def definitions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     for name, crd in sorted(facts.definitions.items()):
         if not condition_holds(crd, "Established"):
             conditions = (crd.get("status") or {}).get("conditions") or ()
-            why = "; ".join(str(each.get("message")) for each in conditions if each.get("status") == "False") or "its status says nothing"
+            why = (
+                "; ".join(str(each.get("message")) for each in conditions if each.get("status") == "False")
+                or "its status says nothing"
+            )
             yield DoctorFinding(
-                "definitions", ERROR, f"CustomResourceDefinition {name}", f"it isn't served: {why}", "correct what its status names"
+                "definitions",
+                ERROR,
+                f"CustomResourceDefinition {name}",
+                f"it isn't served: {why}",
+                "correct what its status names",
             )
     if facts.definitions:
         yield DoctorFinding("definitions", OK, "CustomResourceDefinitions", ", ".join(sorted(facts.definitions)))
@@ -76,36 +100,56 @@ def workloads(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
         key = ObjectKey.of(deployment, "Deployment")
         if missing := rollout(key, deployment):
-            advice = f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl logs -n {key.namespace} deployment/{key.name}"
+            advice = (
+                f"kubectl describe -n {key.namespace} deployment/{key.name}; kubectl "
+                f"logs -n {key.namespace} deployment/{key.name}"
+            )
             yield DoctorFinding("workloads", ERROR, str(key), missing.removeprefix(f"{key}: "), advice)
         else:
-            yield DoctorFinding("workloads", OK, str(key), f"{counted(deployment['spec'].get('replicas', 1), 'replica')} available")
+            yield DoctorFinding(
+                "workloads", OK, str(key), f"{counted(deployment['spec'].get('replicas', 1), 'replica')} available"
+            )
     for pod in () if isinstance(facts.pods, Unknown) else facts.pods:
         for trouble in pod_troubles(pod):
             where = str(ObjectKey.of(pod, "Pod"))
-            yield DoctorFinding("workloads", ERROR, where, trouble.removeprefix(where).lstrip(", "), "correct what the message names")
+            yield DoctorFinding(
+                "workloads", ERROR, where, trouble.removeprefix(where).lstrip(", "), "correct what the message names"
+            )
 
 
 def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Findings on whether the API server reaches the webhook: configurations, endpoints, and the answer to a dry run."""
+    """Findings on whether the API server reaches the webhook: configurations, endpoints, and the answer to a dry
+    run."""
     if not facts.overlay:
         return
     if isinstance(facts.configurations, Unknown):
         yield _unread("webhook", "webhook configurations", facts.configurations)
     for configuration in () if isinstance(facts.configurations, Unknown) else facts.configurations:
-        bare = [each["name"] for each in configuration.get("webhooks") or () if not (each.get("clientConfig") or {}).get("caBundle")]
+        bare = [
+            each["name"]
+            for each in configuration.get("webhooks") or ()
+            if not (each.get("clientConfig") or {}).get("caBundle")
+        ]
         if bare:
             where = str(ObjectKey.of(configuration))
             advice = f"{KEEPS_CERTIFICATE} (with --cert-manager: cert-manager) writes it; see its log"
             yield DoctorFinding(
-                "webhook", ERROR, where, f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook", advice
+                "webhook",
+                ERROR,
+                where,
+                f"no caBundle for {', '.join(bare)}: the API server can't trust the webhook",
+                advice,
             )
     if isinstance(facts.ready_endpoints, Unknown):
         yield _unread("webhook", "EndpointSlices", facts.ready_endpoints)
     elif facts.ready_endpoints == 0:
         where = f"Service {facts.namespace}/virt-dra-webhook"
         yield DoctorFinding(
-            "webhook", ERROR, where, "it has no ready endpoint", f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook"
+            "webhook",
+            ERROR,
+            where,
+            "it has no ready endpoint",
+            f"kubectl logs -n {facts.namespace} deployment/virt-dra-webhook",
         )
     yield _probe(facts)
 
@@ -115,22 +159,38 @@ def _probe(facts: ClusterFacts) -> DoctorFinding:
     if isinstance(facts.probe, Unknown):
         return _unread("webhook-answer", where, facts.probe)
     if f'admission webhook "{VMI_WEBHOOK}" denied the request' in facts.probe:
-        return DoctorFinding("webhook-answer", OK, where, "the API server called it for a VMI (dry run), and it answered correctly")
-    if f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe:
-        advice = "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
+        return DoctorFinding(
+            "webhook-answer", OK, where, "the API server called it for a VMI (dry run), and it answered correctly"
+        )
+    if (
+        f'failed calling webhook "{VMI_WEBHOOK}"' in facts.probe
+        or f'failed to call webhook "{VMI_WEBHOOK}"' in facts.probe
+    ):
+        advice = (
+            "check the Service's endpoints, NetworkPolicies and firewalls on the way to port 8443, and the caBundle"
+        )
         return DoctorFinding("webhook-answer", ERROR, where, f"the API server can't reach it: {facts.probe}", advice)
     if not facts.probe:
         message = (
-            "a VMI that it must deny was accepted (dry run): the API server didn't call it, or failed to and went on (failurePolicy Ignore)"
+            "a VMI that it must deny was accepted (dry run): the API server didn't call "
+            "it, or failed to and went on (failurePolicy Ignore)"
         )
         advice = (
-            "see the findings about the webhook's configuration, endpoints and certificate; then NetworkPolicies and firewalls to port 8443"
+            "see the findings about the webhook's configuration, endpoints and certificate; "
+            "then NetworkPolicies and firewalls to port 8443"
         )
         if verifies_callers(facts):
-            advice += f"; and whether the API server presents a client certificate (the webhook's log has code 401 where not): {GUIDE}"
+            advice += (
+                "; and whether the API server presents a client certificate (the "
+                f"webhook's log has code 401 where not): {GUIDE}"
+            )
         return DoctorFinding("webhook-answer", ERROR, where, message, advice)
     return DoctorFinding(
-        "webhook-answer", INFO, where, f"it isn't known whether it answers: {facts.probe}", "try again with an account that may create VMIs"
+        "webhook-answer",
+        INFO,
+        where,
+        f"it isn't known whether it answers: {facts.probe}",
+        "try again with an account that may create VMIs",
     )
 
 
@@ -147,23 +207,35 @@ def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if left <= timedelta():
         faults = True
         advice = f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)"
-        yield DoctorFinding("certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice)
+        yield DoctorFinding(
+            "certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice
+        )
     elif left < RENEW_WITHIN:
         faults = True
         message = f"the certificate expires {found.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
-        yield DoctorFinding("certificate", WARNING, where, message, f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)")
+        yield DoctorFinding(
+            "certificate",
+            WARNING,
+            where,
+            message,
+            f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)",
+        )
     service = f"virt-dra-webhook.{facts.namespace}.svc"
     if service not in found.dns_names:
         faults = True
         message = f"the certificate isn't for {service}, but for {', '.join(found.dns_names) or 'nothing'}"
-        yield DoctorFinding("certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another")
+        yield DoctorFinding(
+            "certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another"
+        )
     configurations = () if isinstance(facts.configurations, Unknown) else facts.configurations
     for configuration in configurations:
         key = str(ObjectKey.of(configuration))
         if key not in found.trusted_by:
             faults = True
             advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
-            yield DoctorFinding("certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice)
+            yield DoctorFinding(
+                "certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice
+            )
     if not faults:
         yield DoctorFinding("certificate", OK, where, f"valid until {found.expires:%Y-%m-%d}, for {service}")
 
@@ -185,7 +257,9 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if operator is None:
         return
     wanted = launcher_variables(launcher_of(operator))
-    variables = {each.get("name"): each.get("expression") for each in facts.launcher_policy["spec"].get("variables") or ()}
+    variables = {
+        each.get("name"): each.get("expression") for each in facts.launcher_policy["spec"].get("variables") or ()
+    }
     wrong = [
         f"{name} is {variables.get(name)}, the operator's arguments say {text}"
         for name, text in wanted.items()
@@ -193,7 +267,11 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     ]
     if wrong:
         yield DoctorFinding(
-            "limits", ERROR, where, f"it refuses the pods of VMs: {'; '.join(wrong)}", f"set the variables so, or {INSTALL}"
+            "limits",
+            ERROR,
+            where,
+            f"it refuses the pods of VMs: {'; '.join(wrong)}",
+            f"set the variables so, or {INSTALL}",
         )
     else:
         yield DoctorFinding("limits", OK, where, "it lets the operator create the launcher pods that it makes")
@@ -205,7 +283,11 @@ def rights(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         return
     if isinstance(facts.rights, Unknown):
         yield DoctorFinding(
-            "rights", INFO, "ServiceAccounts", f"their permissions can't be checked: {facts.rights.why}", "run doctor as an administrator"
+            "rights",
+            INFO,
+            "ServiceAccounts",
+            f"their permissions can't be checked: {facts.rights.why}",
+            "run doctor as an administrator",
         )
         return
     refused: defaultdict[str, list[str]] = defaultdict(list)
@@ -216,7 +298,9 @@ def rights(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         where = f"ServiceAccount {facts.namespace}/{account}"
         yield DoctorFinding("rights", ERROR, where, f"it may not {', '.join(missing)}", INSTALL)
     if not refused:
-        yield DoctorFinding("rights", OK, "ServiceAccounts", f"they have all {len(facts.rights)} permissions of the manifests")
+        yield DoctorFinding(
+            "rights", OK, "ServiceAccounts", f"they have all {len(facts.rights)} permissions of the manifests"
+        )
 
 
 def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
@@ -230,12 +314,22 @@ def leader(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     spec: Json = (facts.lease or {}).get("spec") or {}
     holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
     if not holder or not renewed:
-        yield DoctorFinding("leader", ERROR, where, "no operator leads", f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        yield DoctorFinding(
+            "leader",
+            ERROR,
+            where,
+            "no operator leads",
+            f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator",
+        )
         return
     age = facts.now - parse_time(renewed)
     if age > timedelta(seconds=3 * float(spec.get("leaseDurationSeconds") or 15)):
-        message = f"{holder} led, but hasn't renewed its Lease for {age.total_seconds():.0f} s, and nobody has taken over"
-        yield DoctorFinding("leader", ERROR, where, message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator")
+        message = (
+            f"{holder} led, but hasn't renewed its Lease for {age.total_seconds():.0f} s, and nobody has taken over"
+        )
+        yield DoctorFinding(
+            "leader", ERROR, where, message, f"kubectl logs -n {facts.namespace} deployment/virt-dra-operator"
+        )
     else:
         yield DoctorFinding("leader", OK, where, f"{holder} leads")
 

@@ -6,5 +6,6 @@
     following         informers, whose changes it gets
     server            HTTP, probes, metrics
 
-kube-scheduler stays the one that allocates: an answer changes which node it takes, never what fits, and without one it goes on as before.
+kube-scheduler stays the one that allocates: an answer changes which node it takes, never what fits, and without one it
+goes on as before.
 """

@@ -1,7 +1,7 @@
 """The process in which the advisor runs: the extender's handle on it, and the functions that are called in it.
 
-It evaluates selectors that tenants write. However long they take, the extender goes on answering that it has no preference; and code that
-takes over the process finds no credentials in its memory.
+It evaluates selectors that tenants write. However long they take, the extender goes on answering that it has no
+preference; and code that takes over the process finds no credentials in its memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ Verb = Literal["filter", "prioritize"]
 ObjectChange = tuple[str, str, bytes | None]
 """Kind and key of an object, and its JSON; None if it is gone."""
 
-KINDS: Final[tuple[type[TypedObject], ...]] = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod, Namespace)
+KINDS: Final[tuple[type[TypedObject], ...]] = (
+    Node,
+    ResourceSlice,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    Pod,
+    Namespace,
+)
 """What the advisor reads."""
 _BY_NAME: Final = {kind.KIND: kind for kind in KINDS}
 _GRACE: Final = 5.0
@@ -53,7 +61,8 @@ class NoAdvice(Exception):
 
 @dataclass(frozen=True)
 class AdvisorSettings:
-    """``policy``: the default; ``seconds``: limit of one answer; ``memory``: of the process's address space, in bytes."""
+    """``policy``: the default; ``seconds``: limit of one answer; ``memory``: of the process's address space, in
+    bytes."""
 
     policy: str
     features: Features

@@ -1,7 +1,8 @@
 """The advisor: knows nodes, devices, claims and pods, and scores the nodes that fit a pod by a placement policy.
 
-kube-scheduler asks for the next pod before the choice for the one before is visible anywhere. So the advisor assumes that each pod goes to
-the node that it gave the highest priority, until the claims' allocations appear in the cluster, or some seconds later.
+kube-scheduler asks for the next pod before the choice for the one before is visible anywhere. So the advisor assumes
+that each pod goes to the node that it gave the highest priority, until the claims' allocations appear in the cluster,
+or some seconds later.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _MOST_TYPICAL: Final = 50
 _TYPICAL_SECONDS: Final = 300.0
 """How long the workload that `least-fragmentation` expects stays what the cluster's pods were."""
 
-AdviceVerdict = Literal["scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "invalid claims"]
+AdviceVerdict = Literal[
+    "scored", "no claims", "claims allocated", "claims missing", "unknown policy", "too slow", "invalid claims"
+]
 """What became of a request; all but the first: the extender has no preference."""
 
 
@@ -60,7 +63,8 @@ class _Placed:
 
 @dataclass
 class _Assumed:
-    """A pod that kube-scheduler is about to place. ``allocations``: by the claim's UID, those that the cluster doesn't show yet."""
+    """A pod that kube-scheduler is about to place. ``allocations``: by the claim's UID, those that the cluster doesn't
+    show yet."""
 
     placed: _Placed
     allocations: dict[str, AllocationResult]
@@ -93,10 +97,16 @@ class _Placers:
 
 
 class Advisor:
-    """Gets objects by :meth:`put` and :meth:`remove`. ``clock``: seconds that only grow; ``draw``: a number in [0, 1)."""
+    """Gets objects by :meth:`put` and :meth:`remove`. ``clock``: seconds that only grow; ``draw``: a number in [0,
+    1)."""
 
     def __init__(
-        self, policy: str, features: Features, clock: Callable[[], float], draw: Callable[[], float], seconds: float = 1.0
+        self,
+        policy: str,
+        features: Features,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+        seconds: float = 1.0,
     ) -> None:
         """``policy``: where neither pod nor namespace names one; ``seconds``: limit of one answer.
 
@@ -227,7 +237,9 @@ class Advisor:
             (each.allocations[uid] for each in self._assumed.values() if uid in each.allocations), None
         )
         counted = self._counted.get(uid)
-        if counted is wanted or (counted is not None and wanted is not None and counted.devices.results == wanted.devices.results):
+        if counted is wanted or (
+            counted is not None and wanted is not None and counted.devices.results == wanted.devices.results
+        ):
             return
         if wanted is None:
             del self._counted[uid]
@@ -246,7 +258,8 @@ class Advisor:
     def prepare(self) -> None:
         """Take changes of nodes, slices, classes and rules into account: all anew, in a tenth of the time at most.
 
-        Until then answers go by what was known before. kube-scheduler doesn't wait for this if it is called between requests.
+        Until then answers go by what was known before. kube-scheduler doesn't wait for this if it is called between
+        requests.
         """
         if self._outdated and self._clock() >= self._remake_at:
             self._remake()
@@ -266,7 +279,8 @@ class Advisor:
         return advice, priorities(asked.nodes, advice.scores)
 
     def filter(self, asked: ExtenderArguments) -> tuple[Advice, Mapping[str, str]]:
-        """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler asks no more."""
+        """Why the claims don't fit on nodes. If they fit on one only, the pod counts as placed there: kube-scheduler
+        asks no more."""
         advice = self._advice(asked)
         if advice.scores is None:
             return advice, {}
@@ -371,7 +385,9 @@ class Advisor:
     def _forget(self, uid: str) -> None:
         """What is over: assumptions of some time ago, and that about a pod that is asked for again."""
         now = self._clock()
-        for each in [each for each, assumed in self._assumed.items() if each == uid or assumed.until <= now or _is_over(assumed)]:
+        for each in [
+            each for each, assumed in self._assumed.items() if each == uid or assumed.until <= now or _is_over(assumed)
+        ]:
             self._drop(each)
 
     def _drop(self, uid: str) -> None:

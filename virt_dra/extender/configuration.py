@@ -7,11 +7,13 @@ from typing import Final
 from virt_dra.api.wire import Json
 
 WEIGHT: Final = 200
-"""kube-scheduler multiplies priorities (0 to 10) by ten times this, and adds its plugins' scores, at most 1,400 together: they never
-outweigh the policy."""
+"""kube-scheduler multiplies priorities (0 to 10) by ten times this, and adds its plugins' scores, at most 1,400
+together: they never outweigh the policy."""
 
 
-def scheduler_configuration(url: str, *, weight: int = WEIGHT, seconds: float = 1.0, client: Json | None = None) -> Json:
+def scheduler_configuration(
+    url: str, *, weight: int = WEIGHT, seconds: float = 1.0, client: Json | None = None
+) -> Json:
     """A KubeSchedulerConfiguration. ``url``: of the extender; ``client``: tlsConfig, for one that speaks HTTPS."""
     extender: Json = {
         "urlPrefix": url,
@@ -23,4 +25,8 @@ def scheduler_configuration(url: str, *, weight: int = WEIGHT, seconds: float = 
     }
     if client is not None:
         extender |= {"enableHTTPS": True, "tlsConfig": client}
-    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "extenders": [extender]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "extenders": [extender],
+    }

@@ -27,7 +27,9 @@ log = logging.getLogger("virt_dra.extender")
 class FollowedCluster:
     """Keeps the advising process up to date while :meth:`following`."""
 
-    def __init__(self, cluster: ListerWatcher, settings: AdvisorSettings, observer: InformerObserver | None = None) -> None:
+    def __init__(
+        self, cluster: ListerWatcher, settings: AdvisorSettings, observer: InformerObserver | None = None
+    ) -> None:
         def informer(kind: type[O], **options: Any) -> Informer[O]:
             made = Informer(cluster, kind, observer=observer, **options)
             made.on_change(self._changed)
@@ -68,7 +70,10 @@ class FollowedCluster:
                     await self.process.start()
                     await self.process.flush()
                     if not self.ready:
-                        log.info("ready", extra={"fields": {informer.kind.KIND: len(informer.store) for informer in self.informers}})
+                        log.info(
+                            "ready",
+                            extra={"fields": {informer.kind.KIND: len(informer.store) for informer in self.informers}},
+                        )
                     self.ready = True
                     await asyncio.sleep(_FLUSH_SECONDS)
                 except NoAdvice as error:
@@ -92,7 +97,9 @@ class FollowedCluster:
 
 def _same(old: TypedObject, new: TypedObject) -> bool:
     """Whether nothing changed that the advisor reads: a node's heartbeat, for instance."""
-    return old.with_(metadata=old.metadata.without("resource_version")) == new.with_(metadata=new.metadata.without("resource_version"))
+    return old.with_(metadata=old.metadata.without("resource_version")) == new.with_(
+        metadata=new.metadata.without("resource_version")
+    )
 
 
 # --- what is kept of objects --------------------------------------------------------------------------------------
@@ -112,7 +119,11 @@ def _node(node: Node) -> Node:
 
 
 def _claim(claim: ResourceClaim) -> ResourceClaim:
-    status = ResourceClaimStatus() if claim.status.allocation is None else ResourceClaimStatus(allocation=claim.status.allocation)
+    status = (
+        ResourceClaimStatus()
+        if claim.status.allocation is None
+        else ResourceClaimStatus(allocation=claim.status.allocation)
+    )
     return ResourceClaim(metadata=_identity(claim.metadata), spec=claim.spec, status=status)
 
 

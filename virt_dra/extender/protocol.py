@@ -72,11 +72,15 @@ def _name(item: object, number: int) -> str:
 
 
 def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[str, int]:
-    """Node -> 10 for the first by name of the best, 9 for others that are as good, one less for each worse score, at last 0.
+    """Node -> 10 for the first by name of the best, 9 for others that are as good, one less for each worse score, at
+    last 0.
 
     Only one gets 10, so that what kube-scheduler will do is known as soon as it was answered. No score: 0.
     """
-    levels = {score: max(BEST - 1 - rank, 0) for rank, score in enumerate(sorted({each for each in scores if each is not None}))}
+    levels = {
+        score: max(BEST - 1 - rank, 0)
+        for rank, score in enumerate(sorted({each for each in scores if each is not None}))
+    }
     found = {name: 0 if score is None else levels[score] for name, score in zip(nodes, scores, strict=True)}
     best = best_node(nodes, scores)
     return found if best is None else {**found, best: BEST}
@@ -84,7 +88,9 @@ def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[
 
 def best_node(nodes: Sequence[str], scores: Sequence[Score | None]) -> str | None:
     """The first by name of the nodes with the best score."""
-    return min([(score, name) for name, score in zip(nodes, scores, strict=True) if score is not None], default=(None, None))[1]
+    return min(
+        [(score, name) for name, score in zip(nodes, scores, strict=True) if score is not None], default=(None, None)
+    )[1]
 
 
 def prioritize_answer(found: Mapping[str, int]) -> bytes:
@@ -98,5 +104,7 @@ def filter_answer(asked: ExtenderArguments, refused: Mapping[str, str]) -> bytes
     if asked.items is None:
         answer["NodeNames"] = [name for name in asked.nodes if name not in refused]
     else:
-        answer["Nodes"] = {"items": [item for name, item in zip(asked.nodes, asked.items, strict=True) if name not in refused]}
+        answer["Nodes"] = {
+            "items": [item for name, item in zip(asked.nodes, asked.items, strict=True) if name not in refused]
+        }
     return json.dumps(answer).encode()

@@ -27,7 +27,8 @@ log = logging.getLogger("virt_dra.extender")
 
 @dataclass(frozen=True)
 class ExtenderPorts:
-    """``port``: for kube-scheduler, on ``host``; ``plain_port``: for probes and metrics, on ``plain_host``. 0: any free one."""
+    """``port``: for kube-scheduler, on ``host``; ``plain_port``: for probes and metrics, on ``plain_host``. 0: any free
+    one."""
 
     host: str = "127.0.0.1"
     port: int = 8766
@@ -36,10 +37,16 @@ class ExtenderPorts:
 
 
 class ExtenderServer:
-    """Answers by what the followed cluster's process says. ``tls``: None for HTTP; ``verified``: only clients with a certificate."""
+    """Answers by what the followed cluster's process says. ``tls``: None for HTTP; ``verified``: only clients with a
+    certificate."""
 
     def __init__(
-        self, followed: FollowedCluster, metrics: ExtenderMetrics, tls: ReloadingTls | None = None, *, verified: bool = False
+        self,
+        followed: FollowedCluster,
+        metrics: ExtenderMetrics,
+        tls: ReloadingTls | None = None,
+        *,
+        verified: bool = False,
     ) -> None:
         self._followed, self._metrics, self._tls, self._verified = followed, metrics, tls, verified
         self._asking = 0
@@ -95,7 +102,9 @@ class ExtenderServer:
         if answer.verdict == "scored":
             self._metrics.scored.labels(answer.policy).inc()
         return web.Response(
-            status=answer.status, body=answer.body, content_type="application/json" if answer.status == 200 else "text/plain"
+            status=answer.status,
+            body=answer.body,
+            content_type="application/json" if answer.status == 200 else "text/plain",
         )
 
     def _refused(self, verb: Verb, status: int, text: str, verdict: str) -> web.Response:
@@ -109,7 +118,9 @@ class ExtenderServer:
         if self._followed.ready:
             return web.Response(text="ok")
         waiting = self._followed.waiting_for
-        return web.Response(status=503, text=f"waiting for {', '.join(waiting)}" if waiting else "the advising process isn't ready")
+        return web.Response(
+            status=503, text=f"waiting for {', '.join(waiting)}" if waiting else "the advising process isn't ready"
+        )
 
     async def _text(self, request: web.Request) -> web.Response:
         self._metrics.ready.set(self._followed.ready)

@@ -1,4 +1,5 @@
-"""Applies an installation, in order, and waits until it works. :mod:`virt_dra.installation.plan` decides what is applied and removed."""
+"""Applies an installation, in order, and waits until it works. :mod:`virt_dra.installation.plan` decides what is
+applied and removed."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ API_VERSIONS: Final[Mapping[str, str]] = {
 }
 """The kinds of all objects of any version of virt-dra, so that an upgrade or removal finds every object."""
 CLUSTER_SCOPED: Final = frozenset({
-    "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration",
+    "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
 })  # fmt: skip
 
 
@@ -84,7 +86,12 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
 
 
 async def install(
-    cluster: Objects, objects: Sequence[Json], seen: Survey, choices: Choices, report: ChangeReport, deadline: WaitDeadline
+    cluster: Objects,
+    objects: Sequence[Json],
+    seen: Survey,
+    choices: Choices,
+    report: ChangeReport,
+    deadline: WaitDeadline,
 ) -> None:
     """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
     waiting_for_definitions: list[ObjectKey] = []
@@ -98,7 +105,9 @@ async def install(
             waiting_for_definitions = []
         applied = await cluster.apply(obj, field_manager=FIELD_MANAGER, force=True)
         before = seen.there.get(key)
-        same = before is not None and before["metadata"].get("resourceVersion") == applied["metadata"].get("resourceVersion")
+        same = before is not None and before["metadata"].get("resourceVersion") == applied["metadata"].get(
+            "resourceVersion"
+        )
         report.add("created" if before is None else "unchanged" if same else "changed", key)
         if key.kind == "CustomResourceDefinition":
             waiting_for_definitions.append(key)
@@ -116,9 +125,12 @@ async def remove(cluster: Objects, key: ObjectKey, report: ChangeReport) -> None
 
 
 class WaitDeadline:
-    """The time limit for all waiting of one command. ``now`` and ``sleep`` are parameters, so that tests needn't wait."""
+    """The time limit for all waiting of one command. ``now`` and ``sleep`` are parameters, so that tests needn't
+    wait."""
 
-    def __init__(self, seconds: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self, seconds: float, now: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._now, self._sleep = now, sleep
         self._end = now() + seconds
 
@@ -144,13 +156,18 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
 
     async def waiting() -> list[str]:
         definitions = [(key, await found(cluster, *CRD, key.name)) for key in keys]
-        return [f"{key} isn't established yet" for key, crd in definitions if crd is None or not condition_holds(crd, "Established")]
+        return [
+            f"{key} isn't established yet"
+            for key, crd in definitions
+            if crd is None or not condition_holds(crd, "Established")
+        ]
 
     await deadline.until(waiting)
 
 
 async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], deadline: WaitDeadline, emit: Emit) -> None:
-    """Wait until every Deployment has rolled out. Raises :class:`NotReady`, also with the reasons why pods aren't ready."""
+    """Wait until every Deployment has rolled out. Raises :class:`NotReady`, also with the reasons why pods aren't
+    ready."""
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
@@ -160,5 +177,9 @@ async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], dead
     try:
         await deadline.until(waiting, emit)
     except NotReady as error:
-        pods = [pod for namespace in {key.namespace for key in keys} for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)]
+        pods = [
+            pod
+            for namespace in {key.namespace for key in keys}
+            for pod in await cluster.list_raw("v1", "Pod", namespace, labels=OURS)
+        ]
         raise NotReady((*error.waiting, *(sentence for pod in pods for sentence in pod_troubles(pod)))) from None

@@ -1,4 +1,5 @@
-"""Manifests of ``virt-dra install`` that restrict the webhook's callers: a CA for API servers' client certificates, and networks. Pure."""
+"""Manifests of ``virt-dra install`` that restrict the webhook's callers: a CA for API servers' client certificates, and
+networks. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from virt_dra.api.wire import Json
 
 CLIENT_CA: Final = "components/client-ca"
 SECRET: Final = "virt-dra-webhook-client-ca"
-"""The name in the component. A Secret although certificates aren't secret, because cert-manager and kubectl store them in Secrets."""
+"""The name in the component. A Secret although certificates aren't secret, because cert-manager and kubectl store them
+in Secrets."""
 _POLICY: Final = "virt-dra-webhook"
 _REVIEWS: Final = 8443
 
@@ -19,7 +21,12 @@ _REVIEWS: Final = 8443
 def client_ca_secret(namespace: str, authorities: bytes, labels: Json) -> Json:
     """The Secret with the CA certificates (PEM)."""
     metadata = {"name": SECRET, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"ca.crt": base64.b64encode(authorities).decode()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "data": {"ca.crt": base64.b64encode(authorities).decode()},
+    }
 
 
 def from_addresses(obj: Json, networks: Sequence[str]) -> Json:

@@ -1,8 +1,9 @@
-"""Renders ``manifests/`` like kustomize, for the fields that those files use: resources, components, labels, images, JSON patches and
-``$patch: delete``.
+"""Renders ``manifests/`` like kustomize, for the fields that those files use: resources, components, labels, images,
+JSON patches and ``$patch: delete``.
 
-Every other field of a kustomization is an error, so that no file is applied in part. A test compares the result with ``kubectl
-kustomize``. Objects are in the order of reading; :mod:`virt_dra.installation.plan` sorts them. Why not kustomize itself: decision 0014.
+Every other field of a kustomization is an error, so that no file is applied in part. A test compares the result with
+``kubectl kustomize``. Objects are in the order of reading; :mod:`virt_dra.installation.plan` sorts them. Why not
+kustomize itself: decision 0014.
 """
 
 from __future__ import annotations
@@ -44,11 +45,16 @@ def build(read: Read, folder: str, components: Iterable[str] = ()) -> tuple[Json
 
     ``components`` are folders added as if the kustomization named them. Raises :class:`ManifestError`.
     """
-    return tuple(_built(read, posixpath.normpath(folder), [], (), [posixpath.normpath(component) for component in components]))
+    return tuple(
+        _built(read, posixpath.normpath(folder), [], (), [posixpath.normpath(component) for component in components])
+    )
 
 
-def _built(read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()) -> list[Json]:
-    """``before``: the objects that a component extends and changes; empty for a kustomization. ``more``: further components."""
+def _built(
+    read: Read, folder: str, before: Sequence[Json], within: tuple[str, ...], more: Sequence[str] = ()
+) -> list[Json]:
+    """``before``: the objects that a component extends and changes; empty for a kustomization. ``more``: further
+    components."""
     if folder in within:
         raise ManifestError(f"{folder}/{KUSTOMIZATION}: includes itself")
     here = _kustomization(read, folder)
@@ -96,11 +102,14 @@ def _objects(content: bytes, path: str) -> list[Json]:
 
 
 def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
-    """The objects with one patch applied to those of its target (kind and name, no regular expressions), or without them."""
+    """The objects with one patch applied to those of its target (kind and name, no regular expressions), or without
+    them."""
     target, text = patch.get("target"), patch.get("patch")
     unknown = sorted((set(patch) - {"target", "patch"}) | (set(target or {}) - {"kind", "name"}))
     if unknown or not isinstance(target, dict) or not isinstance(text, str):
-        raise ManifestError(f"{path}: a patch has a target (kind, name) and an inline patch; {', '.join(unknown) or 'one is missing'}")
+        raise ManifestError(
+            f"{path}: a patch has a target (kind, name) and an inline patch; {', '.join(unknown) or 'one is missing'}"
+        )
     try:
         (document,) = read_documents(text.encode(), path)
     except (DocumentError, ValueError) as error:
@@ -108,10 +117,14 @@ def _patched(objects: Iterable[Json], patch: Json, path: str) -> list[Json]:
     operations = document.raw if isinstance(document.raw, list) else []
     removes = isinstance(document.raw, dict) and document.raw.get("$patch") == "delete"
     if not removes and not operations:
-        raise ManifestError(f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are supported")
+        raise ManifestError(
+            f"{path}: patches: only JSON patches (a list of operations) and $patch: delete are supported"
+        )
     changed = []
     for obj in objects:
-        meant = all(wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items())
+        meant = all(
+            wanted == (obj.get("kind") if key == "kind" else obj["metadata"].get(key)) for key, wanted in target.items()
+        )
         if meant and removes:
             continue
         try:
@@ -161,7 +174,12 @@ def split_image(image: str) -> tuple[str, str]:
 def _refuse_doubles(objects: Iterable[Json], path: str) -> None:
     seen: set[tuple[str, str, str, str]] = set()
     for obj in objects:
-        key = (obj["apiVersion"].rpartition("/")[0], obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        key = (
+            obj["apiVersion"].rpartition("/")[0],
+            obj["kind"],
+            obj["metadata"].get("namespace", ""),
+            obj["metadata"]["name"],
+        )
         if key in seen:
             raise ManifestError(f"{path}: {obj['kind']} {obj['metadata']['name']} occurs twice")
         seen.add(key)

@@ -1,6 +1,7 @@
 """Which objects an installation is: the manifests, with what the user chose. Pure; files come through a function.
 
-``virt-dra install --dry-run`` prints these objects and ``virt-dra install`` applies them: there is no third place that changes one.
+``virt-dra install --dry-run`` prints these objects and ``virt-dra install`` applies them: there is no third place that
+changes one.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ OPERATOR: Final = "virt-dra-operator"
 WEBHOOK: Final = "virt-dra-webhook"
 """The Deployments, of one container each."""
 LAUNCHER_POLICY: Final = "virt-dra-operator-launchers"
-"""The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as :class:`Launcher` has fields."""
+"""The ValidatingAdmissionPolicy of the pods that the operator may create (standalone); it has variables as
+:class:`Launcher` has fields."""
 OWN_NAMESPACE: Final = "ownNamespace"
 """A variable of policies: the namespace of virt-dra."""
 VM_NAMESPACE: Final = "forVirtualMachines"
 """A variable of policies: True where the operator may create pods and VMIs."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-"""Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its namespace."""
+"""Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its
+namespace."""
 
 APPLY_ORDER: Final = (
     "Namespace",
@@ -74,8 +77,9 @@ APPLY_ORDER: Final = (
 class Choices:
     """What the user may choose. ``image`` and ``launcher_image``: whole references, else those of the manifests.
 
-    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win. ``vm_namespace_label``: of the
-    namespaces in which the operator may create pods and VMIs (standalone); None: all but the cluster's and its own.
+    ``operator_arguments`` and ``webhook_arguments`` come after those of the manifests, so that theirs win.
+    ``vm_namespace_label``: of the namespaces in which the operator may create pods and VMIs (standalone); None: all but
+    the cluster's and its own.
     """
 
     overlay: Overlay = BESIDE_KUBEVIRT
@@ -126,11 +130,17 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
     components = (*((CERT_MANAGER,) if choices.cert_manager else ()), *((CLIENT_CA,) if choices.client_ca else ()))
     objects = build(read, f"overlays/{choices.overlay}", components)
     if choices.client_ca:
-        labels = {key: value for key, value in objects[0]["metadata"]["labels"].items() if key.startswith("app.kubernetes.io/")}
+        labels = {
+            key: value
+            for key, value in objects[0]["metadata"]["labels"].items()
+            if key.startswith("app.kubernetes.io/")
+        }
         objects = (*objects, client_ca_secret(choices.namespace, choices.client_ca, labels))
     objects = tuple(from_addresses(obj, choices.api_server_networks) for obj in objects)
     chosen = [_with_arguments(_with_images(in_namespace(obj, choices.namespace), choices), choices) for obj in objects]
-    operator = next((obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None)
+    operator = next(
+        (obj for obj in chosen if obj["kind"] == "Deployment" and obj["metadata"]["name"] == OPERATOR), None
+    )
     if choices.vm_namespace_label is not None:
         chosen = [_for_namespaces(obj, choices.vm_namespace_label) for obj in chosen]
     limited = (with_launcher(obj, launcher_of(operator)) if operator is not None else obj for obj in chosen)
@@ -145,7 +155,8 @@ def _place(obj: Json) -> int:
 
 
 def in_namespace(obj: Json, namespace: str) -> Json:
-    """The object for another namespace than :data:`NAMESPACE`: wherever the manifests name it, as a name of its own or within one."""
+    """The object for another namespace than :data:`NAMESPACE`: wherever the manifests name it, as a name of its own or
+    within one."""
     if namespace == NAMESPACE:
         return obj
     metadata = dict(obj["metadata"])
@@ -166,7 +177,10 @@ def in_namespace(obj: Json, namespace: str) -> Json:
             moved["webhooks"] = [_webhook_in(webhook, namespace) for webhook in obj["webhooks"]]
         case "ValidatingAdmissionPolicy":
             old, new = f"system:serviceaccount:{NAMESPACE}:", f"system:serviceaccount:{namespace}:"
-            conditions = [{**each, "expression": each["expression"].replace(old, new)} for each in obj["spec"].get("matchConditions", ())]
+            conditions = [
+                {**each, "expression": each["expression"].replace(old, new)}
+                for each in obj["spec"].get("matchConditions", ())
+            ]
             spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
             moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: _cel(namespace)})
         case "Certificate" if "dnsNames" in obj["spec"]:
@@ -191,7 +205,8 @@ def _webhook_in(webhook: Json, namespace: str) -> Json:
 
 @dataclass(frozen=True)
 class Launcher:
-    """What the operator makes launcher pods of, as its arguments say: the policy of what it may create says the same."""
+    """What the operator makes launcher pods of, as its arguments say: the policy of what it may create says the
+    same."""
 
     image: str
     command: tuple[str, ...]
@@ -199,7 +214,8 @@ class Launcher:
 
 
 def launcher_of(operator: Json) -> Launcher:
-    """What the operator's Deployment says; of arguments that are given twice the last counts, as it does for the operator."""
+    """What the operator's Deployment says; of arguments that are given twice the last counts, as it does for the
+    operator."""
     arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
     given = [tuple(text.partition("=")[::2]) for text in arguments]
     images = [value for option, value in given if option == "--launcher-image"]
@@ -227,15 +243,23 @@ def launcher_variables(launcher: Launcher) -> Mapping[str, str]:
 
 
 def _for_namespaces(obj: Json, label: str) -> Json:
-    """A policy whose variable :data:`VM_NAMESPACE`, if it has it, is true of namespaces with the label; any other object as it is."""
+    """A policy whose variable :data:`VM_NAMESPACE`, if it has it, is true of namespaces with the label; any other
+    object as it is."""
     if obj["kind"] != "ValidatingAdmissionPolicy":
         return obj
-    return {**obj, "spec": _with_variables(obj["spec"], {VM_NAMESPACE: f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"})}
+    return {
+        **obj,
+        "spec": _with_variables(
+            obj["spec"], {VM_NAMESPACE: f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"}
+        ),
+    }
 
 
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
     """A policy's spec in which the variables of these names have other expressions."""
-    variables = [{**each, "expression": expressions.get(each["name"], each["expression"])} for each in spec.get("variables", ())]
+    variables = [
+        {**each, "expression": expressions.get(each["name"], each["expression"])} for each in spec.get("variables", ())
+    ]
     return {**spec, "variables": variables} if variables else spec
 
 
@@ -262,7 +286,10 @@ def _with_images(obj: Json, choices: Choices) -> Json:
         {**container, "image": replaced(container["image"]), "args": [argument(text) for text in container["args"]]}
         for container in template["spec"]["containers"]
     ]
-    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+    return {
+        **obj,
+        "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}},
+    }
 
 
 def _with_arguments(obj: Json, choices: Choices) -> Json:
@@ -272,7 +299,10 @@ def _with_arguments(obj: Json, choices: Choices) -> Json:
         return obj
     template = obj["spec"]["template"]
     containers = [{**container, "args": [*container["args"], *added]} for container in template["spec"]["containers"]]
-    return {**obj, "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}}}
+    return {
+        **obj,
+        "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}},
+    }
 
 
 def is_ours(obj: Json) -> bool:
@@ -284,8 +314,8 @@ def is_ours(obj: Json) -> bool:
 def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...]:
     """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
 
-    CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the Secrets that
-    cert-manager makes of Certificates that are wanted.
+    CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the
+    Secrets that cert-manager makes of Certificates that are wanted.
     """
     kept = {ObjectKey.of(obj) for obj in wanted}
     certificates = {key.name for key in kept if key.kind == "Certificate"}
@@ -302,4 +332,6 @@ def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...
 
 def removal_order(keys: Iterable[ObjectKey]) -> tuple[ObjectKey, ...]:
     """The opposite of the order of applying; kinds that are not in it come first."""
-    return tuple(sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key)))
+    return tuple(
+        sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key))
+    )

@@ -26,13 +26,20 @@ def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
             f"use --overlay {BESIDE_KUBEVIRT}"
         )
     if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.definitions:
-        standalone = "virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)" if own else ""
+        standalone = (
+            "virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)"
+            if own
+            else ""
+        )
         yield (
             f"KubeVirt is not on this cluster (there is no {KUBEVIRTS}){', but ' if standalone else ''}{standalone}: "
             f"install KubeVirt first, or use --overlay {STANDALONE}"
         )
     elif choices.overlay == BESIDE_KUBEVIRT and own:
-        yield f"{', '.join(own)} are virt-dra's own (overlay standalone), not KubeVirt's: remove them with: virt-dra uninstall --delete-vms"
+        yield (
+            f"{', '.join(own)} are virt-dra's own (overlay standalone), not KubeVirt's: "
+            "remove them with: virt-dra uninstall --delete-vms"
+        )
 
 
 def _wrong_place(seen: Survey, choices: Choices) -> Iterable[str]:

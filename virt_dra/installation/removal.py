@@ -14,8 +14,8 @@ from virt_dra.installation.survey import VMS
 
 @dataclass(frozen=True)
 class Removal:
-    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotation, to be removed. ``kept``: CRDs of VMs that
-    stay. ``lost``: how many objects are deleted with each CRD."""
+    """``keys``: objects to remove, in order. ``annotated``: VMIs with the operator's annotation, to be removed.
+    ``kept``: CRDs of VMs that stay. ``lost``: how many objects are deleted with each CRD."""
 
     namespace: str
     keys: tuple[ObjectKey, ...]
@@ -26,21 +26,32 @@ class Removal:
     def sentences(self) -> list[str]:
         """The plan for the user, one sentence per change."""
         lines = [f"to be removed: {key}" for key in self.keys]
-        lines += [f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in self.lost.items() if count]
+        lines += [
+            f"to be deleted with it: {counted(count, 'object')} of {name}" for name, count in self.lost.items() if count
+        ]
         lines += [f"annotation {DEVICE_STATUS_ANNOTATION} to be removed: {key}" for key in self.annotated]
-        return lines + [f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept]
+        return lines + [
+            f"kept, with all its objects: CustomResourceDefinition {name} (see --delete-vms)" for name in self.kept
+        ]
 
 
 def namespaces_of(deployments: Iterable[Json], namespaces: Iterable[Json]) -> tuple[str, ...]:
     """The namespaces in which virt-dra is installed, by the Deployments and Namespaces with our label."""
-    return tuple(sorted({each["metadata"]["namespace"] for each in deployments} | {each["metadata"]["name"] for each in namespaces}))
+    return tuple(
+        sorted(
+            {each["metadata"]["namespace"] for each in deployments} | {each["metadata"]["name"] for each in namespaces}
+        )
+    )
 
 
-def removal(namespace: str, there: Iterable[Json], stored: Mapping[str, Iterable[Json]], *, delete_vms: bool) -> Removal:
-    """The plan for a namespace. ``there``: objects with our label, cluster-scoped or in the namespace. ``stored``: the objects of each of
-    our CRDs, and KubeVirt's VMIs, by the name of the CRD.
+def removal(
+    namespace: str, there: Iterable[Json], stored: Mapping[str, Iterable[Json]], *, delete_vms: bool
+) -> Removal:
+    """The plan for a namespace. ``there``: objects with our label, cluster-scoped or in the namespace. ``stored``: the
+    objects of each of our CRDs, and KubeVirt's VMIs, by the name of the CRD.
 
-    CRDs of VMs are removed only with ``delete_vms``, because every VM is deleted with them. A Namespace is removed if it is ours.
+    CRDs of VMs are removed only with ``delete_vms``, because every VM is deleted with them. A Namespace is removed if
+    it is ours.
     """
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
     keys = {ObjectKey.of(obj) for obj in objects}

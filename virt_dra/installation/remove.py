@@ -1,4 +1,5 @@
-"""Removes an installation from a cluster: reads what is there, and applies the plan of :mod:`virt_dra.installation.removal`."""
+"""Removes an installation from a cluster: reads what is there, and applies the plan of
+:mod:`virt_dra.installation.removal`."""
 
 from __future__ import annotations
 
@@ -22,11 +23,14 @@ class SeveralNamespaces(Exception):
     """virt-dra has objects in several namespaces, of which the user must choose one."""
 
     def __init__(self, namespaces: Sequence[str]) -> None:
-        super().__init__(f"virt-dra has objects in the namespaces {', '.join(namespaces)}: choose one with --own-namespace")
+        super().__init__(
+            f"virt-dra has objects in the namespaces {', '.join(namespaces)}: choose one with --own-namespace"
+        )
 
 
 async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms: bool) -> Removal:
-    """The plan for a cluster. ``namespace``: None for where virt-dra is. Raises :class:`SeveralNamespaces`, the port's exceptions."""
+    """The plan for a cluster. ``namespace``: None for where virt-dra is. Raises :class:`SeveralNamespaces`, the port's
+    exceptions."""
     if namespace is None:
         deployments = await cluster.list_raw("apps/v1", "Deployment", labels=OURS)
         namespaces = namespaces_of(deployments, await cluster.list_raw("v1", "Namespace", labels=OURS))
@@ -37,7 +41,9 @@ async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms
     stored: dict[str, tuple[Json, ...]] = {}
     for crd in (each for each in there if each["kind"] == CRD[1]):
         version = next(each["name"] for each in crd["spec"]["versions"] if each["storage"])
-        stored[crd["metadata"]["name"]] = await _all(cluster, f"{crd['spec']['group']}/{version}", crd["spec"]["names"]["kind"])
+        stored[crd["metadata"]["name"]] = await _all(
+            cluster, f"{crd['spec']['group']}/{version}", crd["spec"]["names"]["kind"]
+        )
     if VMS[1] not in stored:  # KubeVirt's
         stored[VMS[1]] = await _all(cluster, KUBEVIRT, "VirtualMachineInstance")
     return removal(namespace, there, stored, delete_vms=delete_vms)
@@ -76,7 +82,10 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
                 await remove(cluster, key, report)
 
         async def terminating() -> list[str]:
-            objects = [(key, await found(cluster, API_VERSIONS[key.kind], key.kind, key.name, key.namespace)) for _, key in report.done]
+            objects = [
+                (key, await found(cluster, API_VERSIONS[key.kind], key.kind, key.name, key.namespace))
+                for _, key in report.done
+            ]
             return [f"{key} is being deleted" for key, obj in objects if obj is not None]
 
         await deadline.until(terminating, report.emit)

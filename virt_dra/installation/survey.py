@@ -1,4 +1,5 @@
-"""Reads from a cluster what :mod:`virt_dra.installation.refusals` needs to decide whether virt-dra can be installed there."""
+"""Reads from a cluster what :mod:`virt_dra.installation.refusals` needs to decide whether virt-dra can be installed
+there."""
 
 from __future__ import annotations
 
@@ -23,16 +24,20 @@ class Objects(Protocol):
 
     async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False) -> Json: ...
     async def get_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> Json: ...
-    async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "") -> tuple[Json, ...]: ...
-    async def patch_raw(self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any]) -> Json: ...
+    async def list_raw(
+        self, api_version: str, kind: str, namespace: str = "", *, labels: str = ""
+    ) -> tuple[Json, ...]: ...
+    async def patch_raw(
+        self, api_version: str, kind: str, name: str, namespace: str = "", *, merge: Mapping[str, Any]
+    ) -> Json: ...
     async def delete_raw(self, api_version: str, kind: str, name: str, namespace: str = "") -> None: ...
     async def api_versions(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
 class Survey:
-    """The state of a cluster before an installation. ``there``: existing objects among those to be applied. ``definitions``: KubeVirt's
-    CRDs, by name. ``deployments``: those with our label, in any namespace."""
+    """The state of a cluster before an installation. ``there``: existing objects among those to be applied.
+    ``definitions``: KubeVirt's CRDs, by name. ``deployments``: those with our label, in any namespace."""
 
     api_versions: frozenset[str]
     definitions: Mapping[str, Json]

@@ -1,6 +1,8 @@
-"""Reconciles the webhook's own authority on a cluster: its Secret, the Secret that the webhook mounts, the configurations that trust it.
+"""Reconciles the webhook's own authority on a cluster: its Secret, the Secret that the webhook mounts, the
+configurations that trust it.
 
-Decisions are in :mod:`webhooks.tls.secret`; this module reads, writes and retries. The webhook itself has no part in it.
+Decisions are in :mod:`webhooks.tls.secret`; this module reads, writes and retries. The webhook itself has no part in
+it.
 """
 
 from __future__ import annotations
@@ -17,11 +19,20 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from webhooks.tls.authority import Bundle, BundleError, KeySource, SystemKeys
-from webhooks.tls.secret import AUTHORITY_TYPE, SECRET_TYPE, SettledSecrets, filled, new_secret, settled, trust_operations
+from webhooks.tls.secret import (
+    AUTHORITY_TYPE,
+    SECRET_TYPE,
+    SettledSecrets,
+    filled,
+    new_secret,
+    settled,
+    trust_operations,
+)
 
 SECRET: Final = unknown_kind("v1", "Secret")
 CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
-    unknown_kind("admissionregistration.k8s.io/v1", f"{what}WebhookConfiguration") for what in ("Validating", "Mutating")
+    unknown_kind("admissionregistration.k8s.io/v1", f"{what}WebhookConfiguration")
+    for what in ("Validating", "Mutating")
 )
 _TRIES: Final = 10
 """Attempts of a reconcile that conflicts with other writers."""
@@ -33,11 +44,12 @@ class NotReconciled(Exception):
 
 @dataclass
 class StoredAuthority:
-    """The authority and the webhook's certificate in their Secrets. Renews both, and makes webhook configurations trust the authority.
+    """The authority and the webhook's certificate in their Secrets. Renews both, and makes webhook configurations trust
+    the authority.
 
-    ``authority_secret``: contains the authority's key, which nobody else should be able to read. ``secret``: mounted by the webhook.
-    ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be missing; "" for none.
-    Its only state is the last bundle.
+    ``authority_secret``: contains the authority's key, which nobody else should be able to read. ``secret``: mounted by
+    the webhook. ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be
+    missing; "" for none. Its only state is the last bundle.
     """
 
     cluster: Cluster
@@ -86,12 +98,16 @@ class StoredAuthority:
                 self._last_error = ""
             except (NotReconciled, ApiError, ValueError, OSError) as error:  # OSError: no file descriptor is left
                 if str(error) != self._last_error:
-                    self.log.error("the webhook's certificate can't be renewed", extra={"fields": {"reason": str(error)}})
+                    self.log.error(
+                        "the webhook's certificate can't be renewed", extra={"fields": {"reason": str(error)}}
+                    )
                 self._last_error = str(error)
 
     def _wanted(self, authority: Json | None, serving: Json | None) -> SettledSecrets:
         try:
-            return settled(authority, serving, self._held, None if self._held else self.dns_names, self.clock(), self.keys)
+            return settled(
+                authority, serving, self._held, None if self._held else self.dns_names, self.clock(), self.keys
+            )
         except BundleError as error:
             advice = "delete the Secret, or correct it; it is not overwritten"
             raise NotReconciled(f"Secret {self.namespace}/{self.authority_secret}: {error}; {advice}") from None

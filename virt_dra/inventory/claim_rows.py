@@ -22,7 +22,8 @@ DELETING: Final = "deleting"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """A claim. ``since``: when it was allocated, else when it was created; ``node``: where its devices can be used, if that is one node."""
+    """A claim. ``since``: when it was allocated, else when it was created; ``node``: where its devices can be used, if
+    that is one node."""
 
     FIELDS: ClassVar = ("namespace", "name", "state", "driver", "pool", "device", "node", "class", "vm", "pod", "since")
 
@@ -102,7 +103,9 @@ def _row(claim: ResourceClaim, known: KnownObjects) -> ClaimRow:
         state = PENDING if allocation is None else RESERVED if claim.status.reserved_for else ALLOCATED
     node = one_node(allocation.node_selector) if allocation is not None else ""
     node = node or next((user.node for user in users if user.node and user.reserved), "")
-    since = (allocation.allocation_timestamp if allocation is not None else None) or claim.metadata.creation_timestamp or ""
+    since = (
+        (allocation.allocation_timestamp if allocation is not None else None) or claim.metadata.creation_timestamp or ""
+    )
     return ClaimRow(claim, state, devices, node, users, since)
 
 
@@ -112,6 +115,10 @@ def one_node(selector: NodeSelector | None) -> str:
         return ""
     term = selector.node_selector_terms[0]
     for field in (*term.match_fields, *term.match_expressions):
-        if field.key in ("metadata.name", "kubernetes.io/hostname") and field.operator == "In" and len(field.values) == 1:
+        if (
+            field.key in ("metadata.name", "kubernetes.io/hostname")
+            and field.operator == "In"
+            and len(field.values) == 1
+        ):
             return field.values[0]
     return ""

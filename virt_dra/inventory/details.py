@@ -1,4 +1,5 @@
-"""Everything that is known of one row, as a document: what ``virt-dra describe`` shows. The members of a kind are always the same."""
+"""Everything that is known of one row, as a document: what ``virt-dra describe`` shows. The members of a kind are
+always the same."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceSlice,
+)
 from virt_dra.api.wire import Json
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
 from virt_dra.inventory.device_rows import DeviceRow, attribute_text, device_rows
@@ -47,7 +55,9 @@ def subjects_of(row: InventoryRow, known: KnownObjects) -> tuple[ObjectId, ...]:
     """The objects whose events and findings belong to a row."""
     if isinstance(row, VmRow):
         pods = tuple((Pod.KIND, row.namespace, pod.name) for pod in known.pods_of_vm.get((row.namespace, row.name), ()))
-        claims = dict.fromkeys((ResourceClaim.KIND, row.namespace, device.claim) for device in row.devices if device.claim)
+        claims = dict.fromkeys(
+            (ResourceClaim.KIND, row.namespace, device.claim) for device in row.devices if device.claim
+        )
         own = tuple((kind, row.namespace, row.name) for kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND))
         return (*own, *pods, *claims)
     if isinstance(row, ClaimRow):
@@ -97,8 +107,14 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
         "object": row.kind,
         **{key: document[key] for key in ("phase", "node", "ready", "reason", "message", "created")},
         "labels": dict(row.labels[0]) if row.labels else {},
-        "devices": [_vm_device(each.to_json(), devices.get(each.id) if each.id is not None else None) for each in row.devices],
-        "claims": [_claim_line(each) for each in claim_rows(known) if each.namespace == row.namespace and each.claim.name in claims],
+        "devices": [
+            _vm_device(each.to_json(), devices.get(each.id) if each.id is not None else None) for each in row.devices
+        ],
+        "claims": [
+            _claim_line(each)
+            for each in claim_rows(known)
+            if each.namespace == row.namespace and each.claim.name in claims
+        ],
         "pods": [_pod(pod) for pod in known.pods_of_vm.get(name, ())],
         "conditions": conditions,
     }
@@ -220,7 +236,9 @@ def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
         "count": asked.count or (1 if asked.allocation_mode != "All" else None),
         "selectors": [each.cel.expression for each in asked.selectors if each.cel is not None],
         "tolerations": [each.to_wire() for each in asked.tolerations],
-        "capacity": {key: str(value) for key, value in (asked.capacity.requests if asked.capacity is not None else {}).items()},
+        "capacity": {
+            key: str(value) for key, value in (asked.capacity.requests if asked.capacity is not None else {}).items()
+        },
         "adminAccess": isinstance(asked, ExactDeviceRequest) and bool(asked.admin_access),
     }
 
@@ -240,10 +258,17 @@ def _device(row: DeviceRow, known: KnownObjects) -> Json:
         "generation": newest.generation if newest is not None else None,
         "heldBy": document["heldBy"],
         "taints": document["taints"],
-        "attributes": {name: attribute_text(value) for name, value in sorted(device.attributes.items())} if device is not None else {},
-        "capacity": {name: str(each.value) for name, each in sorted(device.capacity.items())} if device is not None else {},
+        "attributes": {name: attribute_text(value) for name, value in sorted(device.attributes.items())}
+        if device is not None
+        else {},
+        "capacity": {name: str(each.value) for name, each in sorted(device.capacity.items())}
+        if device is not None
+        else {},
         "consumesCounters": [
-            {"counterSet": each.counter_set, **{name: str(counter.value) for name, counter in sorted(each.counters.items())}}
+            {
+                "counterSet": each.counter_set,
+                **{name: str(counter.value) for name, counter in sorted(each.counters.items())},
+            }
             for each in (device.consumes_counters if device is not None else ())
         ],
         "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
@@ -254,7 +279,10 @@ def _device(row: DeviceRow, known: KnownObjects) -> Json:
 
 def _classes(known: KnownObjects, slice_: ResourceSlice | None) -> Json:
     selecting, undecided = selected_by(known.classes, [slice_] if slice_ is not None else [])
-    return {"deviceClasses": [name for names in selecting.values() for name in names], "undecidedDeviceClasses": list(undecided)}
+    return {
+        "deviceClasses": [name for names in selecting.values() for name in names],
+        "undecidedDeviceClasses": list(undecided),
+    }
 
 
 def _device_line(row: DeviceRow) -> Json:
@@ -309,7 +337,10 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
             {
                 "name": each.name,
                 "extendedResource": each.spec.extended_resource_name,
-                "selectors": " && ".join(selector.cel.expression for selector in each.spec.selectors if selector.cel is not None) or None,
+                "selectors": " && ".join(
+                    selector.cel.expression for selector in each.spec.selectors if selector.cel is not None
+                )
+                or None,
             }
             for each in classes
         ],
@@ -325,7 +356,11 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
             for each in pool_rows(known, devices)
             if each.id.driver == row.name
         ],
-        "held": [{"pool": each.id.pool, **_device_line(each)} for each in devices if each.id.driver == row.name and each.holders],
+        "held": [
+            {"pool": each.id.pool, **_device_line(each)}
+            for each in devices
+            if each.id.driver == row.name and each.holders
+        ],
     }
 
 

@@ -43,9 +43,22 @@ _MODELS: Final = ("productName", "model", "modelName", "deviceName", "product", 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device. ``states``: the first one is the most important. ``node``: also :data:`ALL_NODES` or :data:`BY_SELECTOR`."""
+    """A device. ``states``: the first one is the most important. ``node``: also :data:`ALL_NODES` or
+    :data:`BY_SELECTOR`."""
 
-    FIELDS: ClassVar = ("driver", "pool", "device", "node", "model", "address", "state", "namespace", "vm", "claim", "since")
+    FIELDS: ClassVar = (
+        "driver",
+        "pool",
+        "device",
+        "node",
+        "model",
+        "address",
+        "state",
+        "namespace",
+        "vm",
+        "claim",
+        "since",
+    )
 
     id: DeviceId
     node: str
@@ -137,7 +150,8 @@ def device_rows(known: KnownObjects, keys: tuple[DriverKeys, ...] = ()) -> list[
 
 
 class _PublishedTexts:
-    """Model and address of devices that outlive it: many slices share those that are equal (`virt_dra.api.reading.interning`)."""
+    """Model and address of devices that outlive it: many slices share those that are equal
+    (`virt_dra.api.reading.interning`)."""
 
     def __init__(self, keys: tuple[DriverKeys, ...]) -> None:
         self._keys = keys
@@ -153,24 +167,36 @@ class _PublishedTexts:
 
 
 def _of_pool(
-    pool: PoolId, newest: NewestSlices, held: dict[DeviceId, tuple[DeviceHolder, ...]], known: KnownObjects, published: _PublishedTexts
+    pool: PoolId,
+    newest: NewestSlices,
+    held: dict[DeviceId, tuple[DeviceHolder, ...]],
+    known: KnownObjects,
+    published: _PublishedTexts,
 ) -> Iterator[DeviceRow]:
     """Takes the holders of the pool's devices out of ``held``."""
     driver, unhealthy, every_claim = pool.driver, known.unhealthy, known.knows_all(ResourceClaim)
     problem = newest.problem.detail if newest.problem is not None else ""
     listed = [(device, slice_) for slice_ in newest.slices for device in slice_.spec.devices]
-    holders = {device.name: held.pop(id) for device, _ in listed if (id := DeviceId(driver, pool.pool, device.name)) in held}
+    holders = {
+        device.name: held.pop(id) for device, _ in listed if (id := DeviceId(driver, pool.pool, device.name)) in held
+    }
     left = _left_of_counters(newest.slices, holders)
     for device, slice_ in listed:
         id, holding = DeviceId(driver, pool.pool, device.name), holders.get(device.name, ())
         model, address = published.of(driver, device)
         health = unhealthy.get(id) if unhealthy else None
         states = _states(device, holding, health, problem, left) or ((FREE,) if every_claim else (UNKNOWN,))
-        yield DeviceRow(id, node_of(device, slice_), model, address, states, holding, device.taints, health, slice_, device, problem)
+        yield DeviceRow(
+            id, node_of(device, slice_), model, address, states, holding, device.taints, health, slice_, device, problem
+        )
 
 
 def _states(
-    device: Device, holding: tuple[DeviceHolder, ...], health: str | None, problem: str, left: Mapping[tuple[str, str], Fraction]
+    device: Device,
+    holding: tuple[DeviceHolder, ...],
+    health: str | None,
+    problem: str,
+    left: Mapping[tuple[str, str], Fraction],
 ) -> tuple[str, ...]:
     using = [holder for holder in holding if not holder.admin]
     states: tuple[str, ...] = ()
@@ -187,7 +213,9 @@ def _states(
     return states
 
 
-def _left_of_counters(slices: Iterable[ResourceSlice], holders: Mapping[str, tuple[DeviceHolder, ...]]) -> dict[tuple[str, str], Fraction]:
+def _left_of_counters(
+    slices: Iterable[ResourceSlice], holders: Mapping[str, tuple[DeviceHolder, ...]]
+) -> dict[tuple[str, str], Fraction]:
     """What held devices leave of each counter of a pool, by counter set and counter."""
     slices = tuple(slices)
     left = {
@@ -233,7 +261,9 @@ def model_of(device: Device) -> str:
     """The model by the device's attributes, "" if none of them names one."""
     attributes = device.attributes
     for identifier in _MODELS:
-        found = attributes.get(identifier) or next((value for name, value in attributes.items() if name.endswith(f"/{identifier}")), None)
+        found = attributes.get(identifier) or next(
+            (value for name, value in attributes.items() if name.endswith(f"/{identifier}")), None
+        )
         if found is not None and found.string:
             return found.string
     return ""
@@ -242,6 +272,10 @@ def model_of(device: Device) -> str:
 def attribute_text(attribute: DeviceAttribute) -> str:
     """An attribute's value for people."""
     return ", ".join(
-        ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+        ", ".join(map(str, value))
+        if isinstance(value, list)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
         for value in attribute.to_wire().values()
     )

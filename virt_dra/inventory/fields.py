@@ -75,7 +75,10 @@ def checked(field: str, known: Sequence[str]) -> str:
     """The field. Raises BadFilter if rows don't have it."""
     if field not in known:
         close = nearest(field, known)
-        raise BadFilter(f"there is no field {quoted(field)}{f' (did you mean {close}?)' if close else ''}; fields: {', '.join(known)}")
+        raise BadFilter(
+            f"there is no field {quoted(field)}{f' (did you mean {close}?)' if close else ''}; "
+            f"fields: {', '.join(known)}"
+        )
     return field
 
 
@@ -106,7 +109,8 @@ def _part(text: str) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """The rows that are wanted. ``names``: none means all; ``namespace``: "" means all; ``labels``: of one object of the row."""
+    """The rows that are wanted. ``names``: none means all; ``namespace``: "" means all; ``labels``: of one object of
+    the row."""
 
     names: Sequence[str] = ()
     namespace: str = ""

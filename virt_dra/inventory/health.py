@@ -1,5 +1,5 @@
-"""Devices that their drivers reported as unhealthy: as the kubelet wrote it into the status of pods (KEP-4680), or as the operator read it
-there."""
+"""Devices that their drivers reported as unhealthy: as the kubelet wrote it into the status of pods (KEP-4680), or as
+the operator read it there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _CLAIM: Final = "claim:"
 
 
 def unhealthy_devices(
-    pods: Iterable[Pod], claims: Mapping[tuple[str, str], ResourceClaim], objects: Iterable[VirtualMachineInstanceDevices]
+    pods: Iterable[Pod],
+    claims: Mapping[tuple[str, str], ResourceClaim],
+    objects: Iterable[VirtualMachineInstanceDevices],
 ) -> dict[DeviceId, str]:
     """Device -> its driver's words. ``claims``: by namespace and name. What finished pods say is over."""
     found: dict[DeviceId, str] = {}
@@ -28,16 +30,27 @@ def unhealthy_devices(
                     found.update(_of_status(pod, status, claims))
     for obj in objects:
         for each in obj.status.devices:
-            if each.health is not None and each.health.status == _UNHEALTHY and each.driver and each.pool and each.device:
+            if (
+                each.health is not None
+                and each.health.status == _UNHEALTHY
+                and each.driver
+                and each.pool
+                and each.device
+            ):
                 found.setdefault(DeviceId(each.driver, each.pool, each.device), each.health.message or "")
     return found
 
 
-def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[tuple[str, str], ResourceClaim]) -> Iterator[tuple[DeviceId, str]]:
+def _of_status(
+    pod: Pod, status: ResourceStatus, claims: Mapping[tuple[str, str], ResourceClaim]
+) -> Iterator[tuple[DeviceId, str]]:
     unhealthy = [health for health in status.resources if health.health == _UNHEALTHY]
     if not unhealthy or not status.name.startswith(_CLAIM):
         return
-    results = [DeviceId(each.driver, each.pool, each.device) for each in _results(pod, status.name.removeprefix(_CLAIM), claims)]
+    results = [
+        DeviceId(each.driver, each.pool, each.device)
+        for each in _results(pod, status.name.removeprefix(_CLAIM), claims)
+    ]
     for health in unhealthy:
         parts = health.resource_id.split("/")
         named = DeviceId(*parts) if len(parts) == 3 else None
@@ -47,11 +60,15 @@ def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[tuple[str, str]
             yield results[0], health.message or ""
 
 
-def _results(pod: Pod, name: str, claims: Mapping[tuple[str, str], ResourceClaim]) -> tuple[DeviceRequestAllocationResult, ...]:
+def _results(
+    pod: Pod, name: str, claims: Mapping[tuple[str, str], ResourceClaim]
+) -> tuple[DeviceRequestAllocationResult, ...]:
     """What was allocated for ``<entry>/<request>``, or for all requests of an entry."""
     entry, _, request = name.partition("/")
     listed = next((each for each in pod.spec.resource_claims if each.name == entry), None)
-    recorded = next((each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry), None)
+    recorded = next(
+        (each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry), None
+    )
     claim = claims.get((pod.namespace, (listed.resource_claim_name if listed is not None else None) or recorded or ""))
     if claim is None or claim.status.allocation is None:
         return ()

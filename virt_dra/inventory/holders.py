@@ -28,12 +28,19 @@ class ClaimUser:
         return f"VM {self.vm}" if self.vm else f"{'pod' if self.resource == 'pods' else self.resource} {self.name}"
 
     def to_json(self) -> Json:
-        return {"resource": self.resource, "name": self.name, "vm": self.vm or None, "node": self.node or None, "reserved": self.reserved}
+        return {
+            "resource": self.resource,
+            "name": self.name,
+            "vm": self.vm or None,
+            "node": self.node or None,
+            "reserved": self.reserved,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolder:
-    """A claim that a device is allocated to. ``since``: the time of the allocation, "" if it isn't known; ``share``: of a shared device."""
+    """A claim that a device is allocated to. ``since``: the time of the allocation, "" if it isn't known; ``share``: of
+    a shared device."""
 
     namespace: str
     claim: str
@@ -80,7 +87,13 @@ def holders_of(known: KnownObjects) -> Mapping[DeviceId, tuple[DeviceHolder, ...
         users, since = users_of(claim, known), allocation.allocation_timestamp or ""
         for result in allocation.devices.results:
             holder = DeviceHolder(
-                claim.namespace, claim.name, result.request, users, since, result.share_id or "", bool(result.admin_access)
+                claim.namespace,
+                claim.name,
+                result.request,
+                users,
+                since,
+                result.share_id or "",
+                bool(result.admin_access),
             )
             found[DeviceId(result.driver, result.pool, result.device)] += (holder,)
     return found

@@ -34,8 +34,8 @@ _LAUNCHER_POD: Final = re.compile(rf"{LAUNCHER}-(?P<vm>.+)-[a-z0-9]{{5}}")
 class KnownObjects:
     """Objects of a cluster, each once; namespaced ones that name no namespace are in ``namespace``.
 
-    ``unread``: kinds that couldn't be read, so that a missing object says nothing; ``partial``: kinds of which one namespace was read.
-    Nothing is required to be there.
+    ``unread``: kinds that couldn't be read, so that a missing object says nothing; ``partial``: kinds of which one
+    namespace was read. Nothing is required to be there.
     """
 
     def __init__(
@@ -137,7 +137,11 @@ class KnownObjects:
 
     def find(self, id: DeviceId) -> tuple[Device, ResourceSlice] | None:
         """A device of its pool's newest generation, and its slice."""
-        for found in self.published.pools[id.driver, id.pool].devices(id.device) if (id.driver, id.pool) in self.published.pools else ():
+        for found in (
+            self.published.pools[id.driver, id.pool].devices(id.device)
+            if (id.driver, id.pool) in self.published.pools
+            else ()
+        ):
             return found.device, found.slice
         return None
 

@@ -25,12 +25,14 @@ STALE: Final = "stale"
 """Slices of older generations are still there; they don't count."""
 _WORK_FOR_A_CLASS: Final = 500_000.0
 _WORK: Final = 5_000_000.0
-"""Microseconds of evaluating the selectors of one class, and of all classes, on all drivers: whoever makes classes may make costly ones."""
+"""Microseconds of evaluating the selectors of one class, and of all classes, on all drivers: whoever makes classes may
+make costly ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A pool. ``slices``: of the newest generation; ``announced``: how many there should be; ``stale``: slices of older ones."""
+    """A pool. ``slices``: of the newest generation; ``announced``: how many there should be; ``stale``: slices of older
+    ones."""
 
     FIELDS: ClassVar = ("driver", "pool", "generation", "state", "node", "devices", "free")
 
@@ -94,12 +96,15 @@ def pool_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[PoolRow
     rows = []
     for pool, newest in known.pools.items():
         listed = of_pool.get(pool, [])
-        state = COMPLETE if newest.problem is None else "incomplete" if newest.problem.reason == INCOMPLETE else "invalid"
+        state = (
+            COMPLETE if newest.problem is None else "incomplete" if newest.problem.reason == INCOMPLETE else "invalid"
+        )
         rows.append(
             PoolRow(
-                pool, newest.generation, newest.slices, newest.announced, len(known.slices_of_pool[pool]) - len(newest.slices), state,
-                newest.problem.detail if newest.problem is not None else "", _nodes(listed, newest.slices),
-                len(listed), sum(device.free for device in listed),
+                pool, newest.generation, newest.slices, newest.announced,
+                len(known.slices_of_pool[pool]) - len(newest.slices), state,
+                newest.problem.detail if newest.problem is not None else "", _nodes(listed, newest.slices), len(listed),
+                sum(device.free for device in listed),
             )
         )  # fmt: skip
     return rows
@@ -120,7 +125,8 @@ def _nodes(devices: Iterable[DeviceRow], slices: Iterable[ResourceSlice] = ()) -
 
 @dataclass(frozen=True, slots=True)
 class DriverRow:
-    """A driver that publishes devices. ``classes``: the DeviceClasses that select any of them; ``undecided``: those that take too long."""
+    """A driver that publishes devices. ``classes``: the DeviceClasses that select any of them; ``undecided``: those
+    that take too long."""
 
     FIELDS: ClassVar = ("driver", "node", "class", "nodes", "pools", "devices", "free", "allocated")
 
@@ -195,14 +201,21 @@ def driver_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[Drive
 
 
 def classes_by_driver(known: KnownObjects) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
-    """Driver -> the DeviceClasses whose selectors hold for any of its devices; and the classes that take too long to evaluate."""
+    """Driver -> the DeviceClasses whose selectors hold for any of its devices; and the classes that take too long to
+    evaluate."""
     return selected_by(known.classes, [slice_ for newest in known.pools.values() for slice_ in newest.slices])
 
 
-def selected_by(classes: Iterable[DeviceClass], slices: Iterable[ResourceSlice]) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
+def selected_by(
+    classes: Iterable[DeviceClass], slices: Iterable[ResourceSlice]
+) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
     """As :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
-    published = [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda each: each.spec.driver)] if classes else []
+    published = (
+        [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda each: each.spec.driver)]
+        if classes
+        else []
+    )
     found: dict[str, list[str]] = defaultdict(list)
     undecided: list[str] = []
     left = _WORK

@@ -1,4 +1,5 @@
-"""What is read of a live cluster, with no other rights than the user's: kinds that can't be read are left out, and named."""
+"""What is read of a live cluster, with no other rights than the user's: kinds that can't be read are left out, and
+named."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _PRIMARY: Final[Mapping[RowKind, tuple[type[TypedObject], ...]]] = {
 
 @dataclass(frozen=True)
 class ReadScope:
-    """What can be read: each kind with the namespace in which ("" for all). ``notes``: what was left out, for people."""
+    """What can be read: each kind with the namespace in which ("" for all). ``notes``: what was left out, for
+    people."""
 
     namespaces: dict[type[TypedObject], str]
     notes: tuple[str, ...] = ()
@@ -52,7 +54,9 @@ class ReadScope:
         return any(each in self.namespaces for each in _PRIMARY[kind])
 
 
-async def read_objects_of(cluster: Reader, kinds: Iterable[type[TypedObject]], namespace: str) -> tuple[list[TypedObject], ReadScope]:
+async def read_objects_of(
+    cluster: Reader, kinds: Iterable[type[TypedObject]], namespace: str
+) -> tuple[list[TypedObject], ReadScope]:
     """All objects of the kinds in all namespaces; where that isn't allowed, those of ``namespace``.
 
     Raises ApiError for what isn't about a single kind: no connection, bad credentials.
@@ -81,7 +85,9 @@ async def read_objects_of(cluster: Reader, kinds: Iterable[type[TypedObject]], n
     return found, ReadScope(namespaces, tuple(notes), frozenset(forbidden))
 
 
-def _notes(not_served: Sequence[str], forbidden: Sequence[str], narrowed: Sequence[str], namespace: str) -> Iterable[str]:
+def _notes(
+    not_served: Sequence[str], forbidden: Sequence[str], narrowed: Sequence[str], namespace: str
+) -> Iterable[str]:
     if not_served:
         yield f"left out, as this cluster doesn't serve them: {', '.join(not_served)}"
     if forbidden:

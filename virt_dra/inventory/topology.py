@@ -78,7 +78,8 @@ class TopologyNode:
 
 @dataclass(frozen=True)
 class NodeFold:
-    """Nodes that are alike: as many devices of the same models in the same states, arranged alike. ``example`` is the first."""
+    """Nodes that are alike: as many devices of the same models in the same states, arranged alike. ``example`` is the
+    first."""
 
     nodes: tuple[str, ...]
     example: TopologyNode
@@ -102,8 +103,11 @@ class NodeFold:
         return f"{who}: {models or 'no devices'}{f', {self.free} free' if counts else ''}"
 
 
-def topology(rows: Iterable[DeviceRow], nodes: Iterable[str] = (), overlay: DeviceVerdicts | None = None) -> list[TopologyNode]:
-    """Every node with its devices, by name; the place of shared devices last. ``nodes``: names that are shown even without devices."""
+def topology(
+    rows: Iterable[DeviceRow], nodes: Iterable[str] = (), overlay: DeviceVerdicts | None = None
+) -> list[TopologyNode]:
+    """Every node with its devices, by name; the place of shared devices last. ``nodes``: names that are shown even
+    without devices."""
     placed: dict[str, list[DeviceRow]] = {name: [] for name in nodes}
     for row in rows:
         place = SHARED_PLACE if row.node in ("", ALL_NODES, BY_SELECTOR) else row.node
@@ -135,7 +139,11 @@ def to_json(folds: Iterable[NodeFold]) -> Json:
                 "nodes": list(fold.nodes),
                 "free": fold.free,
                 "groups": [
-                    {"numa": group.numa or None, "pcieRoot": group.root or None, "devices": [_device_json(each) for each in group.devices]}
+                    {
+                        "numa": group.numa or None,
+                        "pcieRoot": group.root or None,
+                        "devices": [_device_json(each) for each in group.devices],
+                    }
                     for group in fold.example.groups
                 ],
             }
@@ -146,7 +154,10 @@ def to_json(folds: Iterable[NodeFold]) -> Json:
 
 def _device_json(device: PlacedDevice) -> Json:
     verdict = device.verdict
-    return {**device.row.to_json(), "verdict": None if verdict is None else {"word": verdict.word, "why": verdict.why or None}}
+    return {
+        **device.row.to_json(),
+        "verdict": None if verdict is None else {"word": verdict.word, "why": verdict.why or None},
+    }
 
 
 def _groups(rows: Iterable[DeviceRow], overlay: DeviceVerdicts) -> tuple[DeviceGroup, ...]:
@@ -169,7 +180,8 @@ def _place(device: Device | None) -> tuple[str, str]:
 
 
 def _shape(node: TopologyNode) -> object:
-    """Equal for nodes that look alike. Names of devices, roots and addresses don't count; nor does the order of devices of a root."""
+    """Equal for nodes that look alike. Names of devices, roots and addresses don't count; nor does the order of devices
+    of a root."""
     if node.name == SHARED_PLACE:
         return SHARED_PLACE
     return tuple((group.numa, tuple(sorted(_look(device) for device in group.devices))) for group in node.groups)
@@ -177,7 +189,12 @@ def _shape(node: TopologyNode) -> object:
 
 def _look(device: PlacedDevice) -> tuple[str, ...]:
     verdict = device.verdict
-    return (device.row.id.driver, device.row.model, *device.row.states, *((verdict.word, verdict.why) if verdict is not None else ()))
+    return (
+        device.row.id.driver,
+        device.row.model,
+        *device.row.states,
+        *((verdict.word, verdict.why) if verdict is not None else ()),
+    )
 
 
 def _natural(name: str) -> tuple[tuple[int, int | str], ...]:

@@ -1,5 +1,5 @@
-"""VMs: the devices that each has or waits for. A VM is a VirtualMachine or a VirtualMachineInstance; where neither is known, its launcher
-pod, or a claim that is for such a pod."""
+"""VMs: the devices that each has or waits for. A VM is a VirtualMachine or a VirtualMachineInstance; where neither is
+known, its launcher pod, or a claim that is for such a pod."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ UNKNOWN: Final = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class VmDevice:
-    """A device entry or network of a VM. ``address``: "" until there is one; ``reason``: what is in the way or wrong, "" for nothing."""
+    """A device entry or network of a VM. ``address``: "" until there is one; ``reason``: what is in the way or wrong,
+    "" for nothing."""
 
     name: str
     kind: str
@@ -67,11 +68,12 @@ class VmDevice:
 
 @dataclass(frozen=True, slots=True)
 class VmRow:
-    """A VM. ``kind``: of the object that is known of it: VirtualMachine, VirtualMachineInstance, Pod or ResourceClaim. ``reason`` and
-    ``message``: why it isn't ready, "" if it is."""
+    """A VM. ``kind``: of the object that is known of it: VirtualMachine, VirtualMachineInstance, Pod or ResourceClaim.
+    ``reason`` and ``message``: why it isn't ready, "" if it is."""
 
     FIELDS: ClassVar = (
-        "namespace", "name", "kind", "phase", "node", "driver", "pool", "device", "address", "claim", "pod", "ready", "reason", "age",
+        "namespace", "name", "kind", "phase", "node", "driver", "pool", "device", "address", "claim", "pod", "ready",
+        "reason", "age",
     )  # fmt: skip
 
     namespace: str
@@ -171,7 +173,9 @@ def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: Reso
     devices += _of_plugins(devices, stored)
     why, text = _allocatable(vmi, stored)
     if why:
-        devices = tuple(replace(each, reason=why, message=text) if each.reason == NOT_ALLOCATED else each for each in devices)
+        devices = tuple(
+            replace(each, reason=why, message=text) if each.reason == NOT_ALLOCATED else each for each in devices
+        )
     reason, message = _why_not(devices) if phase not in FINISHED else ("", "")
     if not reason and vmi.metadata.deletion_timestamp:
         reason = "Terminating"
@@ -181,7 +185,19 @@ def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: Reso
     created = (vm or vmi).metadata.creation_timestamp or ""
     labels = [{**(vm.metadata.labels if vm is not None else {}), **vmi.metadata.labels}]
     kind = (vm or vmi).KIND
-    return VmRow(vmi.namespace, vmi.name, kind, phase, node, pod.name if pod is not None else "", devices, reason, message, created, labels)
+    return VmRow(
+        vmi.namespace,
+        vmi.name,
+        kind,
+        phase,
+        node,
+        pod.name if pod is not None else "",
+        devices,
+        reason,
+        message,
+        created,
+        labels,
+    )
 
 
 def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> Iterator[ObjectName]:
@@ -198,11 +214,15 @@ def _reported(device: ReportedDevice, known: KnownObjects) -> VmDevice:
     if isinstance(outcome, ResolvedDevice):
         id = DeviceId(outcome.result.driver, outcome.result.pool, outcome.result.device)
         address = outcome.addresses.mdev or outcome.addresses.pci or ""
-        return VmDevice(subject.name, subject.kind, address, outcome.claim, subject.request_name, id, True, reason, message)
+        return VmDevice(
+            subject.name, subject.kind, address, outcome.claim, subject.request_name, id, True, reason, message
+        )
     for missing, kind in ((DEVICE_NOT_PUBLISHED, ResourceSlice), (CLAIM_MISSING, ResourceClaim)):
         if reason == missing and not known.knows(kind):
             reason, message = NOT_READ, f"{kind.PLURAL} can't be read"
-    return VmDevice(subject.name, subject.kind, "", outcome.claim or "", subject.request_name, None, False, reason, message)
+    return VmDevice(
+        subject.name, subject.kind, "", outcome.claim or "", subject.request_name, None, False, reason, message
+    )
 
 
 def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:
@@ -210,7 +230,8 @@ def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevice
     there = {(device.kind, device.name) for device in listed}
     return tuple(
         VmDevice(
-            each.name, each.kind, each.mdev_uuid or each.pci_address or "", each.resource_claim_name or "", each.request_name,
+            each.name, each.kind, each.mdev_uuid or each.pci_address or "", each.resource_claim_name or "",
+            each.request_name,
             DeviceId(each.driver, each.pool, each.device) if each.driver and each.pool and each.device else None,
             each.state == "Resolved", each.reason or "", each.message or "",
         )
@@ -220,7 +241,8 @@ def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevice
 
 
 def _allocatable(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None) -> tuple[str, str]:
-    """Reason and message of the operator's condition Allocatable while it is False, as it is beside KubeVirt or without it."""
+    """Reason and message of the operator's condition Allocatable while it is False, as it is beside KubeVirt or without
+    it."""
     conditions = [each.to_wire() for each in stored.status.conditions] if stored is not None else []
     for each in (*conditions, *vmi.status.conditions):
         if each.get("type") == ALLOCATABLE and each.get("status") == "False":
@@ -247,16 +269,25 @@ def _stopped(vm: VirtualMachine, known: KnownObjects) -> VmRow:
 
 def _of_pod(name: ObjectName, pods: Sequence[Pod], known: KnownObjects, options: ResolutionOptions) -> VmRow:
     """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
-    pod = max(pods, key=lambda each: (each.status.phase not in FINISHED, each.metadata.creation_timestamp or "", each.name))
+    pod = max(
+        pods, key=lambda each: (each.status.phase not in FINISHED, each.metadata.creation_timestamp or "", each.name)
+    )
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     devices: list[VmDevice] = []
     for entry in pod.spec.resource_claims:
         claim = known.claims.get((pod.namespace, entry.resource_claim_name or generated.get(entry.name) or ""))
         if claim is None:
-            devices.append(VmDevice(entry.name, "resourceClaims", claim=entry.resource_claim_name or generated.get(entry.name) or ""))
+            devices.append(
+                VmDevice(
+                    entry.name, "resourceClaims", claim=entry.resource_claim_name or generated.get(entry.name) or ""
+                )
+            )
         else:
             devices += _of_claim(claim, entry.name, known, options)
-    reason = next((each.reason or "" for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"), "")
+    reason = next(
+        (each.reason or "" for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"),
+        "",
+    )
     reason = next((device.reason for device in devices if device.reason), reason)
     return VmRow(
         *name, Pod.KIND, pod.status.phase or "Pending", pod.spec.node_name or "", pod.name, tuple(devices), reason,

@@ -1,8 +1,10 @@
-"""The state of a live cluster for the lint and the webhook, kept up to date by informers; a change costs as much as what changed.
+"""The state of a live cluster for the lint and the webhook, kept up to date by informers; a change costs as much as
+what changed.
 
-A review sees one state from beginning to end: a :class:`~webhooks.lint.LintInputs` never changes; each change makes another one that
-shares the rest. Slices come in bursts (a driver republishes a pool, a node joins), and for each new inventory selectors must be matched
-again; so changes are applied in batches, a little later, with pauses for reviews in between.
+A review sees one state from beginning to end: a :class:`~webhooks.lint.LintInputs` never changes; each change makes
+another one that shares the rest. Slices come in bursts (a driver republishes a pool, a node joins), and for each new
+inventory selectors must be matched again; so changes are applied in batches, a little later, with pauses for reviews in
+between.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ AT_ONCE: Final = 25
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """``version``, ``gates``: in place of what the KubeVirt object says, or where there is none. ``address_keys``: of drivers (K-6.6)."""
+    """``version``, ``gates``: in place of what the KubeVirt object says, or where there is none. ``address_keys``: of
+    drivers (K-6.6)."""
 
     lint: LintSettings = field(default_factory=LintSettings.for_admission)
     launcher: LauncherSettings = field(default_factory=LauncherSettings)
@@ -76,7 +79,8 @@ class LiveWorld:
         )
         self._preflight: Preflight | None = None
         self._maps: dict[str, PersistentMap[Any, Any]] = {
-            name: PersistentMap() for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
+            name: PersistentMap()
+            for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
         }
         self._kubevirts: dict[NamespacedName, KubeVirt] = {}
         self._slices: dict[str, ResourceSlice | None] = {}
@@ -106,7 +110,8 @@ class LiveWorld:
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
-        """Follows while the body runs, which begins at once: :meth:`knowledge` is None until every kind has been read."""
+        """Follows while the body runs, which begins at once: :meth:`knowledge` is None until every kind has been
+        read."""
         async with asyncio.TaskGroup() as group:  # a fault of either ends the body
             tasks = [group.create_task(self._follow()), group.create_task(self._settle())]
             try:
@@ -150,7 +155,9 @@ class LiveWorld:
         if not self._whole:
             return None
         if self._preflight is None:
-            self._preflight = Preflight(self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.count_from)
+            self._preflight = Preflight(
+                self._world, self._settings.lint, self._settings.launcher, self._clock, self._clock.count_from
+            )
         return self._preflight
 
     def _set(self, **changes: Any) -> None:
@@ -182,9 +189,13 @@ class LiveWorld:
         names = tuple(self._slices)[:AT_ONCE]
         changes = {name: self._slices.pop(name) for name in names}
         put = [each for each in changes.values() if each is not None]
-        self._set(inventory=self._world.inventory.changed(put, [name for name, each in changes.items() if each is None]))
+        self._set(
+            inventory=self._world.inventory.changed(put, [name for name, each in changes.items() if each is None])
+        )
 
-    def _subject(self, old: VirtualMachine | VirtualMachineInstance | None, new: VirtualMachine | VirtualMachineInstance | None) -> None:
+    def _subject(
+        self, old: VirtualMachine | VirtualMachineInstance | None, new: VirtualMachine | VirtualMachineInstance | None
+    ) -> None:
         users = self._maps["users"]
         for key in direct_claims(old) if old is not None else ():
             assert old is not None

@@ -1,8 +1,9 @@
 """The child process that explains why pods wait: the operator's handle on it, and the program that runs in it.
 
-It evaluates selectors that tenants write: however long they take, the operator's event loop isn't blocked, and code that takes over the
-process finds no credentials in its memory. It reads lines (a letter and JSON) and writes lines of JSON, of which only texts are used. It
-enforces its own deadline; if it doesn't respond in spite of that, the operator kills it and starts another for the next request.
+It evaluates selectors that tenants write: however long they take, the operator's event loop isn't blocked, and code
+that takes over the process finds no credentials in its memory. It reads lines (a letter and JSON) and writes lines of
+JSON, of which only texts are used. It enforces its own deadline; if it doesn't respond in spite of that, the operator
+kills it and starts another for the next request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import Condition, format_time, parse_time
 from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Wire
-from virt_dra.controllers.operator.explanation_worker import ExplanationFailed, ExplanationRequest, ExplanationResult, explained_within
+from virt_dra.controllers.operator.explanation_worker import (
+    ExplanationFailed,
+    ExplanationRequest,
+    ExplanationResult,
+    explained_within,
+)
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample, View, too_large, took_too_long, view_of
 
 _GRACE: Final = 2.0
@@ -71,7 +77,9 @@ class ProcessExplanationWorker:
                     raise ExplanationFailed("the explaining process can't read the view of the cluster")
         except TimeoutError:
             await self.close()
-            raise ExplanationFailed(f"the explaining process didn't load the view of the cluster within {_START:g} s") from None
+            raise ExplanationFailed(
+                f"the explaining process didn't load the view of the cluster within {_START:g} s"
+            ) from None
         except BaseException:
             await self.close()
             raise
@@ -89,15 +97,22 @@ class ProcessExplanationWorker:
                 await _send(process, iter(lines))
                 found = await _response_of(process)
         except (TimeoutError, ExplanationFailed):
-            # A process that ended ran out of memory, or worse, over this pod, which then backs off like pods that take too long.
+            # A process that ended ran out of memory, or worse, over this pod, which then backs off like pods that take
+            # too long.
             await self.close()
-            return ExplanationResult(took_too_long(request.pod, "", request.previous, request.now, self._limits), too_slow=True)
+            return ExplanationResult(
+                took_too_long(request.pod, "", request.previous, request.now, self._limits), too_slow=True
+            )
         except BaseException:
             await self.close()
             raise
         if (failed := found.get("failed")) is not None:
             raise ExplanationFailed(str(failed))
-        condition = request.previous if found.get("same") and request.previous is not None else Condition.from_wire(found.get("condition"))
+        condition = (
+            request.previous
+            if found.get("same") and request.previous is not None
+            else Condition.from_wire(found.get("condition"))
+        )
         return ExplanationResult(condition, bool(found.get("too_slow")))
 
     async def close(self) -> None:
@@ -119,7 +134,8 @@ class ProcessExplanationWorker:
 
 
 _PROGRAM: Final = (
-    "import sys; sys.path = [each for each in sys.path if each]; from virt_dra.operator.explanation_process import main; main()"
+    "import sys; sys.path = [each for each in sys.path if each]; from "
+    "virt_dra.operator.explanation_process import main; main()"
 )
 
 
@@ -177,7 +193,9 @@ def _lines_of_request(request: ExplanationRequest) -> Iterator[bytes]:
         if size > _REQUEST_BYTES:
             return  # too large, which the caller checks
     previous = request.previous
-    yield _line("Q", json.dumps({"now": format_time(request.now), "previous": None if previous is None else previous.to_wire()}))
+    yield _line(
+        "Q", json.dumps({"now": format_time(request.now), "previous": None if previous is None else previous.to_wire()})
+    )
 
 
 def _bare(obj: Any) -> str:

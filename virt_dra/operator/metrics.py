@@ -39,10 +39,19 @@ class OperatorMetrics:
         seconds = partial(Histogram, buckets=_SECONDS, registry=registry)
         results = "Reconciles of VMIs, by result (unchanged, written, outdated, refused, gone, failed)."
         self._reconciles = counter("virt_dra_reconciles", results, ("result",))
-        self._reconcile_seconds = seconds("virt_dra_reconcile_seconds", "Time of one reconcile of a VMI, writes included.")
-        self._queue_depth = gauge("virt_dra_queue_depth", "VMIs in the work queue, by state (ready, delayed, in_work).", ("state",))
-        self._queue_seconds = seconds("virt_dra_queue_seconds", "Time from a watch event until a worker starts to reconcile its VMI.")
-        published = "Time from when the operator learns of the last claim's allocation until all addresses of a VMI are published."
+        self._reconcile_seconds = seconds(
+            "virt_dra_reconcile_seconds", "Time of one reconcile of a VMI, writes included."
+        )
+        self._queue_depth = gauge(
+            "virt_dra_queue_depth", "VMIs in the work queue, by state (ready, delayed, in_work).", ("state",)
+        )
+        self._queue_seconds = seconds(
+            "virt_dra_queue_seconds", "Time from a watch event until a worker starts to reconcile its VMI."
+        )
+        published = (
+            "Time from when the operator learns of the last claim's allocation "
+            "until all addresses of a VMI are published."
+        )
         self._allocation_to_status = seconds("virt_dra_allocation_to_status_seconds", published)
         failures = "Lists and watches that failed or ended, by kind and reason."
         self._watch_restarts = counter("virt_dra_watch_restarts", failures, ("kind", "reason"))
@@ -50,8 +59,12 @@ class OperatorMetrics:
         self._received = counter("virt_dra_watch_events", "Events of watches, by kind and type.", ("kind", "type"))
         requests = "Requests to the API server, by verb, resource and HTTP code; 0: no answer."
         self._requests = counter("virt_dra_api_requests", requests, ("verb", "resource", "code"))
-        self._request_seconds = seconds("virt_dra_api_request_seconds", "Time of requests to the API server, by verb.", ("verb",))
-        self._throttled = counter("virt_dra_api_throttled_seconds", "Time that requests were held back to keep to our own rate.")
+        self._request_seconds = seconds(
+            "virt_dra_api_request_seconds", "Time of requests to the API server, by verb.", ("verb",)
+        )
+        self._throttled = counter(
+            "virt_dra_api_throttled_seconds", "Time that requests were held back to keep to our own rate."
+        )
         unreadable = "Objects left out because they don't have their kind's shape."
         self._unreadable = counter("virt_dra_unreadable_objects", unreadable, ("kind",))
         self._leader = gauge("virt_dra_leader", "Whether this replica leads.")
@@ -60,7 +73,12 @@ class OperatorMetrics:
         """Register the gauges that are computed at each scrape."""
         age = "Time since the API server's last answer or watch event for a kind."
         for name, text, label, counts in (
-            ("virt_dra_devices", "DRA devices of VMIs, by state (Resolved, Pending, Error).", "state", counted.devices_by_state),
+            (
+                "virt_dra_devices",
+                "DRA devices of VMIs, by state (Resolved, Pending, Error).",
+                "state",
+                counted.devices_by_state,
+            ),
             ("virt_dra_vmis", "VMIs with DRA devices, by integration path.", "path", counted.vmis_by_path),
             ("virt_dra_informer_age_seconds", age, "kind", counted.informer_ages),
         ):

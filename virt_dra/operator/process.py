@@ -1,7 +1,7 @@
 """The operator's process, run by kopf: start, stop, signals, credentials, probes.
 
-It decides nothing: it gives the instance loop (:mod:`virt_dra.controllers.operator.instance_loop`) a cluster, a clock, leader election and
-metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
+It decides nothing: it gives the instance loop (:mod:`virt_dra.controllers.operator.instance_loop`) a cluster, a clock,
+leader election and metrics. Why kopf watches no objects: docs/decisions/0012-real-cluster.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _RELEASE_SECONDS: Final = 3.0
 _KILLED_SECONDS: Final = 25.0
 """After so long kopf kills the process: less than the pod's terminationGracePeriodSeconds."""
 _LIMITS: Final = ClientLimits(qps=2000.0, burst=4000)
-"""Starting a VM takes four writes; neither 50 VMs a second nor a restart over 5,000 VMIs may be throttled. What protects the API server
-are its own flow control and our number of workers."""
+"""Starting a VM takes four writes; neither 50 VMs a second nor a restart over 5,000 VMIs may be throttled. What
+protects the API server are its own flow control and our number of workers."""
 _TIMING: Final = LeaseTiming()
 _CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._core.reactor.running", "aiohttp.access")
 """Loggers that log every probe and every step of kopf's."""
@@ -48,10 +48,11 @@ _CHATTY: Final = ("kopf.activities", "kopf._core.engines.activities", "kopf._cor
 
 @dataclass(frozen=True)
 class OperatorProcess:
-    """Settings of the process. ``lease``: the Lease in ``namespace`` that elects the leader; None to lead without an election.
+    """Settings of the process. ``lease``: the Lease in ``namespace`` that elects the leader; None to lead without an
+    election.
 
-    ``/metrics`` and ``/readyz`` are served on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: a reconcile that takes
-    longer fails ``/healthz``, so that the kubelet restarts the process.
+    ``/metrics`` and ``/readyz`` are served on ``plain_port``, ``/healthz`` on ``health_port``. ``stuck_seconds``: a
+    reconcile that takes longer fails ``/healthz``, so that the kubelet restarts the process.
     """
 
     identity: str
@@ -71,7 +72,8 @@ class OperatorFailed(Exception):
 
 
 async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
-    """Run the operator until SIGTERM or SIGINT. Raises :class:`ConnectionProblem`, OSError for ports, :class:`OperatorFailed`."""
+    """Run the operator until SIGTERM or SIGINT. Raises :class:`ConnectionProblem`, OSError for ports,
+    :class:`OperatorFailed`."""
     for name in _CHATTY if logging.getLogger().level == logging.INFO else ():
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = OperatorMetrics()
@@ -89,7 +91,8 @@ async def operate(process: OperatorProcess, settings: LoopSettings) -> None:
                     settings=_kopf_settings(),
                     # Its own would have the name of the system's user, which a container's user needn't have.
                     identity=peering.Identity(process.identity),
-                    standalone=True,  # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
+                    # the election is by Lease, not by kopf's peering, which leaves a moment with two leaders
+                    standalone=True,
                     clusterwide=True,
                     liveness_endpoint=f"http://{host}:{process.health_port}/healthz",
                     stop_flag=background.ended,
@@ -111,7 +114,9 @@ def _said(failure: BaseException) -> str:
 class _Background:
     """The tasks that run as long as the process: informers always, workers while this replica leads."""
 
-    def __init__(self, process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics) -> None:
+    def __init__(
+        self, process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, metrics: OperatorMetrics
+    ) -> None:
         self._process, self._cluster, self._loop, self._metrics = process, cluster, loop, metrics
         self._led = False
         self.ended = asyncio.Event()
@@ -125,7 +130,8 @@ class _Background:
         self._collector = asyncio.create_task(self._freeze_stores(), name="collector")
 
     async def stop(self) -> None:
-        """Stop the workers, then release the Lease, then stop the informers, so that the last reconciles see their own writes."""
+        """Stop the workers, then release the Lease, then stop the informers, so that the last reconciles see their own
+        writes."""
         log.info("stopping", extra={"fields": {"identity": self._process.identity}})
         try:
             async with asyncio.timeout(STOP_SECONDS):
@@ -139,7 +145,8 @@ class _Background:
             await asyncio.wait({task})
 
     async def _freeze_stores(self) -> None:
-        """Exempt the informers' stores from garbage collection, which would pause the process for half a second each time."""
+        """Exempt the informers' stores from garbage collection, which would pause the process for half a second each
+        time."""
         await self._loop.until_idle()
         gc.collect()
         gc.freeze()
@@ -169,7 +176,9 @@ class _Background:
         self.ended.set()
 
 
-def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, background: _Background) -> kopf.OperatorRegistry:
+def _registry(
+    process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop, background: _Background
+) -> kopf.OperatorRegistry:
     """kopf's handlers."""
     registry = kopf.OperatorRegistry()
 
@@ -190,7 +199,9 @@ def _registry(process: OperatorProcess, cluster: KubeCluster, loop: InstanceLoop
     @kopf.on.startup(registry=registry)
     async def start(**_: Any) -> None:
         background.start()
-        log.info("watching the cluster", extra={"fields": {"server": cluster.transport.server, "identity": process.identity}})
+        log.info(
+            "watching the cluster", extra={"fields": {"server": cluster.transport.server, "identity": process.identity}}
+        )
 
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
@@ -231,7 +242,11 @@ async def _plain_server(process: OperatorProcess, loop: InstanceLoop, metrics: O
 
     async def ready(request: web.Request) -> web.Response:
         missing = loop.unsynced()
-        return web.Response(text=f"waiting for {'; '.join(missing)}\n", status=503) if missing else web.Response(text="ok\n")
+        return (
+            web.Response(text=f"waiting for {'; '.join(missing)}\n", status=503)
+            if missing
+            else web.Response(text="ok\n")
+        )
 
     app = web.Application()
     app.add_routes([web.get("/metrics", show_metrics), web.get("/readyz", ready)])

@@ -1,7 +1,8 @@
 """The pytest plugin: fixtures for unit tests of VMs, ``assert_vm_ready``, ``domain_xml`` and ``assert_domain_xml``.
 
-pytest imports this module in every run of an environment in which virt-dra is installed. So it imports nothing but pytest and small parts
-of the standard library; what a fixture needs is imported when it is called. The work is in the modules beside it, which don't know pytest.
+pytest imports this module in every run of an environment in which virt-dra is installed. So it imports nothing but
+pytest and small parts of the standard library; what a fixture needs is imported when it is called. The work is in the
+modules beside it, which don't know pytest.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ PathText = str | Path
 _NONE: Mapping[str, str] = MappingProxyType({})
 _NO_GATES: Mapping[str, bool] = MappingProxyType({})
 _WRITTEN = "virt_dra_golden"
-"""The property of a test's report that names a golden file which the test wrote; reports reach the first process with xdist, too."""
+"""The property of a test's report that names a golden file which the test wrote; reports reach the first process with
+xdist, too."""
 
 
 class UnusableInput(Exception):
-    """Input of a test with which nothing can be asserted: a missing or malformed file, an unknown option. The text names it."""
+    """Input of a test with which nothing can be asserted: a missing or malformed file, an unknown option. The text
+    names it."""
 
 
 @dataclass(frozen=True)
 class VmReadyAssertion:
-    """What the fixture ``assert_vm_ready`` gives: a callable. ``folder``: of the test's module, to which relative paths are relative."""
+    """What the fixture ``assert_vm_ready`` gives: a callable. ``folder``: of the test's module, to which relative paths
+    are relative."""
 
     folder: Path
     kubevirt: str | None
@@ -48,13 +52,15 @@ class VmReadyAssertion:
         gates: Mapping[str, bool] = _NO_GATES,
         ignore: Sequence[str] = (),
     ) -> tuple[VmOutcome, ...]:
-        """Runs every VM and VMI of the files or folders ``vms`` on an embedded cluster, as ``virt-dra run`` does; returns their outcomes.
+        """Runs every VM and VMI of the files or folders ``vms`` on an embedded cluster, as ``virt-dra run`` does;
+        returns their outcomes.
 
-        ``cluster``: files or folders with the cluster's objects, for example a dump; VMs in it compete for devices, and needn't be ready.
-        ``node``: the only one that may be chosen. ``namespace``: of objects that name none. ``kubevirt`` and ``gates`` override the
-        cluster's KubeVirt object. ``ignore``: ids of findings of the lint.
+        ``cluster``: files or folders with the cluster's objects, for example a dump; VMs in it compete for devices, and
+        needn't be ready. ``node``: the only one that may be chosen. ``namespace``: of objects that name none.
+        ``kubevirt`` and ``gates`` override the cluster's KubeVirt object. ``ignore``: ids of findings of the lint.
 
-        Raises AssertionError with the explanation where a VM isn't ready, :class:`UnusableInput` where input can't be read.
+        Raises AssertionError with the explanation where a VM isn't ready, :class:`UnusableInput` where input can't be
+        read.
         """
         __tracebackhide__ = True
         from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
@@ -77,7 +83,8 @@ class VmReadyAssertion:
 
 @dataclass(frozen=True)
 class DomainXmlMaker:
-    """What the fixture ``domain_xml`` gives: a callable. ``folder``: of the test's module, to which relative paths are relative."""
+    """What the fixture ``domain_xml`` gives: a callable. ``folder``: of the test's module, to which relative paths are
+    relative."""
 
     folder: Path
     kubevirt: str | None
@@ -95,12 +102,13 @@ class DomainXmlMaker:
     ) -> str:
         """The libvirt domain that the launcher makes of a VMI or VM, as indented XML.
 
-        ``vmi``: an object, a dict, or a file that has one VMI or VM among its objects. ``addresses``: by ``gpus/NAME`` or
-        ``hostDevices/NAME``, the PCI address or mdev UUID of a device from a claim. ``device_status``: ``status.deviceStatus``, in place of
-        the VMI's own. ``env``, ``pod``, ``files``: what else the launcher reads addresses from, see :func:`launcher.hostdevs`.
+        ``vmi``: an object, a dict, or a file that has one VMI or VM among its objects. ``addresses``: by ``gpus/NAME``
+        or ``hostDevices/NAME``, the PCI address or mdev UUID of a device from a claim. ``device_status``:
+        ``status.deviceStatus``, in place of the VMI's own. ``env``, ``pod``, ``files``: what else the launcher reads
+        addresses from, see :func:`launcher.hostdevs`.
 
-        What the launcher warns of is a warning. Raises :class:`launcher.LauncherError` where no domain can be made, :class:`UnusableInput`
-        where the input can't be read.
+        What the launcher warns of is a warning. Raises :class:`launcher.LauncherError` where no domain can be made,
+        :class:`UnusableInput` where the input can't be read.
         """
         __tracebackhide__ = True
         from virt_dra.pytest_plugin.domains import DomainInputs, made_domain
@@ -122,17 +130,19 @@ class DomainXmlMaker:
 
 @dataclass(frozen=True)
 class DomainXmlAssertion:
-    """What the fixture ``assert_domain_xml`` gives: a callable. ``on_written`` gets the path of each golden file that it wrote."""
+    """What the fixture ``assert_domain_xml`` gives: a callable. ``on_written`` gets the path of each golden file that
+    it wrote."""
 
     folder: Path
     update: bool
     on_written: Callable[[str], None]
 
     def __call__(self, xml: str | bytes, golden: PathText) -> None:
-        """Compares the XML with a golden file. The order of attributes, white space between elements and comments don't count.
+        """Compares the XML with a golden file. The order of attributes, white space between elements and comments don't
+        count.
 
-        With ``--virt-dra-update`` a golden file that differs or is missing is written instead. Raises AssertionError with a unified diff,
-        and :class:`UnusableInput` where either isn't XML or the file can't be read or written.
+        With ``--virt-dra-update`` a golden file that differs or is missing is written instead. Raises AssertionError
+        with a unified diff, and :class:`UnusableInput` where either isn't XML or the file can't be read or written.
         """
         __tracebackhide__ = True
         from virt_dra.pytest_plugin.golden_domains import compare_with_golden
@@ -148,13 +158,15 @@ class DomainXmlAssertion:
 
 @pytest.fixture
 def assert_vm_ready(request: pytest.FixtureRequest) -> VmReadyAssertion:
-    """assert_vm_ready("vm.yaml", cluster="dump.yaml"): the VM gets its devices and its domain on this cluster, or why not."""
+    """assert_vm_ready("vm.yaml", cluster="dump.yaml"): the VM gets its devices and its domain on this cluster, or why
+    not."""
     return VmReadyAssertion(request.path.parent, request.config.getoption("--virt-dra-kubevirt"))
 
 
 @pytest.fixture
 def domain_xml(request: pytest.FixtureRequest) -> DomainXmlMaker:
-    """domain_xml("vmi.yaml", {"gpus/gpu1": "0000:41:00.0"}): the libvirt domain of a VMI whose devices have these addresses."""
+    """domain_xml("vmi.yaml", {"gpus/gpu1": "0000:41:00.0"}): the libvirt domain of a VMI whose devices have these
+    addresses."""
     return DomainXmlMaker(request.path.parent, request.config.getoption("--virt-dra-kubevirt"))
 
 
@@ -168,11 +180,16 @@ def assert_domain_xml(request: pytest.FixtureRequest) -> DomainXmlAssertion:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("virt-dra", "unit tests of VMs (virt-dra)")
-    group.addoption("--virt-dra-update", action="store_true", help="write golden files that assert_domain_xml finds different or missing")
+    group.addoption(
+        "--virt-dra-update",
+        action="store_true",
+        help="write golden files that assert_domain_xml finds different or missing",
+    )
     group.addoption(
         "--virt-dra-kubevirt",
         metavar="VERSION",
-        help="KubeVirt release whose rules apply where a test names none, for example 1.8.3; default: the dump's, else the newest known",
+        help="KubeVirt release whose rules apply where a test names none, for example "
+        "1.8.3; default: the dump's, else the newest known",
     )
 
 
@@ -188,7 +205,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = (report for reports in terminalreporter.stats.values() for report in reports if isinstance(report, pytest.TestReport))
+    reports = (
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+    )
     written = {str(value): None for report in reports for name, value in report.user_properties if name == _WRITTEN}
     for path in sorted(written):
         terminalreporter.write_line(f"virt-dra: wrote {path}")

@@ -43,7 +43,8 @@ class DomainInputs:
 
 
 def made_domain(inputs: DomainInputs) -> str:
-    """The domain as indented XML. Emits the launcher's warnings. Raises LauncherError and UnusableInput, with texts that can be printed."""
+    """The domain as indented XML. Emits the launcher's warnings. Raises LauncherError and UnusableInput, with texts
+    that can be printed."""
     __tracebackhide__ = True
     try:
         vmi = _with_addresses(_with_status(_read(inputs.vmi), inputs.device_status), inputs.addresses)
@@ -68,7 +69,9 @@ def _read(given: str | AnyVmi) -> VirtualMachineInstance:
     found = [each for each in written.documents if isinstance(each.raw, dict) and each.raw.get("kind") in _VMS]
     if len(found) != 1:
         number = counted(len(found), "VirtualMachine(Instance)")
-        raise UnusableInput(visible_lines(f"{given}: {number} found; name a file that has one, or pass the object as a dict"))
+        raise UnusableInput(
+            visible_lines(f"{given}: {number} found; name a file that has one, or pass the object as a dict")
+        )
     read = read_document(found[0])
     if isinstance(read, Sourced) and isinstance(read.object, VirtualMachine | VirtualMachineInstance):
         return as_vmi(read.object)
@@ -83,28 +86,44 @@ def _with_status(vmi: VirtualMachineInstance, status: Mapping[str, object] | Non
 
 
 def _with_addresses(vmi: VirtualMachineInstance, addresses: Mapping[str, str]) -> VirtualMachineInstance:
-    """The VMI whose status has these addresses, in the order of its devices. Raises UnusableInput for a device without a claim."""
+    """The VMI whose status has these addresses, in the order of its devices. Raises UnusableInput for a device without
+    a claim."""
     if not addresses:
         return vmi
     entries = {f"{kind.path}/{entry.name}": entry for kind in _KINDS for entry in kind.entries(vmi)}
     for device in addresses:
         if device not in entries:
             known = ", ".join(entries) or "none"
-            raise UnusableInput(visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {known}"))
+            raise UnusableInput(
+                visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {known}")
+            )
         if entries[device].is_plugin:
             advice = "give the variable that it sets with env={'PCI_RESOURCE_...': '0000:41:00.0'}"
-            raise UnusableInput(visible_lines(f"addresses: {device} comes from a device plugin ({entries[device].device_name}); {advice}"))
+            raise UnusableInput(
+                visible_lines(
+                    f"addresses: {device} comes from a device plugin ({entries[device].device_name}); {advice}"
+                )
+            )
     status = vmi.status.device_status or DeviceStatus()
     gpus, host_devices = (_statuses(kind, vmi, kind.statuses(status), addresses) for kind in _KINDS)
-    return vmi.with_(status=vmi.status.with_(device_status=status.with_(gpu_statuses=gpus, host_device_statuses=host_devices)))
+    return vmi.with_(
+        status=vmi.status.with_(device_status=status.with_(gpu_statuses=gpus, host_device_statuses=host_devices))
+    )
 
 
 def _statuses(
     kind: EntryKind, vmi: VirtualMachineInstance, known: tuple[DeviceStatusInfo, ...], addresses: Mapping[str, str]
 ) -> tuple[DeviceStatusInfo, ...]:
     """The known entries of other devices, then one for each device of the list that has an address."""
-    given = {entry.name: addresses[device] for entry in kind.entries(vmi) if (device := f"{kind.path}/{entry.name}") in addresses}
-    return (*(each for each in known if each.name not in given), *(_status(name, address) for name, address in given.items()))
+    given = {
+        entry.name: addresses[device]
+        for entry in kind.entries(vmi)
+        if (device := f"{kind.path}/{entry.name}") in addresses
+    }
+    return (
+        *(each for each in known if each.name not in given),
+        *(_status(name, address) for name, address in given.items()),
+    )
 
 
 def _status(name: str, address: str) -> DeviceStatusInfo:

@@ -33,7 +33,9 @@ def compare_with_golden(xml: str | bytes, path: str, *, update: bool) -> bool:
         return True
     if text is None:
         raise AssertionError(
-            visible_lines("\n".join((f"{path}: no such golden file; {_UPDATE}", "the XML made here:", *_beginning(lines))))
+            visible_lines(
+                "\n".join((f"{path}: no such golden file; {_UPDATE}", "the XML made here:", *_beginning(lines)))
+            )
         )
     if found := difference(normal_lines(_parsed(text, path)), lines, path):
         raise AssertionError(visible_lines("\n".join((f"the XML differs from {path}; {_UPDATE}", *_beginning(found)))))
@@ -46,7 +48,8 @@ def difference(golden: Sequence[str], made: Sequence[str], path: str) -> list[st
 
 
 def normal_lines(root: etree._Element) -> list[str]:
-    """The normal form: a line for each tag and text, indented, attributes sorted by name; white space between elements doesn't count.
+    """The normal form: a line for each tag and text, indented, attributes sorted by name; white space between elements
+    doesn't count.
 
     White space in a text that has something else counts, and so do prefixes of namespaces.
     """
@@ -103,16 +106,22 @@ def _beginning(lines: Sequence[str]) -> list[str]:
 def _parsed(xml: str | bytes, name: str) -> etree._Element:
     """The root element, without comments; no entity is expanded and nothing is loaded. Raises UnusableInput."""
     encoding = "utf-8" if isinstance(xml, str) else None  # a text's own declaration doesn't count any more
-    parser = etree.XMLParser(encoding=encoding, resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    parser = etree.XMLParser(
+        encoding=encoding, resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True
+    )
     try:
         root = etree.fromstring(xml.encode() if isinstance(xml, str) else xml, parser)
     except UnicodeEncodeError as error:
         raise UnusableInput(f"{name}: position {error.start}: a character that XML can't hold") from None
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        raise UnusableInput(visible_lines(f"{name}: line {line}, column {column}: no well-formed XML: {error.msg}")) from None
+        raise UnusableInput(
+            visible_lines(f"{name}: line {line}, column {column}: no well-formed XML: {error.msg}")
+        ) from None
     if b"<!DOCTYPE" in etree.tostring(root.getroottree()):
-        raise UnusableInput(visible_lines(f"{name}: has a document type declaration, which no libvirt domain has; remove it"))
+        raise UnusableInput(
+            visible_lines(f"{name}: has a document type declaration, which no libvirt domain has; remove it")
+        )
     return root
 
 

@@ -44,7 +44,8 @@ class ReadinessInputs:
 
 
 def ready_vms(inputs: ReadinessInputs) -> tuple[VmOutcome, ...]:
-    """The outcomes of the VMs, all ready. Raises AssertionError with the explanation of those that aren't, and UnusableInput."""
+    """The outcomes of the VMs, all ready. Raises AssertionError with the explanation of those that aren't, and
+    UnusableInput."""
     __tracebackhide__ = True
     settings = _settings(inputs)
     wanted, others = _documents(inputs)
@@ -56,7 +57,9 @@ def ready_vms(inputs: ReadinessInputs) -> tuple[VmOutcome, ...]:
     places = {str(document.source) for document in wanted}
     outcomes = tuple(outcome for outcome in ran.outcomes if outcome.source in places)
     if not outcomes:
-        raise _unusable([f"{', '.join(inputs.vms)}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"])
+        raise _unusable(
+            [f"{', '.join(inputs.vms)}: no VirtualMachine or VirtualMachineInstance found; name the file that has one"]
+        )
     if not all(outcome.ready for outcome in outcomes):
         raise AssertionError(visible_lines(_explanation(ran, outcomes)))
     return outcomes
@@ -117,7 +120,9 @@ def _run(judgement: LintResult, settings: RunSettings) -> Ran:
 def _explanation(ran: Ran, outcomes: Sequence[VmOutcome]) -> str:
     """A sentence, then what else the input has wrong, then each VM that isn't ready as ``virt-dra run`` shows it."""
     waiting = [outcome for outcome in outcomes if not outcome.ready]
-    head = _sentence(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} of {counted(len(outcomes), 'VM')} aren't ready"
+    head = (
+        _sentence(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} of {counted(len(outcomes), 'VM')} aren't ready"
+    )
     text = StringIO()
     console = QuietConsole(file=text, width=_WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
     for outcome in waiting:

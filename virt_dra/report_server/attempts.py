@@ -1,7 +1,7 @@
 """Limits of failed attempts to sign in: by address, and of all addresses together. Pure: the clock is passed in.
 
-Each attempt costs the API server a review. An attempt is taken before its outcome is known, so that many at once count, and given back if
-the token was good: who has one is never limited by it.
+Each attempt costs the API server a review. An attempt is taken before its outcome is known, so that many at once count,
+and given back if the token was good: who has one is never limited by it.
 """
 
 from __future__ import annotations

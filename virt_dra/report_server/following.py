@@ -1,7 +1,8 @@
-"""The rendering process: it follows a cluster by informers, renders what they hold when it changes, and sends that to the server.
+"""The rendering process: it follows a cluster by informers, renders what they hold when it changes, and sends that to
+the server.
 
-What tenants wrote (names, selectors) is read and evaluated here and nowhere else. It has the rights of its ServiceAccount, which reads, and
-none of the viewers' tokens.
+What tenants wrote (names, selectors) is read and evaluated here and nowhere else. It has the rights of its
+ServiceAccount, which reads, and none of the viewers' tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ ALIVE_SECONDS: Final = 5.0
 """From one message that the cluster is followed to the next."""
 _PROBE_SECONDS: Final = 10.0
 _OLDEST: Final = 240.0
-"""Seconds since a kind was last heard of, from which on what is held of it may be old: a bookmark comes every minute."""
+"""Seconds since a kind was last heard of, from which on what is held of it may be old: a bookmark comes every
+minute."""
 _LONGEST_PAUSE: Final = 10.0
 _COMPRESSION: Final = 6
 _MEMORY: Final = 6 * 2**30
@@ -50,10 +52,12 @@ _TRIMS: Final[dict[type[TypedObject], Callable[[Any], Any]]] = {
     Node: leaving_out(*_META, "metadata.annotations"),
     Pod: leaving_out(
         *_META, *(f"spec.{name}" for name in ("volumes", "security_context")),
-        *(f"spec.containers.{name}" for name in ("command", "args", "env", "volume_mounts", "readiness_probe", "security_context")),
+        *(f"spec.containers.{name}" for name in ("command", "args", "env", "volume_mounts", "readiness_probe",
+            "security_context")),
     ),
 }  # fmt: skip
-"""What no report reads, and may be large. Of other kinds everything is kept: findings are about any field of what VMs name."""
+"""What no report reads, and may be large. Of other kinds everything is kept: findings are about any field of what VMs
+name."""
 
 log = logging.getLogger("virt_dra.report")
 
@@ -71,12 +75,14 @@ class Render(Protocol):
     """Renders all objects at a time. It is pickled for the process, and keeps there what it remembers."""
 
     def __call__(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Rendered:
-        """``explain``: whether what waits is explained anew, which takes a second for each on large clusters; else as it was before."""
+        """``explain``: whether what waits is explained anew, which takes a second for each on large clusters; else as
+        it was before."""
 
 
 @dataclass(frozen=True)
 class FollowSettings:
-    """What the process is started with. ``kubeconfig``, ``context``: as for every command; None for the usual places."""
+    """What the process is started with. ``kubeconfig``, ``context``: as for every command; None for the usual
+    places."""
 
     render: Render
     kubeconfig: str | None = None
@@ -98,7 +104,8 @@ class Following:
 
     @property
     def age(self) -> float:
-        """Seconds since the kind was heard of that was heard of longest ago, of those that are served; 0 where all are quiet as usual."""
+        """Seconds since the kind was heard of that was heard of longest ago, of those that are served; 0 where all are
+        quiet as usual."""
         oldest = max((each.age for each in self._informers if each.has_synced and not each.not_served), default=0.0)
         return oldest if oldest > _OLDEST else 0.0
 
@@ -151,7 +158,9 @@ class Following:
         return message
 
     def _informer(self, cluster: ListerWatcher, kind: type[O]) -> Informer[O]:
-        made = Informer(cluster, kind, optional=kind in OPTIONAL, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE)
+        made = Informer(
+            cluster, kind, optional=kind in OPTIONAL, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE
+        )
         made.on_change(self._changed)
         return made
 

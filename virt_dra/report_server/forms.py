@@ -1,4 +1,5 @@
-"""The small pages around the report: the form to sign in, and why the report isn't shown. They load nothing and need no script. Pure."""
+"""The small pages around the report: the form to sign in, and why the report isn't shown. They load nothing and need no
+script. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import Final
 
 from virt_dra.api.go_text import visible
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 
 _PAGE: Final = Template("""<!doctype html>
 <html lang="en">
@@ -54,7 +57,9 @@ def sign_in_page(problem: str = "") -> str:
 def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
     """Why there is no report for somebody."""
     return _page(
-        title, f'<p class="bad" role="alert">{_text(problem)}</p>' + (_LOGOUT if signed_in else '<p><a href="/">Try again</a></p>')
+        title,
+        f'<p class="bad" role="alert">{_text(problem)}</p>'
+        + (_LOGOUT if signed_in else '<p><a href="/">Try again</a></p>'),
     )
 
 

@@ -1,4 +1,5 @@
-"""The gate: who may see the page. It asks the API server, remembers its answers for a minute, and lets no one in without one."""
+"""The gate: who may see the page. It asks the API server, remembers its answers for a minute, and lets no one in
+without one."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ GateOutcome = Literal["allowed", "forbidden", "unknown"]
 
 @dataclass(frozen=True)
 class GateLimits:
-    """``seconds``: how long an answer is remembered, ``refused_seconds`` a refusal. ``at_once``: reviews for strangers, ``waiting``: and of
-    those who wait for one. ``remembered``: tokens."""
+    """``seconds``: how long an answer is remembered, ``refused_seconds`` a refusal. ``at_once``: reviews for strangers,
+    ``waiting``: and of those who wait for one. ``remembered``: tokens."""
 
     seconds: float = 60.0
     refused_seconds: float = 10.0
@@ -56,7 +57,8 @@ class GateObserver(Protocol):
     """The metrics of the gate. Must not raise."""
 
     def judged(self, outcome: str) -> None:
-        """A token was reviewed, or couldn't be: ``allowed``, ``forbidden``, ``unknown``, ``limited``, ``unanswered``."""
+        """A token was reviewed, or couldn't be: ``allowed``, ``forbidden``, ``unknown``, ``limited``,
+        ``unanswered``."""
 
 
 class Gate:

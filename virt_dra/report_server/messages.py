@@ -2,7 +2,8 @@
 
     4 bytes: length of the header | header: {"kind": …, …, "parts": [lengths]} | the parts
 
-What is read is bounded, and nothing of it is carried out: whoever takes over the rendering process can show wrong pages, no more.
+What is read is bounded, and nothing of it is carried out: whoever takes over the rendering process can show wrong
+pages, no more.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ async def read_message(read: Callable[[int], Awaitable[bytes]]) -> RenderingMess
         header = json.loads(await read(length))
     except (ValueError, RecursionError):
         raise BadMessage("the header is no JSON") from None
-    if not isinstance(header, dict) or not isinstance(header.get("kind"), str) or not isinstance(header.get("parts"), list):
+    if (
+        not isinstance(header, dict)
+        or not isinstance(header.get("kind"), str)
+        or not isinstance(header.get("parts"), list)
+    ):
         raise BadMessage("the header says no kind and parts")
     kind, lengths = header.pop("kind"), header.pop("parts")
     if len(lengths) > _PARTS or not all(type(each) is int and 0 <= each <= MOST_BYTES for each in lengths):

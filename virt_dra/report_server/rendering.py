@@ -1,4 +1,5 @@
-"""The server's handle on the rendering process: starts it, takes its pages, ends one that hangs, starts another where it has ended."""
+"""The server's handle on the rendering process: starts it, takes its pages, ends one that hangs, starts another where
+it has ended."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ log = logging.getLogger("virt_dra.report")
 
 @dataclass(frozen=True)
 class RenderingLimits:
-    """When a process is ended, in seconds: ``silence``: without any message, as it says that it lives also while it renders; ``longest``:
-    in one rendering, where 50 waiting VMs are explained within two seconds each. ``first_pause``, ``longest_pause``: until the next one."""
+    """When a process is ended, in seconds: ``silence``: without any message, as it says that it lives also while it
+    renders; ``longest``: in one rendering, where 50 waiting VMs are explained within two seconds each. ``first_pause``,
+    ``longest_pause``: until the next one."""
 
     silence: float = 12 * ALIVE_SECONDS
     longest: float = 300.0
@@ -37,7 +39,8 @@ class RenderingLimits:
 
 @dataclass(frozen=True)
 class Content:
-    """What is served: a page and a document, each with its gzip form. ``at``: when it last changed; ``seconds``: what rendering took."""
+    """What is served: a page and a document, each with its gzip form. ``at``: when it last changed; ``seconds``: what
+    rendering took."""
 
     version: str
     at: datetime
@@ -104,7 +107,9 @@ class RenderingProcess:
         while True:
             why = await self._one()
             self._failures += 1
-            pause = backoff(self._failures, random.random(), first=self._limits.first_pause, longest=self._limits.longest_pause)
+            pause = backoff(
+                self._failures, random.random(), first=self._limits.first_pause, longest=self._limits.longest_pause
+            )
             self._set_stale(Stale(self._current, why))
             log.error(why, extra={"fields": {"again": round(pause, 1)}})
             await asyncio.sleep(pause)
@@ -154,7 +159,9 @@ class RenderingProcess:
                 since = _number(message.fields, "staleSince")
                 if since is not None:
                     at = _time(since)
-                    self._set_stale(self.stale if self.stale is not None else Stale(at, "the cluster's API server doesn't answer"))
+                    self._set_stale(
+                        self.stale if self.stale is not None else Stale(at, "the cluster's API server doesn't answer")
+                    )
                 elif self.content is not None and self._failures == 0:
                     self._current = now
                     self._set_stale(None)
@@ -166,7 +173,11 @@ class RenderingProcess:
                 raise BadMessage(f"a message of kind {message.kind[:40]!r}")
 
     def _finished(self, message: RenderingMessage) -> None:
-        seconds, at, version = _number(message.fields, "seconds"), _number(message.fields, "at"), message.fields.get("version")
+        seconds, at, version = (
+            _number(message.fields, "seconds"),
+            _number(message.fields, "at"),
+            message.fields.get("version"),
+        )
         if seconds is None or at is None or not isinstance(version, str) or not version.isalnum() or len(version) > 64:
             raise BadMessage("a page without its time and version")
         self._rendering_since, self._failures = None, 0

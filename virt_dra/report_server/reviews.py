@@ -1,4 +1,5 @@
-"""Reviews by a real API server. Importing this module costs a third of a second, as :mod:`virt_dra.cluster.kube` does."""
+"""Reviews by a real API server. Importing this module costs a third of a second, as :mod:`virt_dra.cluster.kube`
+does."""
 
 from __future__ import annotations
 
@@ -30,4 +31,6 @@ class ClusterReviews:
 
     async def _asked(self, path: str, body: Json, subject: str) -> Json:
         # Reviews are stored nowhere, so that one may be repeated whose answer was lost.
-        return parsed(await self._transport.request(KubeRequest("POST", path, body=body, verb="create", subject=subject)))
+        return parsed(
+            await self._transport.request(KubeRequest("POST", path, body=body, verb="create", subject=subject))
+        )

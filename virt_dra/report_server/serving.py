@@ -6,8 +6,8 @@
     POST /login, /logout
     GET  /healthz, /readyz, /metrics   on the plain port only
 
-Every answer but the forms needs a viewer who may list everything that the page shows (:mod:`virt_dra.report_server.gate`). Nothing that
-comes from objects is evaluated here: pages arrive finished.
+Every answer but the forms needs a viewer who may list everything that the page shows
+(:mod:`virt_dra.report_server.gate`). Nothing that comes from objects is evaluated here: pages arrive finished.
 """
 
 from __future__ import annotations
@@ -61,7 +61,13 @@ _SECURITY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Content-Security-Policy": POLICY,
 }
-_METHODS: Final = {"/": "GET, HEAD", "/events": "GET", "/report.json": "GET, HEAD", "/login": "GET, HEAD, POST", "/logout": "POST"}
+_METHODS: Final = {
+    "/": "GET, HEAD",
+    "/events": "GET",
+    "/report.json": "GET, HEAD",
+    "/login": "GET, HEAD, POST",
+    "/logout": "POST",
+}
 
 log = logging.getLogger("virt_dra.report")
 
@@ -72,7 +78,9 @@ class ServingLimits:
 
     streams: int = 200
     streams_of_user: int = 10
-    connections: ConnectionLimits = field(default_factory=lambda: ConnectionLimits(connections=600, per_address=300, reserved=0))
+    connections: ConnectionLimits = field(
+        default_factory=lambda: ConnectionLimits(connections=600, per_address=300, reserved=0)
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,9 @@ class LiveNotice:
 
     def filled(self, page: bytes, text: str) -> bytes:
         """The page with the text in that line."""
-        return page.replace(self.empty.encode(), self.empty.replace(" hidden", "").replace("></", f">{escape(text)}</").encode(), 1)
+        return page.replace(
+            self.empty.encode(), self.empty.replace(" hidden", "").replace("></", f">{escape(text)}</").encode(), 1
+        )
 
 
 @dataclass
@@ -114,8 +124,8 @@ class ReportServer:
     """One server. :meth:`start` opens its ports, :meth:`stop` closes them."""
 
     def __init__(
-        self, rendering: RenderingProcess, gate: Gate, sessions: Sessions, notice: LiveNotice, tls: ReloadingTls, metrics: ReportMetrics, *,
-        limits: ServingLimits | None = None, clock: Callable[[], float] = time.monotonic,
+        self, rendering: RenderingProcess, gate: Gate, sessions: Sessions, notice: LiveNotice, tls: ReloadingTls,
+        metrics: ReportMetrics, *, limits: ServingLimits | None = None, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._rendering, self._gate, self._sessions, self._notice = rendering, gate, sessions, notice
         self._tls, self._metrics, self._clock = tls, metrics, clock
@@ -162,7 +172,9 @@ class ReportServer:
             except CertificateError as error:
                 self._say(logging.ERROR, "certificate not reloaded, the one in service stays", {"reason": str(error)})
 
-    async def _listen(self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool) -> int:
+    async def _listen(
+        self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool
+    ) -> int:
         server = web.Server(
             handler,  # type: ignore[arg-type] # a coroutine function; aiohttp's own alias can't be named
             access_log=None, auto_decompress=False, keepalive_timeout=_IDLE_SECONDS, lingering_time=1.0,
@@ -185,7 +197,13 @@ class ReportServer:
             case "/healthz":
                 return web.Response(text="ok\n")
             case "/readyz":
-                why = "shutting down" if self._stopping else "" if self._rendering.content is not None else "there is no page yet"
+                why = (
+                    "shutting down"
+                    if self._stopping
+                    else ""
+                    if self._rendering.content is not None
+                    else "there is no page yet"
+                )
                 return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
             case "/metrics":
                 self._metrics.sessions.set(len(self._sessions))
@@ -225,7 +243,9 @@ class ReportServer:
             if request.path == "/favicon.ico":
                 return web.Response(status=204, headers=_SECURITY)
             if allowed is None:
-                raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at this path; the paths are {', '.join(_METHODS)}")
+                raise _Refusal(
+                    HTTPStatus.NOT_FOUND, f"there is nothing at this path; the paths are {', '.join(_METHODS)}"
+                )
             if request.method not in allowed.split(", "):
                 raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"possible here: {allowed}", {"Allow": allowed})
             match request.path, request.method:
@@ -260,11 +280,14 @@ class ReportServer:
         if session is None:
             stale = {"Set-Cookie": _cookie("", 0)} if _session_id(request) else {}
             why = "The session has ended: sign in again." if stale else ""
-            raise _Refusal(HTTPStatus.UNAUTHORIZED, why or "sign in, or send a token (Authorization: Bearer)", _BEARER | stale)
+            raise _Refusal(
+                HTTPStatus.UNAUTHORIZED, why or "sign in, or send a token (Authorization: Bearer)", _BEARER | stale
+            )
         return await self._allowed(session.token, session, request)
 
     async def _allowed(self, token: str, session: Session | None, request: web.BaseRequest) -> _Admitted:
-        """The token's user, if they may see the page. Ends the session of one that is no longer valid. Raises :class:`_Refusal`."""
+        """The token's user, if they may see the page. Ends the session of one that is no longer valid. Raises
+        :class:`_Refusal`."""
         address = _address(request)
         try:
             judgement = await self._gate.judged(token, address)
@@ -275,7 +298,8 @@ class ReportServer:
         except NotReviewed as error:
             self._say(logging.ERROR, "the API server doesn't answer reviews", {"reason": str(error)})
             raise _Refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's API server doesn't say whether you may see this; try again later",
+                HTTPStatus.SERVICE_UNAVAILABLE, "the cluster's API server doesn't say whether you "
+"may see this; try again later",
                 {"Retry-After": str(_RETRY_SECONDS), "Refresh": str(_RETRY_SECONDS)}, signed_in=session is not None,
             ) from None  # fmt: skip
         if judgement.outcome == "allowed":
@@ -286,11 +310,15 @@ class ReportServer:
             if session is not None:
                 self._sessions.finish(session)
             self._say(logging.WARNING, "token refused", {"address": address})
-            raise _Refusal(HTTPStatus.UNAUTHORIZED, "the cluster doesn't know this token, or it has expired", dict(_BEARER))
+            raise _Refusal(
+                HTTPStatus.UNAUTHORIZED, "the cluster doesn't know this token, or it has expired", dict(_BEARER)
+            )
         user = judgement.viewer.name if judgement.viewer is not None else ""
         missing = ", ".join(map(str, judgement.missing))
         self._say(logging.WARNING, "not allowed", {"user": user, "missing": missing, "address": address})
-        text = f"{cut(user)} may not see the whole cluster: the right to list is missing, in all namespaces, for {missing}"
+        text = (
+            f"{cut(user)} may not see the whole cluster: the right to list is missing, in all namespaces, for {missing}"
+        )
         raise _Refusal(HTTPStatus.FORBIDDEN, text, signed_in=session is not None)
 
     # --- sign in and out --------------------------------------------------------------------------------------------
@@ -342,7 +370,9 @@ class ReportServer:
             return web.Response(status=304, headers=headers)
         return await _sent(request, headers, self._body(request, content, headers, stale=stale, document=document))
 
-    def _body(self, request: web.BaseRequest, content: Content, headers: dict[str, str], *, stale: str, document: bool) -> bytes:
+    def _body(
+        self, request: web.BaseRequest, content: Content, headers: dict[str, str], *, stale: str, document: bool
+    ) -> bytes:
         if stale and not document:
             return self._notice.filled(content.page, stale)
         if "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -359,14 +389,18 @@ class ReportServer:
     async def _events(self, request: web.BaseRequest, admitted: _Admitted) -> web.StreamResponse:
         user, session = admitted.user, admitted.session
         if self._streams.total() >= self._limits.streams or self._streams[user] >= self._limits.streams_of_user:
-            raise _Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many streams are open; close other pages", {"Retry-After": "60"})
+            raise _Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS, "too many streams are open; close other pages", {"Retry-After": "60"}
+            )
         wake = asyncio.Event()
         self._wakes.add(wake)
         self._streams[user] += 1
         self._metrics.streams.set(self._streams.total())
         if session is not None:
             session.on_end.add(wake.set)
-        response = web.StreamResponse(headers={**_SECURITY, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        response = web.StreamResponse(
+            headers={**_SECURITY, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
         try:
             await response.prepare(request)
             await response.write(f"retry: {_RETRY_SECONDS * 1000}\n\n".encode())
@@ -383,7 +417,9 @@ class ReportServer:
         response.force_close()
         return response
 
-    async def _stream(self, request: web.BaseRequest, response: web.StreamResponse, admitted: _Admitted, wake: asyncio.Event) -> None:
+    async def _stream(
+        self, request: web.BaseRequest, response: web.StreamResponse, admitted: _Admitted, wake: asyncio.Event
+    ) -> None:
         """Events until the viewer may no longer see the page, or goes. Raises ConnectionError."""
         version, said, until = "", "", admitted.judgement.until
         beat = self._clock() + HEARTBEAT_SECONDS
@@ -431,7 +467,9 @@ def _event(kind: str, data: str) -> bytes:
 
 
 def _form(status: HTTPStatus, page: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, body=page.encode(), headers={**_SECURITY, **(headers or {}), "Content-Type": _HTML})
+    return web.Response(
+        status=status, body=page.encode(), headers={**_SECURITY, **(headers or {}), "Content-Type": _HTML}
+    )
 
 
 async def _sent(request: web.BaseRequest, headers: dict[str, str], body: bytes) -> web.StreamResponse:
@@ -470,7 +508,8 @@ async def _form_field(request: web.BaseRequest, name: str) -> str:
 
 
 def _check_same_origin(request: web.BaseRequest) -> None:
-    """Refuses what another site's page has sent. Browsers say with every form where it comes from. Raises :class:`_Refusal`."""
+    """Refuses what another site's page has sent. Browsers say with every form where it comes from. Raises
+    :class:`_Refusal`."""
     if request.headers.get("Origin", "").lower() != f"https://{request.headers.get('Host', '')}".lower():
         raise _Refusal(HTTPStatus.FORBIDDEN, "the form was sent from another site (Origin isn't this host)")
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):

@@ -1,4 +1,5 @@
-"""Sessions of browsers: a random id in a cookie stands for a token, which stays here, in memory. Pure: clock and chance are passed in."""
+"""Sessions of browsers: a random id in a cookie stands for a token, which stays here, in memory. Pure: clock and chance
+are passed in."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _ID_BYTES: Final = 32
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """``seconds``: how long a session lasts; ``of_user``, ``overall``: how many there may be, the oldest ends for a new one."""
+    """``seconds``: how long a session lasts; ``of_user``, ``overall``: how many there may be, the oldest ends for a new
+    one."""
 
     seconds: float = 3600.0
     of_user: int = 10
@@ -23,7 +25,8 @@ class SessionLimits:
 
 @dataclass(eq=False)
 class Session:
-    """A session. ``token``: what is reviewed again; ``end``: when it ends by itself; ``on_end``: called when it ends."""
+    """A session. ``token``: what is reviewed again; ``end``: when it ends by itself; ``on_end``: called when it
+    ends."""
 
     key: bytes
     token: str = field(repr=False)
@@ -34,9 +37,12 @@ class Session:
 
 
 class Sessions:
-    """The sessions that there are. Of an id only a digest is kept, by which it is found: how long that takes says nothing of other ids."""
+    """The sessions that there are. Of an id only a digest is kept, by which it is found: how long that takes says
+    nothing of other ids."""
 
-    def __init__(self, limits: SessionLimits | None = None, made: Callable[[], str] = lambda: secrets.token_urlsafe(_ID_BYTES)) -> None:
+    def __init__(
+        self, limits: SessionLimits | None = None, made: Callable[[], str] = lambda: secrets.token_urlsafe(_ID_BYTES)
+    ) -> None:
         self._limits = limits or SessionLimits()
         self._made = made
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()

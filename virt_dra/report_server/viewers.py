@@ -1,7 +1,7 @@
 """Who asks, and what they must be allowed: reviews of tokens and of rights, as values. Pure.
 
-TokenReview and SubjectAccessReview are the API server's own: whoever it authenticates is known here, and only who may list everything that
-the page shows may see it.
+TokenReview and SubjectAccessReview are the API server's own: whoever it authenticates is known here, and only who may
+list everything that the page shows may see it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 
 MOST_TOKEN: Final = 16 * 1024
-"""Characters of a token that is reviewed. The largest in use, of OpenID providers with many groups, have some thousands."""
+"""Characters of a token that is reviewed. The largest in use, of OpenID providers with many groups, have some
+thousands."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,10 @@ def viewer_of(answer: Mapping[str, Any]) -> Viewer | None:
 
 def access_review(viewer: Viewer, resource: ListedResource) -> Json:
     """The SubjectAccessReview that asks whether the viewer may list the resource in all namespaces."""
-    spec: Json = {"user": viewer.name, "resourceAttributes": {"verb": "list", "group": resource.group, "resource": resource.plural}}
+    spec: Json = {
+        "user": viewer.name,
+        "resourceAttributes": {"verb": "list", "group": resource.group, "resource": resource.plural},
+    }
     if viewer.uid:
         spec["uid"] = viewer.uid
     if viewer.groups:
@@ -89,7 +93,8 @@ def access_review(viewer: Viewer, resource: ListedResource) -> Json:
 
 
 def is_allowed(answer: Mapping[str, Any]) -> bool:
-    """What an answered SubjectAccessReview says. An authorizer's error doesn't count: another one may have allowed it."""
+    """What an answered SubjectAccessReview says. An authorizer's error doesn't count: another one may have allowed
+    it."""
     status = _mapping(answer.get("status"))
     return status.get("allowed") is True and status.get("denied") is not True
 

@@ -24,15 +24,19 @@ SCHEDULER_ERROR = "SchedulerError"
 
 @dataclass(frozen=True)
 class Blocked:
-    """The pod can't be placed anywhere now. ``reason`` is UNSCHEDULABLE or SCHEDULER_ERROR, ``subject`` the object it is about."""
+    """The pod can't be placed anywhere now. ``reason`` is UNSCHEDULABLE or SCHEDULER_ERROR, ``subject`` the object it
+    is about."""
 
     reason: str
     message: str
     subject: str
 
 
-def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim], *, workload_claims: bool = False) -> tuple[ResourceClaim, ...] | Blocked:
-    """The claim objects of a pod in its order, each once per entry; the first that can't be used blocks the pod (C-5.1).
+def pod_claims(
+    pod: Pod, claims: Mapping[str, ResourceClaim], *, workload_claims: bool = False
+) -> tuple[ResourceClaim, ...] | Blocked:
+    """The claim objects of a pod in its order, each once per entry; the first that can't be used blocks the pod
+    (C-5.1).
 
     ``claims`` by ``namespace/name``. ``workload_claims``: gate DRAWorkloadResourceClaims.
     """
@@ -53,7 +57,10 @@ def pod_claims(pod: Pod, claims: Mapping[str, ResourceClaim], *, workload_claims
             return Blocked(UNSCHEDULABLE, f'could not find ResourceClaim "{key}"', subject)
         if claim.metadata.deletion_timestamp is not None:
             return Blocked(UNSCHEDULABLE, f'resourceclaim "{claim.name}" is being deleted', subject)  # C-3.7
-        if resolved.must_check_owner and (wrong := not_for_pod(claim, pod, workload_claims=workload_claims)) is not None:
+        if (
+            resolved.must_check_owner
+            and (wrong := not_for_pod(claim, pod, workload_claims=workload_claims)) is not None
+        ):
             return Blocked(UNSCHEDULABLE, wrong.message, subject)
         found.append(claim)
     return tuple(found)
@@ -67,7 +74,8 @@ def each_once(claims: Iterable[ResourceClaim]) -> tuple[ResourceClaim, ...]:
 def check_claims(
     claims: Iterable[ResourceClaim], classes: Mapping[str, DeviceClass], in_flight: Iterable[str], features: Features
 ) -> Blocked | None:
-    """None if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being allocated."""
+    """None if the claims can be used and allocated at all (C-5.2 items 1, 4, 5). ``in_flight``: UIDs of claims being
+    allocated."""
     pending = frozenset(in_flight)
     for claim in claims:
         if claim.status.allocation is not None:
@@ -88,7 +96,8 @@ def _check_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass], fe
         elif request.first_available:
             if not features.prioritized_list:
                 message = (
-                    f"resource claim {claim.key}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+                    f"resource claim {claim.key}, request {request.name}: has subrequests, "
+                    "but the DRAPrioritizedList feature is disabled"
                 )
                 return Blocked(UNSCHEDULABLE, message, claim.key)
             for sub in request.first_available:
@@ -96,7 +105,9 @@ def _check_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass], fe
                 if blocked is not None:
                     return blocked
         else:
-            return Blocked(UNSCHEDULABLE, f"resource claim {claim.key}, request {request.name}: unknown request type", claim.key)
+            return Blocked(
+                UNSCHEDULABLE, f"resource claim {claim.key}, request {request.name}: unknown request type", claim.key
+            )
     return None
 
 

@@ -17,12 +17,14 @@ SCHEDULING_GROUP = GROUP
 
 
 class UnsupportedClaimSource(ValueError):
-    """A pod's claim entry has no source that we know: the API is newer than we are, or the object never passed validation."""
+    """A pod's claim entry has no source that we know: the API is newer than we are, or the object never passed
+    validation."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The entry stands for the claim object of this name. ``must_check_owner``: :func:`is_for_pod` must hold before it is used."""
+    """The entry stands for the claim object of this name. ``must_check_owner``: :func:`is_for_pod` must hold before it
+    is used."""
 
     name: str
     must_check_owner: bool
@@ -48,7 +50,8 @@ class NotForPod:
 
 
 def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
-    """The name of the claim object in the pod's namespace that an entry of ``pod.spec.resourceClaims`` stands for (C-3.1).
+    """The name of the claim object in the pod's namespace that an entry of ``pod.spec.resourceClaims`` stands for
+    (C-3.1).
 
     Raises :class:`UnsupportedClaimSource` if the entry names neither a claim nor a template.
     """
@@ -56,23 +59,35 @@ def claim_name(pod: Pod, pod_claim: PodResourceClaim) -> Resolved | NotCreatedYe
         return Resolved(pod_claim.resource_claim_name, must_check_owner=False)
     if pod_claim.resource_claim_template_name is None:
         raise UnsupportedClaimSource(
-            f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim "{pod_claim.name}": none of the supported fields are set'
+            f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim "{pod_claim.name}": '
+            "none of the supported fields are set"
         )
     for status in pod.status.resource_claim_statuses:
         if status.name == pod_claim.name:
-            return NotNeeded() if status.resource_claim_name is None else Resolved(status.resource_claim_name, must_check_owner=True)
+            return (
+                NotNeeded()
+                if status.resource_claim_name is None
+                else Resolved(status.resource_claim_name, must_check_owner=True)
+            )
     return NotCreatedYet(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
 
 
 def group_claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> Resolved | NotCreatedYet | NotNeeded:
-    """As :func:`claim_name`, for an entry of ``podGroup.spec.resourceClaims``. ``must_check_owner`` means :func:`not_for_group`."""
+    """As :func:`claim_name`, for an entry of ``podGroup.spec.resourceClaims``. ``must_check_owner`` means
+    :func:`not_for_group`."""
     if entry.resource_claim_name is not None:
         return Resolved(entry.resource_claim_name, must_check_owner=False)
     if entry.resource_claim_template_name is None:
-        raise UnsupportedClaimSource(f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set")
+        raise UnsupportedClaimSource(
+            f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set"
+        )
     for status in group.status.resource_claim_statuses:
         if status.name == entry.name:
-            return NotNeeded() if status.resource_claim_name is None else Resolved(status.resource_claim_name, must_check_owner=True)
+            return (
+                NotNeeded()
+                if status.resource_claim_name is None
+                else Resolved(status.resource_claim_name, must_check_owner=True)
+            )
     return NotCreatedYet(f"PodGroup {group.key}: ResourceClaim not created yet")
 
 
@@ -88,12 +103,15 @@ def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
 
 
 def bind_to(pod: Pod, group: PodGroup | None, entry: PodResourceClaim) -> ResourceClaimConsumerReference:
-    """Whom the claim of a pod's entry is reserved for: the pod's group if the group has the same entry, else the pod (C-3.5).
+    """Whom the claim of a pod's entry is reserved for: the pod's group if the group has the same entry, else the pod
+    (C-3.5).
 
     ``group``: the PodGroup that the pod names, None if it names none.
     """
     if group is not None and any(_same_entry(entry, shared) for shared in group.spec.resource_claims):
-        return ResourceClaimConsumerReference(api_group=SCHEDULING_GROUP, resource=POD_GROUPS, name=group.name, uid=group.metadata.uid)
+        return ResourceClaimConsumerReference(
+            api_group=SCHEDULING_GROUP, resource=POD_GROUPS, name=group.name, uid=group.metadata.uid
+        )
     return consumer_reference(pod)
 
 
@@ -111,7 +129,8 @@ def is_of_group(consumer: ResourceClaimConsumerReference) -> bool:
 def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> NotForPod | None:
     """None if the claim was created for this pod, else why not (C-3.2).
 
-    ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by name.
+    ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by
+    name.
     """
     what, whose = f"ResourceClaim {claim.namespace}/{claim.name}", f"Pod {pod.namespace}/{pod.name}"
     if claim.namespace != pod.namespace:
@@ -124,9 +143,16 @@ def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False
         return NotForPod(f"{what} was not created for {whose} (Pod is not owner)")
     # The version of the owner's API may change, its group may not.
     of_group = (
-        owner is not None and owner.api_version.startswith(f"{SCHEDULING_GROUP}/") and owner.kind == "PodGroup" and owner.name == group
+        owner is not None
+        and owner.api_version.startswith(f"{SCHEDULING_GROUP}/")
+        and owner.kind == "PodGroup"
+        and owner.name == group
     )
-    return None if of_group else NotForPod(f"{what} was not created for {whose} (neither Pod nor PodGroup {group} is the owner)")
+    return (
+        None
+        if of_group
+        else NotForPod(f"{what} was not created for {whose} (neither Pod nor PodGroup {group} is the owner)")
+    )
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
@@ -135,11 +161,17 @@ def is_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False)
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False) -> bool:
-    """True if the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers (C-3.3)."""
+    """True if the pod (by UID), or with ``workload_claims`` its PodGroup (by name), is among the claim's consumers
+    (C-3.3)."""
     group = pod_group_name(pod) if workload_claims else None
     return any(
         consumer.uid == pod.metadata.uid
-        or (group is not None and consumer.api_group == SCHEDULING_GROUP and consumer.resource == POD_GROUPS and consumer.name == group)
+        or (
+            group is not None
+            and consumer.api_group == SCHEDULING_GROUP
+            and consumer.resource == POD_GROUPS
+            and consumer.name == group
+        )
         for consumer in claim.status.reserved_for
     )
 
@@ -149,11 +181,15 @@ def consumer_reference(pod: Pod) -> ResourceClaimConsumerReference:
     return ResourceClaimConsumerReference(resource=PODS, name=pod.name, uid=pod.metadata.uid)
 
 
-def with_reservations(status: ResourceClaimStatus, reserved_for: tuple[ResourceClaimConsumerReference, ...]) -> ResourceClaimStatus:
+def with_reservations(
+    status: ResourceClaimStatus, reserved_for: tuple[ResourceClaimConsumerReference, ...]
+) -> ResourceClaimStatus:
     """A claim's status with these consumers; with none the key is absent, as Kubernetes writes it."""
     if reserved_for:
         return status.with_(reserved_for=reserved_for)
-    return ResourceClaimStatus.from_wire({key: value for key, value in status.to_wire().items() if key != "reservedFor"})
+    return ResourceClaimStatus.from_wire(
+        {key: value for key, value in status.to_wire().items() if key != "reservedFor"}
+    )
 
 
 def pod_group_name(pod: Pod) -> str | None:

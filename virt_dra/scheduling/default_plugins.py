@@ -75,7 +75,9 @@ class _TaintAttempt(_FilterAttempt):
     scores_nodes = True
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
-        worst_first = normalized([self._fit.disliked_taints(state.node) if state.node.spec.taints else 0 for state in states])
+        worst_first = normalized(
+            [self._fit.disliked_taints(state.node) if state.node.spec.taints else 0 for state in states]
+        )
         return [100 - score for score in worst_first]
 
 
@@ -101,7 +103,13 @@ def node_filters() -> tuple[SchedulingPlugin, ...]:
     """In the order of the default profile."""
     tolerations = ClusterEvent.TARGET_POD_TOLERATIONS
     return (
-        NodeFilter("NodeUnschedulable", UNSCHEDULABLE, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
-        _TaintToleration("TaintToleration", TAINTED, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})),
+        NodeFilter(
+            "NodeUnschedulable",
+            UNSCHEDULABLE,
+            frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations}),
+        ),
+        _TaintToleration(
+            "TaintToleration", TAINTED, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_TAINTS, tolerations})
+        ),
         _NodeAffinity("NodeAffinity", AFFINITY, frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS})),
     )

@@ -1,9 +1,10 @@
-"""DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse. Pure (C-5.6).
+"""DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse. Pure
+(C-5.6).
 
-It knows nothing of devices (C-2.2): a claim's devices stay taken whoever is evicted; :mod:`.preemption` is the option that frees them.
-As Kubernetes: on each node where evicting may help, all pods of lower priority are left out, then as many as possible are spared, the most
-important first, before them those whose PodDisruptionBudget would be violated. The node with the least harm is chosen; of equal ones,
-which Kubernetes chooses among by chance, the first.
+It knows nothing of devices (C-2.2): a claim's devices stay taken whoever is evicted; :mod:`.preemption` is the option
+that frees them. As Kubernetes: on each node where evicting may help, all pods of lower priority are left out, then as
+many as possible are spared, the most important first, before them those whose PodDisruptionBudget would be violated.
+The node with the least harm is chosen; of equal ones, which Kubernetes chooses among by chance, the first.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Victims:
     @property
     def text(self) -> str:
         """For the pod's condition."""
-        return f"preemption: found a potential placement for pod on node {self.node}, preempting {len(self.pods)} victims"
+        return (
+            f"preemption: found a potential placement for pod on node {self.node}, preempting {len(self.pods)} victims"
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class NoVictims:
     hopeless: bool = False
 
 
-def choose_victims(pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Sequence[PodDisruptionBudget]) -> Victims | NoVictims:
+def choose_victims(
+    pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Sequence[PodDisruptionBudget]
+) -> Victims | NoVictims:
     """For a pod that fits nowhere. ``pod``: as it is now."""
     if pod.spec.preemption_policy == "Never":
         return NoVictims(NEVER_PREEMPTS)
@@ -82,12 +87,16 @@ def choose_victims(pod: Pod, outcome: NotFitting, table: NodeTable, budgets: Seq
 
 
 def choose_group_victims(
-    assignments: Sequence[tuple[Pod, FoundNode]], candidates: Sequence[Pod], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
+    assignments: Sequence[tuple[Pod, FoundNode]],
+    candidates: Sequence[Pod],
+    table: NodeTable,
+    budgets: Sequence[PodDisruptionBudget],
 ) -> tuple[Pod, ...]:
-    """The victims for a pod group that was placed as if none of ``candidates`` were there, the most important first (C-9.4).
+    """The victims for a pod group that was placed as if none of ``candidates`` were there, the most important first
+    (C-9.4).
 
-    ``table`` is without them and without the group's pods when it is called and when it returns. Devices aren't asked for again: no
-    victim has them on its node alone.
+    ``table`` is without them and without the group's pods when it is called and when it returns. Devices aren't asked
+    for again: no victim has them on its node alone.
     """
     protected, others = _by_protection(sorted(candidates, key=_importance), budgets)
     victims = [spared for spared in (*protected, *others) if not _fit_beside(spared, assignments, table)]
@@ -134,18 +143,26 @@ def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
 
 def _is_victim(pod: Pod) -> bool:
     mark = next((each for each in pod.status.conditions if each.type == "DisruptionTarget"), None)
-    return pod.metadata.deletion_timestamp is not None and mark is not None and (mark.status, mark.reason) == ("True", MARKED)
+    return (
+        pod.metadata.deletion_timestamp is not None
+        and mark is not None
+        and (mark.status, mark.reason) == ("True", MARKED)
+    )
 
 
 class _Planning:
     """For one pod."""
 
-    def __init__(self, pod: Pod, parts: Sequence[PluginPart], table: NodeTable, budgets: Sequence[PodDisruptionBudget]) -> None:
+    def __init__(
+        self, pod: Pod, parts: Sequence[PluginPart], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
+    ) -> None:
         self._pod, self._parts, self._table, self._budgets = pod, parts, table, budgets
 
     def on(self, state: NodeState) -> Victims | PluginRefusal:
         """The victims on a node, or why evicting doesn't help there. Raises AttemptError."""
-        candidates = sorted((each for each in state.pods.values() if _priority(each) < _priority(self._pod)), key=_importance)
+        candidates = sorted(
+            (each for each in state.pods.values() if _priority(each) < _priority(self._pod)), key=_importance
+        )
         if not candidates:
             return PluginRefusal("", (NO_VICTIMS,))
         gone = {each.metadata.uid for each in candidates}

@@ -1,7 +1,7 @@
 """The DeviceClass that serves an extended resource (KEP-5004, A-25; C-7.1).
 
-Kept change by change, as kube-scheduler's cache is: which of two classes with one resource name serves it, and which names are lost when
-one of them goes, depends on the order of the changes (C-20.4).
+Kept change by change, as kube-scheduler's cache is: which of two classes with one resource name serves it, and which
+names are lost when one of them goes, depends on the order of the changes (C-20.4).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 def is_extended(resource: str) -> bool:
-    """Whether devices may serve a resource of this name: it has a domain that isn't Kubernetes' own, or is an implicit one."""
+    """Whether devices may serve a resource of this name: it has a domain that isn't Kubernetes' own, or is an implicit
+    one."""
     if resource.startswith(IMPLICIT_PREFIX):
         return True
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
@@ -37,7 +38,8 @@ class ServedResources:
             self._drop(old)
 
     def _take(self, old: DeviceClass | None, new: DeviceClass) -> None:
-        """A class that comes too late gets no name at all, and an update of the class that has the name already changes nothing."""
+        """A class that comes too late gets no name at all, and an update of the class that has the name already changes
+        nothing."""
         resource = new.spec.extended_resource_name
         holder = self._classes.get(resource) if resource else None
         if holder is not None and not _precedes(new, holder):

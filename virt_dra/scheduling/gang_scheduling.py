@@ -51,7 +51,9 @@ class GangScheduling(SchedulingPlugin):
             return None
         group = self._group_of(pod)
         if group is None:
-            return PluginRefusal(self.name, (f'waiting for pods\'s pod group "{pod_group_name(pod)}" to appear in scheduling queue',))
+            return PluginRefusal(
+                self.name, (f'waiting for pods\'s pod group "{pod_group_name(pod)}" to appear in scheduling queue',)
+            )
         gang = group.spec.scheduling_policy.gang
         if gang is not None and self._pods_of(key) < gang.min_count:
             return PluginRefusal(self.name, (TOO_FEW_PODS,))

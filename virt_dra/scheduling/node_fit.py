@@ -1,5 +1,5 @@
-"""What a pod requires of a node, and prefers, that has nothing to do with devices: unschedulable, taints, nodeSelector, node affinity
-(as kube-scheduler's)."""
+"""What a pod requires of a node, and prefers, that has nothing to do with devices: unschedulable, taints, nodeSelector,
+node affinity (as kube-scheduler's)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoS
 
 @dataclass(frozen=True)
 class NodeRefusal:
-    """Why a node is excluded before devices are tried. ``message`` in kube-scheduler's words, also used for the histogram."""
+    """Why a node is excluded before devices are tried. ``message`` in kube-scheduler's words, also used for the
+    histogram."""
 
     reason: str
     message: str
@@ -65,7 +66,12 @@ class PodFit:
 
     def disliked_taints(self, node: Node) -> int:
         """How many PreferNoSchedule taints of the node the pod doesn't tolerate."""
-        return sum([taint.effect == "PreferNoSchedule" and not _tolerated(taint, self._pod.spec.tolerations) for taint in node.spec.taints])
+        return sum(
+            [
+                taint.effect == "PreferNoSchedule" and not _tolerated(taint, self._pod.spec.tolerations)
+                for taint in node.spec.taints
+            ]
+        )
 
     def reasons(self, node: Node) -> frozenset[str]:
         """Every reason to refuse the node."""
@@ -73,7 +79,8 @@ class PodFit:
         if node.spec.unschedulable and not _tolerated(_UNSCHEDULABLE_TAINT, self._pod.spec.tolerations):
             found.add(UNSCHEDULABLE)
         if any(
-            taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, self._pod.spec.tolerations) for taint in node.spec.taints
+            taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(taint, self._pod.spec.tolerations)
+            for taint in node.spec.taints
         ):
             found.add(TAINTED)
         if not self._wanted(node):

@@ -1,5 +1,6 @@
-"""NodeResourcesFit refuses nodes that have too little left of what a pod asks (C-7.9), and prefers those with more left; BalancedAllocation
-prefers nodes whose cpu and memory become more evenly used. Scores are those of kube-scheduler's default profile."""
+"""NodeResourcesFit refuses nodes that have too little left of what a pod asks (C-7.9), and prefers those with more
+left; BalancedAllocation prefers nodes whose cpu and memory become more evenly used. Scores are those of
+kube-scheduler's default profile."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class NodeUsages:
 
 
 class NodeResourcesFit(SchedulingPlugin):
-    """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it DynamicResources decides."""
+    """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it
+    DynamicResources decides."""
 
     name = "NodeResourcesFit"
 
@@ -94,7 +96,8 @@ class NodeResourcesFit(SchedulingPlugin):
         return _ResourcesAttempt(self, pod)
 
     def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod asks for."""
+        """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod
+        asks for."""
         usage = NodeUsages().of(NodeState(new))
         requests = {resource: number for resource, number in pod_requests(pod).items() if number}
         delegated = {resource for resource in requests if resource not in _FIRST and self.left_to_dra(resource, usage)}
@@ -104,7 +107,11 @@ class NodeResourcesFit(SchedulingPlugin):
         ):
             return False
         before = {} if old is None else amounts(old.status.allocatable)
-        return old is None or bool(delegated) or any(offered.get(each, 0) > before.get(each, 0) for each in (PODS, *requests))
+        return (
+            old is None
+            or bool(delegated)
+            or any(offered.get(each, 0) > before.get(each, 0) for each in (PODS, *requests))
+        )
 
     def left_to_dra(self, resource: str, usage: NodeUsage) -> bool:
         """Whether devices serve the resource there: a device plugin with something to offer comes first."""
@@ -112,7 +119,8 @@ class NodeResourcesFit(SchedulingPlugin):
 
 
 def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
-    """Whether a pod that changed, the waiting one or one with a node, now asks for less of what the waiting one asks for."""
+    """Whether a pod that changed, the waiting one or one with a node, now asks for less of what the waiting one asks
+    for."""
     wanted, before, after = pod_requests(pod), pod_requests(old), pod_requests(new)
     own = pod.metadata.uid == new.metadata.uid
     return any(after.get(each, 0) < number for each, number in before.items() if own or wanted.get(each))
@@ -138,7 +146,8 @@ class _ResourcesAttempt(PluginAttempt):
         self._requests = {resource: requests[resource] for resource in (*_FIRST, *others) if requests.get(resource)}
 
     def filter(self, state: NodeState) -> PluginRefusal | None:
-        """Every resource that is missing has its text. Evicting pods helps unless the node could never have served the pod."""
+        """Every resource that is missing has its text. Evicting pods helps unless the node could never have served the
+        pod."""
         usage = self._plugin.usages.of(state)
         reasons: list[str] = []
         resolvable = True
@@ -191,7 +200,9 @@ class _BalanceAttempt(PluginAttempt):
 
     def _improvement(self, usage: NodeUsage) -> int:
         before = _balance(usage.requested, usage.allocatable)
-        after = _balance({each: usage.requested.get(each, 0) + self._requests.get(each, 0) for each in _SCORED}, usage.allocatable)
+        after = _balance(
+            {each: usage.requested.get(each, 0) + self._requests.get(each, 0) for each in _SCORED}, usage.allocatable
+        )
         return _MOST // 2 + int((_MOST // 2 + after - before) / 2)
 
 

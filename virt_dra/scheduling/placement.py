@@ -1,4 +1,5 @@
-"""Choosing a node for one pod (C-5.2 to C-5.9): checks on its claims, then node by node, then the best of those that fit.
+"""Choosing a node for one pod (C-5.2 to C-5.9): checks on its claims, then node by node, then the best of those that
+fit.
 
 Deterministic: nodes are tried in the order given; among nodes with equal score the first wins.
 """
@@ -23,7 +24,14 @@ from virt_dra.allocator.explain import histogram
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE, Blocked, check_claims, each_once, pod_claims
+from virt_dra.scheduling.claim_checks import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Blocked,
+    check_claims,
+    each_once,
+    pod_claims,
+)
 from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR, DeviceLimits, PodDevices
 from virt_dra.scheduling.node_fit import PodFit
 
@@ -32,7 +40,8 @@ from virt_dra.scheduling.node_fit import PodFit
 class ClusterView:
     """The inputs of placement. ``nodes`` in the order in which they are tried; ``claims`` by ``namespace/name``.
 
-    ``in_flight``: claim UID -> allocation chosen but not yet written (C-4.3); their devices are in use in ``snapshot`` already.
+    ``in_flight``: claim UID -> allocation chosen but not yet written (C-4.3); their devices are in use in ``snapshot``
+    already.
     """
 
     nodes: tuple[Node, ...]
@@ -45,7 +54,9 @@ class ClusterView:
         if not placement.allocations:
             return self
         chosen = {allocation.claim.metadata.uid: allocation.result for allocation in placement.allocations}
-        return replace(self, snapshot=self.snapshot.with_allocation(*chosen.values()), in_flight={**self.in_flight, **chosen})
+        return replace(
+            self, snapshot=self.snapshot.with_allocation(*chosen.values()), in_flight={**self.in_flight, **chosen}
+        )
 
     def release(self, placement: Placement) -> ClusterView:
         """The view after a placement was given up (C-5.15): the exact reverse of :meth:`reserve`."""
@@ -66,7 +77,8 @@ class ClaimAllocation:
 
 @dataclass(frozen=True)
 class Placement:
-    """The pod goes to ``node``. ``allocations``: claims allocated now; ``claims``: all claims of the pod, in its order."""
+    """The pod goes to ``node``. ``allocations``: claims allocated now; ``claims``: all claims of the pod, in its
+    order."""
 
     node: str
     claims: tuple[ResourceClaim, ...]
@@ -107,7 +119,8 @@ def place(
     step_limit: int = DEFAULT_STEP_LIMIT,
     interrupt: Interrupt | None = None,
 ) -> Placement | Unplaced:
-    """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are Unplaced values.
+    """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are
+    Unplaced values.
 
     ``interrupt`` is polled; True raises DeadlineExceeded.
     """
@@ -157,7 +170,8 @@ def _choose(pod: Pod, devices: PodDevices, nodes: Sequence[Node]) -> Placement |
 
 
 def _explained(devices: PodDevices, outcome: NodeOutcome, node: Node) -> NodeOutcome:
-    """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises FatalError."""
+    """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises
+    FatalError."""
     if outcome.reason not in (DEVICES, NODE_ERROR):
         return outcome
     try:

@@ -1,9 +1,10 @@
 """Preemption, as an option: which pods of lower priority to evict so that a waiting pod fits. Pure.
 
-Kubernetes has none that knows devices (C-2.2). A plan is proved: the pod is placed on the cluster without its victims, and on the cluster
-with any cheaper set of them it was not, as long as the budget of placements lasted. Cheaper is, in this order: the lower highest priority,
-the lower sum of priorities (each counted from the lowest possible one, so that fewer pods are nearly always cheaper, as in kube-scheduler),
-fewer pods, those that started later. No PodDisruptionBudget is violated; kube-scheduler violates as few as it can.
+Kubernetes has none that knows devices (C-2.2). A plan is proved: the pod is placed on the cluster without its victims,
+and on the cluster with any cheaper set of them it was not, as long as the budget of placements lasted. Cheaper is, in
+this order: the lower highest priority, the lower sum of priorities (each counted from the lowest possible one, so that
+fewer pods are nearly always cheaper, as in kube-scheduler), fewer pods, those that started later. No
+PodDisruptionBudget is violated; kube-scheduler violates as few as it can.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ LOWEST_PRIORITY = -(2**31)
 DEFAULT_BUDGET = 2000
 """Placements on one node that a plan may cost."""
 SETS_OF_A_NODE = 200
-"""Of these, sets of one node that are tried from the cheapest on; then one is looked for by leaving out what isn't needed."""
+"""Of these, sets of one node that are tried from the cheapest on; then one is looked for by leaving out what isn't
+needed."""
 
 
 @dataclass(frozen=True)
 class PreemptionPlan:
-    """Evict ``victims``, sorted by priority and age; then the pod fits on ``node``. ``placements``: how many were tried."""
+    """Evict ``victims``, sorted by priority and age; then the pod fits on ``node``. ``placements``: how many were
+    tried."""
 
     node: str
     victims: tuple[Pod, ...]
@@ -64,7 +67,8 @@ def priority_of(pod: Pod) -> int:
 def plan_preemption(
     pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, budget: int = DEFAULT_BUDGET
 ) -> PreemptionPlan | NoPreemption:
-    """Whom to evict for a pod that fits nowhere. Nodes are tried in the order of the cluster; the cheapest set of all counts."""
+    """Whom to evict for a pod that fits nowhere. Nodes are tried in the order of the cluster; the cheapest set of all
+    counts."""
     steps = planning(pod, cluster, budgets, budget=budget)
     while True:
         try:
@@ -75,9 +79,15 @@ def plan_preemption(
 
 
 def planning(
-    pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget] = (), *, changed: bool = False, budget: int = DEFAULT_BUDGET
+    pod: Pod,
+    cluster: TrialCluster,
+    budgets: Sequence[PodDisruptionBudget] = (),
+    *,
+    changed: bool = False,
+    budget: int = DEFAULT_BUDGET,
 ) -> PlanningSteps:
-    """:func:`plan_preemption` in steps of one placement, for a caller that has other work between them. ``cluster`` must not change.
+    """:func:`plan_preemption` in steps of one placement, for a caller that has other work between them. ``cluster``
+    must not change.
 
     ``changed``: since the pod was found to fit nowhere the cluster has changed, so that it may fit without an eviction.
     """
@@ -88,7 +98,8 @@ def planning(
 
 
 def still_helps(plan: PreemptionPlan, pod: Pod, cluster: TrialCluster) -> bool:
-    """Whether a plan that was made on an earlier state is of use, and needed on its node, on the cluster as it is. Two placements."""
+    """Whether a plan that was made on an earlier state is of use, and needed on its node, on the cluster as it is. Two
+    placements."""
     trial = _trial(pod, cluster, 2)
     candidates = {each.metadata.uid for each in trial.candidates(plan.node)} if plan.node in trial.nodes else set()
     wanted = frozenset(victim.metadata.uid for victim in plan.victims)
@@ -105,7 +116,9 @@ class _Disruptions:
     def __init__(self, pods: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> None:
         self._allowed = [max(each.status.disruptions_allowed, 0) for each in budgets]
         self._of: Mapping[str, list[int]] = {
-            pod.metadata.uid: [number for number, each in enumerate(budgets) if each.concerns(pod)] for pod in pods if budgets
+            pod.metadata.uid: [number for number, each in enumerate(budgets) if each.concerns(pod)]
+            for pod in pods
+            if budgets
         }
 
     def allow(self, victims: Sequence[Pod]) -> bool:
@@ -138,7 +151,11 @@ class _Planning:
                     return NoPreemption(NOT_NEEDED, f"node {node} has room {when}", self._trial.tried)
             for node in self._trial.nodes:
                 candidates = sorted(self._trial.candidates(node), key=_cost_of_one)
-                if candidates and self._may_be_cheaper(_cost(candidates[:1])) and (yield from self._fits(node, candidates)):
+                if (
+                    candidates
+                    and self._may_be_cheaper(_cost(candidates[:1]))
+                    and (yield from self._fits(node, candidates))
+                ):
                     yield from self._try(node, candidates)
         except _Exhausted:
             exhausted = True
@@ -175,7 +192,8 @@ class _Planning:
                 return
 
     def _leave_out(self, node: str, candidates: Sequence[Pod]) -> Generator[None]:
-        """From all pods that may be disrupted together, leave out one after the other, the costliest first, that isn't needed."""
+        """From all pods that may be disrupted together, leave out one after the other, the costliest first, that isn't
+        needed."""
         victims: list[Pod] = []
         for candidate in candidates:
             if self._disruptions.allow([*victims, candidate]):

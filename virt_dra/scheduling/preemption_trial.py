@@ -37,7 +37,8 @@ class TrialCluster:
 
 
 class PreemptionTrial:
-    """The trials for one pod. ``may_go``: whether its priority lets another pod be evicted for it. ``budget``: placements."""
+    """The trials for one pod. ``may_go``: whether its priority lets another pod be evicted for it. ``budget``:
+    placements."""
 
     def __init__(self, pod: Pod, cluster: TrialCluster, may_go: Callable[[Pod], bool], budget: int) -> None:
         self._pod, self._cluster, self._budget = pod, cluster, budget
@@ -48,8 +49,17 @@ class PreemptionTrial:
         others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
         there = {each.metadata.uid for each in (pod, *cluster.pods)}
         self._going = frozenset(
-            {each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED}
-            | {each.uid for claim in cluster.view.claims.values() for each in claim.status.reserved_for if each.uid not in there}
+            {
+                each.metadata.uid
+                for each in others
+                if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED
+            }
+            | {
+                each.uid
+                for claim in cluster.view.claims.values()
+                for each in claim.status.reserved_for
+                if each.uid not in there
+            }
         )
         """Pods that release what they have by themselves, those included that are gone already (C-10.9)."""
         self._on_node: dict[str, list[Pod]] = {}
@@ -57,7 +67,9 @@ class PreemptionTrial:
             if each.spec.node_name:
                 self._on_node.setdefault(each.spec.node_name, []).append(each)
         self._evictable = {
-            each.metadata.uid: each for each in others if each.spec.node_name and each.metadata.uid not in self._going and may_go(each)
+            each.metadata.uid: each
+            for each in others
+            if each.spec.node_name and each.metadata.uid not in self._going and may_go(each)
         }
         self._own = _claim_keys(pod)
         self._claims_of: dict[str, list[ResourceClaim]] = {}
@@ -69,7 +81,11 @@ class PreemptionTrial:
         """A claim is released when all its consumers are gone; one that something else than a pod uses never is."""
         allocation = claim.status.allocation
         consumers = claim.status.reserved_for
-        if allocation is None or not consumers or any((each.api_group, each.resource) != ("", PODS) for each in consumers):
+        if (
+            allocation is None
+            or not consumers
+            or any((each.api_group, each.resource) != ("", PODS) for each in consumers)
+        ):
             return
         for consumer in consumers:
             self._claims_of.setdefault(consumer.uid, []).append(claim)
@@ -96,9 +112,11 @@ class PreemptionTrial:
         return self.tried >= self._budget
 
     def candidates(self, node: str) -> tuple[Pod, ...]:
-        """The pods whose eviction may help on a node: those on it, and those elsewhere that have devices which the node can use, all
-        consumers of a claim together."""
-        found = {each.metadata.uid: each for each in self._on_node.get(node, ()) if each.metadata.uid in self._evictable}
+        """The pods whose eviction may help on a node: those on it, and those elsewhere that have devices which the node
+        can use, all consumers of a claim together."""
+        found = {
+            each.metadata.uid: each for each in self._on_node.get(node, ()) if each.metadata.uid in self._evictable
+        }
         for matcher, users in self._remote:
             if matcher is None or matcher.matches(self._nodes[node]):
                 found.update({user.metadata.uid: user for user in users})
@@ -116,10 +134,16 @@ class PreemptionTrial:
             return False
         view = self._without(gone)
         claims = pod_claims(self._pod, view.claims, workload_claims=self._cluster.workload_claims)
-        if isinstance(claims, Blocked) or check_claims(claims, view.snapshot.classes, view.in_flight, self._cluster.features) is not None:
+        if (
+            isinstance(claims, Blocked)
+            or check_claims(claims, view.snapshot.classes, view.in_flight, self._cluster.features) is not None
+        ):
             return False
         try:
-            return PodDevices(each_once(claims), view.snapshot, DeviceLimits(self._cluster.features)).refuse(machine) is None
+            return (
+                PodDevices(each_once(claims), view.snapshot, DeviceLimits(self._cluster.features)).refuse(machine)
+                is None
+            )
         except FatalError:
             return False
 
@@ -143,7 +167,9 @@ class PreemptionTrial:
 def _names_a_node(selector: NodeSelector | None) -> bool:
     """Whether a selector selects one node by its name: consumers of such a claim are on that node."""
     terms = selector.node_selector_terms if selector is not None else ()
-    return len(terms) == 1 and any(field.key == "metadata.name" and field.operator == "In" for field in terms[0].match_fields)
+    return len(terms) == 1 and any(
+        field.key == "metadata.name" and field.operator == "In" for field in terms[0].match_fields
+    )
 
 
 def _claim_keys(pod: Pod) -> frozenset[str]:

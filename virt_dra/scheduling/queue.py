@@ -1,8 +1,8 @@
 """The scheduling queue: which pod is tried next, and when a pod that fitted nowhere is tried again (C-2.7, C-4.6).
 
-A pod is in one of four places: *active* (by priority, then by the time it came), *backing off* after a failed attempt, *unschedulable*
-until an event helps it or five minutes have passed, or *in flight*. A pod that a plugin holds back (PreEnqueue) is unschedulable. A state
-machine: time is an argument, in seconds of any clock.
+A pod is in one of four places: *active* (by priority, then by the time it came), *backing off* after a failed attempt,
+*unschedulable* until an event helps it or five minutes have passed, or *in flight*. A pod that a plugin holds back
+(PreEnqueue) is unschedulable. A state machine: time is an argument, in seconds of any clock.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from virt_dra.scheduling.framework.refusals import PluginRefusal
 LONGEST_UNSCHEDULABLE = 300.0
 """Seconds after which a pod that nothing woke is tried again."""
 _WINDOW = 0.25
-"""Seconds: back-offs end at multiples of it, so that pods of one window come by their priority. Upstream has 1 s, with which a back-off of
-1 s takes up to 2 s."""
+"""Seconds: back-offs end at multiples of it, so that pods of one window come by their priority. Upstream has 1 s, with
+which a back-off of 1 s takes up to 2 s."""
 
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """A pod, or the waiting pods of a pod group (C-9), and their history. ``uid``: the pod's, or the group's key.
 
-    ``since``: when the last attempt failed, or it came. ``errors``: failures in a row that were errors. ``rejectors``: the plugins that
-    refused it, in the last attempt or at PreEnqueue.
+    ``since``: when the last attempt failed, or it came. ``errors``: failures in a row that were errors. ``rejectors``:
+    the plugins that refused it, in the last attempt or at PreEnqueue.
     """
 
     uid: str
@@ -83,8 +83,8 @@ class _Flight:
 
 
 class SchedulingQueue:
-    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue. ``group``: the key of the group
-    with which a pod is scheduled, None for most; groups are held back if one of their pods is."""
+    """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue. ``group``:
+    the key of the group with which a pod is scheduled, None for most; groups are held back if one of their pods is."""
 
     def __init__(
         self,
@@ -111,7 +111,9 @@ class SchedulingQueue:
         self._numbers = count(1)
         self._interested: dict[ClusterEvent, tuple[str, ...]] = {}
         for event in ClusterEvent:
-            self._interested[event] = tuple(name for name, of in hints.items() if any(event in hint.events for hint in of))
+            self._interested[event] = tuple(
+                name for name, of in hints.items() if any(event in hint.events for hint in of)
+            )
 
     def __len__(self) -> int:
         """All pods but those in flight."""
@@ -120,7 +122,12 @@ class SchedulingQueue:
     def depths(self) -> dict[str, int]:
         """The number of pods in each place, by the names of kube-scheduler's metric ``pending_pods``."""
         gated = sum(bool(queued.held_by) for queued in self._waiting.values())
-        return {"active": len(self._active), "backoff": len(self._backoff), "unschedulable": len(self._waiting) - gated, "gated": gated}
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backoff),
+            "unschedulable": len(self._waiting) - gated,
+            "gated": gated,
+        }
 
     def knows(self, uid: str) -> bool:
         """Whether the pod or group is in any place."""
@@ -192,7 +199,8 @@ class SchedulingQueue:
     # --- attempts ------------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod, which is in flight from now on. If none is active, one that backs off after it fitted nowhere is taken early."""
+        """The next pod, which is in flight from now on. If none is active, one that backs off after it fitted nowhere
+        is taken early."""
         self.flush(now)
         queued = self._next_active() or self._next_backing_off()
         if queued is not None:
@@ -201,13 +209,15 @@ class SchedulingQueue:
         return queued
 
     def done(self, uid: str, now: float = 0.0) -> None:
-        """The attempt's decision stands: events don't matter any more. Pods of the group that came meanwhile are next."""
+        """The attempt's decision stands: events don't matter any more. Pods of the group that came meanwhile are
+        next."""
         flight = self._flights.pop(uid, None)
         for pod in flight.arrived.values() if flight is not None else ():
             self._join(uid, pod, now)
 
     def failed(self, queued: QueuedPod, pod: Pod, rejectors: frozenset[str], now: float) -> None:
-        """The attempt failed. Without ``rejectors`` it was an error, which is tried again after the back-off. ``pod``: as it is now."""
+        """The attempt failed. Without ``rejectors`` it was an error, which is tried again after the back-off. ``pod``:
+        as it is now."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         if self.knows(queued.uid):
             return
@@ -222,7 +232,8 @@ class SchedulingQueue:
             self._wait(queued)
 
     def group_failed(self, queued: QueuedPod, pods: Iterable[Pod], failure: GroupFailure, now: float) -> None:
-        """These pods of the group have no node; with those that came meanwhile they are tried again after a back-off, without an event."""
+        """These pods of the group have no node; with those that came meanwhile they are tried again after a back-off,
+        without an event."""
         flight = self._flights.pop(queued.uid, None) or _Flight()
         queued.pods = {pod.metadata.uid: pod for pod in pods} | flight.arrived
         for uid in queued.pods:
@@ -231,7 +242,9 @@ class SchedulingQueue:
             return
         queued.rejectors, queued.held_by, queued.since = frozenset(), "", now
         queued.errors = queued.errors + 1 if failure is GroupFailure.ERROR else 0
-        queued.unschedulable = queued.unschedulable + (failure is GroupFailure.REJECTED) if failure is not GroupFailure.NONE else 0
+        queued.unschedulable = (
+            queued.unschedulable + (failure is GroupFailure.REJECTED) if failure is not GroupFailure.NONE else 0
+        )
         self._requeue(queued, now)
 
     def member_failed(self, pod: Pod, group: str, now: float) -> None:
@@ -356,7 +369,11 @@ class SchedulingQueue:
     def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         names: Iterable[str] = (queued.held_by,) if queued.held_by else queued.rejectors
         one = {queued.uid: queued}
-        return any(event in hint.events and bool(self._helped(hint, one, old, new)) for name in names for hint in self._hints.get(name, ()))
+        return any(
+            event in hint.events and bool(self._helped(hint, one, old, new))
+            for name in names
+            for hint in self._hints.get(name, ())
+        )
 
     def _helped(self, hint: Hint, waiting: Mapping[str, QueuedPod], old: Any, new: Any) -> dict[str, QueuedPod]:
         narrowed = None if hint.pods is None else hint.pods(old, new)
@@ -365,7 +382,11 @@ class SchedulingQueue:
         else:
             keys = [self._entry_of.get(uid, uid) for uid in narrowed]
             candidates = {key: waiting[key] for key in keys if key in waiting}
-        return {key: queued for key, queued in candidates.items() if any(hint.decide(pod, old, new) for pod in queued.pods.values())}
+        return {
+            key: queued
+            for key, queued in candidates.items()
+            if any(hint.decide(pod, old, new) for pod in queued.pods.values())
+        }
 
 
 def _in_order(queued: QueuedPod) -> tuple[int, float, int]:

@@ -23,7 +23,13 @@ from virt_dra.allocator.features.taints import TAINTED
 from virt_dra.allocator.pools import INCOMPLETE, INVALID
 from virt_dra.api.integration import attribute_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstanceSpec
-from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES, HOST_DEVICES_WITH_DRA, NETWORK_DEVICES_WITH_DRA, Gates
+from virt_dra.api.kubevirt_versions import (
+    GPUS_WITH_DRA,
+    HOST_DEVICES,
+    HOST_DEVICES_WITH_DRA,
+    NETWORK_DEVICES_WITH_DRA,
+    Gates,
+)
 from virt_dra.controllers.devices import outcomes as device_outcomes
 from virt_dra.scheduling.placement import Unplaced
 from webhooks.vmi import Verdict
@@ -52,7 +58,10 @@ def gates_needed(spec: VirtualMachineInstanceSpec) -> frozenset[str]:
 
 def claims(message: str, namespace: str) -> str:
     if "template" in message:
-        return f"create the ResourceClaimTemplate in namespace {namespace}, or correct spec.resourceClaims[].resourceClaimTemplateName"
+        return (
+            f"create the ResourceClaimTemplate in namespace {namespace}, or correct "
+            "spec.resourceClaims[].resourceClaimTemplateName"
+        )
     return "correct the ResourceClaimTemplate as the message says"
 
 
@@ -61,10 +70,15 @@ def placement(outcome: Unplaced) -> str:
     if explained:
         # A node without devices says nothing about the others.
         reasons = [each.reason for each in explained if each.reason != NO_DEVICES] or [NO_DEVICES]
-        remedies = dict.fromkeys(_PLACEMENT.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons)
+        remedies = dict.fromkeys(
+            _PLACEMENT.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons
+        )
         return "; or ".join(tuple(remedies)[:_MAX_REMEDIES])
     if outcome.nodes:
-        return "add or label a node so that the VM's nodeSelector, affinity and tolerations, and its allocated claims, admit it"
+        return (
+            "add or label a node so that the VM's nodeSelector, affinity and "
+            "tolerations, and its allocated claims, admit it"
+        )
     if "CEL" in outcome.message:
         return "correct the selector's expression"
     if "device class" in outcome.message:
@@ -79,7 +93,8 @@ def placement(outcome: Unplaced) -> str:
 _MAX_REMEDIES = 3
 _SLICES = "add the pool's missing ResourceSlices to the input (kubectl get resourceslices -o yaml), or check the driver"
 _PLACEMENT: Mapping[str, str] = {
-    NO_DEVICES: "add the ResourceSlices of these nodes to the input (kubectl get resourceslices -o yaml): none of them has a device",
+    NO_DEVICES: "add the ResourceSlices of these nodes to the input (kubectl get "
+    "resourceslices -o yaml): none of them has a device",
     MISMATCH: "correct the selectors of the claim or its DeviceClass, or add a node with devices that match them",
     IN_USE: "stop a VM that uses such a device, or add a node with a free one",
     TAKEN: "ask for fewer devices, or add a node that has more",
@@ -95,7 +110,8 @@ _PLACEMENT: Mapping[str, str] = {
     POLICY: "ask for an amount that the device's request policy allows",
     UNKNOWN: "ask for a capacity that the device has",
     INSUFFICIENT: "stop a VM whose device uses the same counters, or ask for a smaller device",
-    UNKNOWN_USE: "restore the ResourceSlice of the device that is in use but isn't published, or delete the claim that holds it",
+    UNKNOWN_USE: "restore the ResourceSlice of the device that is in use but isn't "
+    "published, or delete the claim that holds it",
     INCOMPATIBLE: "ask for devices of one compatibility group",
     NOT_DECLARED: "take a node whose kubelet declares the feature",
     NOT_ON_NODE: "add a node that can reach a matching device",
@@ -111,8 +127,10 @@ def device(reason: str) -> str:
 
 
 _DEVICE: Mapping[str, str] = {
-    device_outcomes.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request to the claim or its template",
-    device_outcomes.TOO_MANY_DEVICES: "ask for one device per request in the claim or its template, and give each request a device entry",
+    device_outcomes.REQUEST_NOT_IN_CLAIM: "correct requestName of the device, or add the request "
+    "to the claim or its template",
+    device_outcomes.TOO_MANY_DEVICES: "ask for one device per request in the claim or its template, "
+    "and give each request a device entry",
     device_outcomes.ADMIN_ACCESS: "take adminAccess out of the claim's request",
     device_outcomes.POOL_INCOMPLETE: _SLICES,
     device_outcomes.DEVICE_NOT_PUBLISHED: _SLICES,
@@ -134,7 +152,8 @@ _LAUNCHER: Mapping[str, str] = {
         "devices with deviceName come from a device plugin, which the embedded cluster does not have; "
         "give their variables to virt-dra domain-xml, or use a claim"
     ),
-    launcher_errors.MALFORMED_ADDRESS: "the driver must publish an address that KubeVirt can read (K-7.4); report it to the driver",
+    launcher_errors.MALFORMED_ADDRESS: "the driver must publish an address that KubeVirt can "
+    "read (K-7.4); report it to the driver",
     launcher_errors.DUPLICATE_ALIAS: "give the device entries different names",
     launcher_errors.UNWRITABLE_TEXT: "use letters, digits, - and . in names",
 }

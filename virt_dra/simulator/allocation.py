@@ -25,7 +25,8 @@ Progress = Callable[[int, int], None]
 """Takes how many steps of how many are done."""
 
 FITS, REFUSED, ERROR, TIMED_OUT = "fits", "refused", "error", "timed out"
-"""Verdicts on a node: the claims can be allocated there; they can't; the node (or the pod) can't be decided; not in time."""
+"""Verdicts on a node: the claims can be allocated there; they can't; the node (or the pod) can't be decided; not in
+time."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class NodeAnswer:
 class AllocationAnswer:
     """The outcome for claims that are placed together.
 
-    ``nodes``: the nodes that were tried, in order. ``error``: broken input, for which no node can help. ``total``: nodes there are to try.
+    ``nodes``: the nodes that were tried, in order. ``error``: broken input, for which no node can help. ``total``:
+    nodes there are to try.
     """
 
     claims: tuple[str, ...]
@@ -78,7 +80,8 @@ def allocate_each(
     progress: Progress,
     deadline: AllocationDeadline,
 ) -> Iterator[AllocationAnswer]:
-    """The answer for each group of claims. ``everywhere``: try all nodes and allocate nothing; else allocate on the first node that fits.
+    """The answer for each group of claims. ``everywhere``: try all nodes and allocate nothing; else allocate on the
+    first node that fits.
 
     ``explain``: also the refusals of nodes before the one that fits. ``progress`` is called for every node.
     ``deadline``: of each attempt on one node; when it passes, the next node is tried, as a scheduler does.
@@ -127,6 +130,8 @@ def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: A
     try:
         why = allocator.explain(node)
     except AllocationError:
-        return answer  # the error is about the request itself (A-9.1), or the search was cut off: there is nothing to add
+        return (
+            answer  # the error is about the request itself (A-9.1), or the search was cut off: there is nothing to add
+        )
     summary = why.summary if answer.verdict == REFUSED else answer.summary
     return NodeAnswer(answer.node, answer.verdict, summary, explanation=why)

@@ -1,4 +1,5 @@
-"""The objects that an allocation needs, out of manifests or a live cluster's dump, and which claims and nodes to allocate. Pure."""
+"""The objects that an allocation needs, out of manifests or a live cluster's dump, and which claims and nodes to
+allocate. Pure."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ class AllocationInput:
 
 
 def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGates = PLAIN) -> AllocationInput:
-    """The objects that matter for allocation; others are ignored. ``namespace``: of claims that name none. ``now``: RFC 3339.
-    ``gates``: by which objects are validated, and whether DeviceTaintRules count.
+    """The objects that matter for allocation; others are ignored. ``namespace``: of claims that name none. ``now``: RFC
+    3339. ``gates``: by which objects are validated, and whether DeviceTaintRules count.
 
     Raises :class:`InputError` with every problem, each with its place and field path.
     """
@@ -63,7 +64,9 @@ def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGat
     rules = compiled_rules(gates)
     given: list[Sourced[TypedObject]] = []
     for sourced in loaded.objects:
-        if not isinstance(sourced.object, RELEVANT) or (isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules):
+        if not isinstance(sourced.object, RELEVANT) or (
+            isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules
+        ):
             continue
         obj = apply_defaults(_in_namespace(sourced.object, namespace), now)
         title = f"{sourced.source}: {obj.KIND} {obj.key}"
@@ -115,7 +118,9 @@ def _all(found: Sequence[TypedObject], kind: type[T]) -> tuple[T, ...]:
 
 def _nodes_of(slices: Sequence[ResourceSlice]) -> tuple[Node, ...]:
     """The nodes that slices name, for an input without Nodes."""
-    wanted = dict.fromkeys(name for each in slices for name in (each.spec.node_name, *(d.node_name for d in each.spec.devices)) if name)
+    wanted = dict.fromkeys(
+        name for each in slices for name in (each.spec.node_name, *(d.node_name for d in each.spec.devices)) if name
+    )
     return tuple(map(_node, wanted))
 
 
@@ -129,7 +134,9 @@ def choose_nodes(given: AllocationInput, wanted: str | None) -> tuple[Node, ...]
     """The nodes to try, in the order of the input. Raises :class:`InputError` for a node that the input lacks."""
     if wanted is None:
         if not given.nodes:
-            raise InputError("no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up")
+            raise InputError(
+                "no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up"
+            )
         return given.nodes
     chosen = tuple(node for node in given.nodes if node.name == wanted)
     if chosen or not given.nodes:
@@ -137,15 +144,19 @@ def choose_nodes(given: AllocationInput, wanted: str | None) -> tuple[Node, ...]
     raise InputError(f"no node {wanted} in the input{_suggestion(wanted, [node.name for node in given.nodes])}")
 
 
-def choose_claims(given: AllocationInput, wanted: Sequence[str], namespace: str) -> tuple[tuple[ResourceClaim, ...], ...]:
-    """The claims to allocate, grouped: those that are named are placed together, as one pod's; without names, every claim that has no
-    allocation, each on its own; without claims, a claim of each template.
+def choose_claims(
+    given: AllocationInput, wanted: Sequence[str], namespace: str
+) -> tuple[tuple[ResourceClaim, ...], ...]:
+    """The claims to allocate, grouped: those that are named are placed together, as one pod's; without names, every
+    claim that has no allocation, each on its own; without claims, a claim of each template.
 
     ``wanted``: ``NAMESPACE/NAME``, or a name in ``namespace``. Raises :class:`InputError`.
     """
     if wanted:
         return (tuple(_named(given, name if "/" in name else f"{namespace}/{name}") for name in dict.fromkeys(wanted)),)
-    pending = [c for c in given.claims.values() if c.status.allocation is None and c.metadata.deletion_timestamp is None]
+    pending = [
+        c for c in given.claims.values() if c.status.allocation is None and c.metadata.deletion_timestamp is None
+    ]
     if pending:
         return tuple((claim,) for claim in pending)
     if given.claims:
@@ -162,7 +173,9 @@ def _named(given: AllocationInput, key: str) -> ResourceClaim:
     if claim is None:
         template = given.templates.get(key)
         if template is None:
-            raise InputError(f"no claim or template {key} in the input{_suggestion(key, [*given.claims, *given.templates])}")
+            raise InputError(
+                f"no claim or template {key} in the input{_suggestion(key, [*given.claims, *given.templates])}"
+            )
         return _of_template(template)
     if claim.status.allocation is not None:
         raise InputError(f"claim {key} is already allocated; remove its status.allocation to have it allocated again")

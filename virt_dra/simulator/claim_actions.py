@@ -1,4 +1,5 @@
-"""Filters the claim controller's actions for a run: the input is often an extract of a cluster, whose other pods also hold claims."""
+"""Filters the claim controller's actions for a run: the input is often an extract of a cluster, whose other pods also
+hold claims."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from virt_dra.controllers.loops.claims.actions import subject
 from virt_dra.scheduling.claim_references import PODS
 
 
-def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: Collection[str]) -> Iterator[ClaimAction]:
+def relevant(
+    actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: Collection[str]
+) -> Iterator[ClaimAction]:
     """The actions to apply: claims are created for every pod except ``excluded`` ones, and released by finished pods.
 
     Reservations for pods that the input lacks stay. ``pods`` and ``excluded``: by ``namespace/name``.
@@ -32,8 +35,12 @@ def relevant(actions: Iterable[ClaimAction], pods: Mapping[str, Pod], excluded: 
             joined = tuple(each for each in action.reserved_for if each not in action.claim.status.reserved_for)
             wanted = (*kept, *joined)
             if wanted != action.claim.status.reserved_for:
-                yield ChangeReservations(action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers)
-        elif isinstance(action, UnblockDeletion) or all(_over(each, action.claim, pods) for each in action.claim.status.reserved_for):
+                yield ChangeReservations(
+                    action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers
+                )
+        elif isinstance(action, UnblockDeletion) or all(
+            _over(each, action.claim, pods) for each in action.claim.status.reserved_for
+        ):
             yield action
 
 

@@ -14,8 +14,9 @@ _OBJECTS = 20_000
 def rare_collections() -> Iterator[None]:
     """A context in which existing objects are exempt from garbage collection and collections are rare.
 
-    A cluster's objects live as long as the command. Traversing them again at every collection took four times as long as the allocation
-    itself at 5,000 nodes; collecting after every 700 new objects, which are results and no garbage, costs another twentieth.
+    A cluster's objects live as long as the command. Traversing them again at every collection took four times as long
+    as the allocation itself at 5,000 nodes; collecting after every 700 new objects, which are results and no garbage,
+    costs another twentieth.
     """
     gc.collect()
     gc.freeze()
@@ -30,8 +31,8 @@ def rare_collections() -> Iterator[None]:
 
 @contextmanager
 def kept_for_good() -> Iterator[None]:
-    """A context without garbage collection, for a command whose objects live as long as its process: they are never traversed, neither
-    when collection begins again nor when the process ends (half a second for 40,000 devices)."""
+    """A context without garbage collection, for a command whose objects live as long as its process: they are never
+    traversed, neither when collection begins again nor when the process ends (half a second for 40,000 devices)."""
     gc.disable()
     try:
         yield

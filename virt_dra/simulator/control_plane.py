@@ -1,7 +1,7 @@
 """The loops of a control plane, running on a cluster: what kube-scheduler and kube-controller-manager do on a real one.
 
-On the embedded cluster under :mod:`.virtual_time` a run is deterministic and minutes pass at once; on a real API server it takes the place
-of those programs.
+On the embedded cluster under :mod:`.virtual_time` a run is deterministic and minutes pass at once; on a real API server
+it takes the place of those programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import Informer
 from virt_dra.cluster.watching.shared_informers import SharedInformers
 from virt_dra.controllers.loops.claims.loop import ResourceClaimController
-from virt_dra.controllers.loops.context import DEFAULT_TIMERS, ControlLoop, LoopContext, LoopMetrics, LoopTimers, NoMetrics
+from virt_dra.controllers.loops.context import (
+    DEFAULT_TIMERS,
+    ControlLoop,
+    LoopContext,
+    LoopMetrics,
+    LoopTimers,
+    NoMetrics,
+)
 from virt_dra.controllers.loops.pod_group_protection import PodGroupProtection
 from virt_dra.controllers.loops.pool_status.loop import PoolStatusRequests
 from virt_dra.controllers.loops.quota import QuotaController
@@ -64,9 +71,12 @@ async def control_plane(
     cluster: Cluster, sources: AmbientSources, *, gates: FeatureGates = PLAIN, timers: LoopTimers = DEFAULT_TIMERS,
     metrics: LoopMetrics | None = None, loops: tuple[LoopKind, ...] = LOOPS, options: Mapping[str, object] = {},
 ) -> AsyncIterator[None]:  # fmt: skip
-    """While in it, the loops run; the body begins when their informers have synced. An error that ends a loop is raised."""
+    """While in it, the loops run; the body begins when their informers have synced. An error that ends a loop is
+    raised."""
     elapsed = asyncio.get_running_loop().time
-    informers = SharedInformers(cluster, lambda cluster, kind: Informer(cluster, kind, optional=True, clock=elapsed, chance=sources.chance))
+    informers = SharedInformers(
+        cluster, lambda cluster, kind: Informer(cluster, kind, optional=True, clock=elapsed, chance=sources.chance)
+    )
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:
@@ -74,7 +84,9 @@ async def control_plane(
             recorders[component] = EventRecorder(cluster, component, "", clock=sources.clock, suffixes=sources.names)
         return recorders[component]
 
-    context = LoopContext(cluster, informers, sources.clock, recorder, sources.chance, gates, timers, metrics or NoMetrics(), options)
+    context = LoopContext(
+        cluster, informers, sources.clock, recorder, sources.chance, gates, timers, metrics or NoMetrics(), options
+    )
     made = [kind.make(context) for kind in loops if kind.runs(gates)]
     async with AsyncExitStack() as ending:
         group = await ending.enter_async_context(asyncio.TaskGroup())

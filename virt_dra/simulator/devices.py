@@ -1,4 +1,5 @@
-"""The devices and networks of a VM that come from claims: their allocations, their addresses, and the launcher's input."""
+"""The devices and networks of a VM that come from claims: their allocations, their addresses, and the launcher's
+input."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from virt_dra.simulator.outcome import DeviceOutcome
 
 @dataclass(frozen=True)
 class DeviceSources:
-    """The objects that one VMI's devices are resolved from: its pod, the claims that the pod names, and all published devices."""
+    """The objects that one VMI's devices are resolved from: its pod, the claims that the pod names, and all published
+    devices."""
 
     vmi: VirtualMachineInstance
     pod: Pod | None
@@ -49,7 +51,8 @@ class DeviceSources:
         return settle(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
 
     def network_files(self, now: datetime) -> Mapping[str, str]:
-        """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod (K-7.7, K-7.21).
+        """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod
+        (K-7.7, K-7.21).
 
         Devices reach the launcher in the VMI's status, which has no place for networks (K-5.12).
         """
@@ -69,7 +72,8 @@ class DeviceSources:
 
 
 def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
-    """The status that virt-dra's operator recorded on a running VMI beside KubeVirt (K-5.21); None if it can't be read."""
+    """The status that virt-dra's operator recorded on a running VMI beside KubeVirt (K-5.21); None if it can't be
+    read."""
     text = vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION)
     if text is None or vmi.status.phase != "Running":
         return None
@@ -79,14 +83,19 @@ def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
         return None
 
 
-def entries_of(vmi: VirtualMachineInstance, pod: Pod | None, known: DeviceReport | None = None) -> tuple[DeviceOutcome, ...]:
-    """Every device entry in spec order, then every network with a claim, each with its device if it comes from a claim."""
+def entries_of(
+    vmi: VirtualMachineInstance, pod: Pod | None, known: DeviceReport | None = None
+) -> tuple[DeviceOutcome, ...]:
+    """Every device entry in spec order, then every network with a claim, each with its device if it comes from a
+    claim."""
     devices = vmi.spec.domain.devices
     found: dict[tuple[str, str], ReportedDevice] = {
         (each.subject.kind, each.subject.name): each for each in (known.devices if known is not None else ())
     }
     outcomes = [
-        _with(DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name), found.get((kind, entry.name)))
+        _with(
+            DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name), found.get((kind, entry.name))
+        )
         for kind, entries in _listed(vmi)
         for entry in entries
     ]
@@ -120,8 +129,8 @@ _OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 
 
 def variables_of(pod: Pod) -> Mapping[str, str]:
-    """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2). Those that a device
-    plugin sets can't be known."""
+    """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2).
+    Those that a device plugin sets can't be known."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
     found: dict[str, str] = {}
     for variable in compute.env if compute is not None else ():
@@ -135,7 +144,8 @@ def variables_of(pod: Pod) -> Mapping[str, str]:
 
 
 def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineInstance, tuple[str, ...]]:
-    """The VMI without device-plugin devices, whose addresses only the running launcher knows, and a sentence about them."""
+    """The VMI without device-plugin devices, whose addresses only the running launcher knows, and a sentence about
+    them."""
     devices = vmi.spec.domain.devices
     names = [f"{kind}/{entry.name}" for kind, entries in _listed(vmi) for entry in entries if entry.is_plugin]
     kept = devices.with_(
@@ -143,7 +153,10 @@ def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineI
         host_devices=tuple(entry for entry in devices.host_devices if not entry.is_plugin),
     )
     bare = vmi.with_(spec=vmi.spec.with_(domain=vmi.spec.domain.with_(devices=kept)))
-    return bare, (f"the domain is shown without {', '.join(names)}: only the running launcher knows the devices of device plugins",)
+    return bare, (
+        f"the domain is shown without {', '.join(names)}: only the running "
+        "launcher knows the devices of device plugins",
+    )
 
 
 def _listed(vmi: VirtualMachineInstance) -> tuple[tuple[str, tuple[DeviceEntry, ...]], ...]:

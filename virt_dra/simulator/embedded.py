@@ -1,7 +1,7 @@
 """The embedded cluster made of the user's objects, and a run of every VM on it.
 
-It simulates the agents of a real cluster, and nothing else: namespaces and nodes that objects refer to exist, nodes have the labels that
-virt-handler sets, the kubelet starts bound pods.
+It simulates the agents of a real cluster, and nothing else: namespaces and nodes that objects refer to exist, nodes
+have the labels that virt-handler sets, the kubelet starts bound pods.
 """
 
 from __future__ import annotations
@@ -76,13 +76,20 @@ async def run_on(
 
     ``refused_before``: objects that are not among the inputs because an API server couldn't read them.
     """
-    once = applied((Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs), settings.namespace)
+    once = applied(
+        (Sourced(in_namespace(sourced.object, settings.namespace), sourced.source) for sourced in inputs),
+        settings.namespace,
+    )
     sorted_out = sort_input(once.objects)
     accepted, refused = judge((*sorted_out.others, *(each for vm in sorted_out.vms for each in vm.loaded)), KindRules())
     there = {id(obj) for obj in accepted}
     vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
-    observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and settings.kubevirt is None else None
+    observed = (
+        ObservedVersion.of(kubevirt.status.observed_kube_virt_version)
+        if kubevirt and settings.kubevirt is None
+        else None
+    )
     version = settings.kubevirt or (observed.version if observed else NEWEST)
     given = (*accepted, *stand_ins((*accepted, *(vm.subject.object for vm in vms)), settings.node))
     doubly = held_twice(obj for obj in accepted if isinstance(obj, ResourceClaim))
@@ -95,7 +102,10 @@ async def run_on(
     )
     outcomes = await drive(cluster, vms, conditions, clock)
     refused = (*refused_before, *refused)
-    advised = tuple(with_refused_first(outcome, vm.subject.object, refused, accepted) for outcome, vm in zip(outcomes, vms, strict=True))
+    advised = tuple(
+        with_refused_first(outcome, vm.subject.object, refused, accepted)
+        for outcome, vm in zip(outcomes, vms, strict=True)
+    )
     return Ran(version, advised, refused, cluster.snapshot(), observed, once.replaced, doubly)
 
 
@@ -104,7 +114,10 @@ def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable
     missing = next((each.object for each in given.loaded if id(each.object) not in accepted), given.pod)
     if missing is None or id(missing) in accepted:
         return given
-    message = next((each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)), "the API server refuses it")
+    message = next(
+        (each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)),
+        "the API server refuses it",
+    )
     return replace(given, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))
 
 
@@ -115,7 +128,9 @@ def in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
     return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 
 
-def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
+def judge(
+    inputs: Iterable[Sourced[TypedObject]], admission: Admission
+) -> tuple[tuple[TypedObject, ...], tuple[RefusedObject, ...]]:
     """The objects that an API server would accept, and those it would refuse, with the reason."""
     accepted: list[TypedObject] = []
     refused: list[RefusedObject] = []
@@ -125,7 +140,9 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
             refused.append(
-                RefusedObject(str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key)
+                RefusedObject(
+                    str(sourced.source), f"{obj.kind or obj.KIND} {obj.key}: {described}", obj.KIND or obj.kind, obj.key
+                )
             )
         else:
             accepted.append(obj)
@@ -133,7 +150,8 @@ def judge(inputs: Iterable[Sourced[TypedObject]], admission: Admission) -> tuple
 
 
 def _named(obj: TypedObject) -> TypedObject:
-    """The object with a generated name, if it has only generateName: the API server generates names before it validates them."""
+    """The object with a generated name, if it has only generateName: the API server generates names before it validates
+    them."""
     meta = obj.metadata
     if meta.name or not meta.generate_name:
         return obj

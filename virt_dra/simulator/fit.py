@@ -60,7 +60,8 @@ class _Trial:
 
 
 class Limit(Protocol):
-    """A time limit for each trial: an allocator's interrupt that is restarted by :meth:`start`; ``str()`` is the limit."""
+    """A time limit for each trial: an allocator's interrupt that is restarted by :meth:`start`; ``str()`` is the
+    limit."""
 
     def start(self) -> None: ...
 
@@ -79,9 +80,12 @@ _SPENT = 6
 
 
 class Fitting:
-    """Implements :class:`webhooks.lint.inputs.Trial` over the objects of an input or of a cluster. Computes nothing before it is called."""
+    """Implements :class:`webhooks.lint.inputs.Trial` over the objects of an input or of a cluster. Computes nothing
+    before it is called."""
 
-    def __init__(self, objects: Sequence[TypedObject], configuration: KubeVirtAtHand, limit: Limit | None = None) -> None:
+    def __init__(
+        self, objects: Sequence[TypedObject], configuration: KubeVirtAtHand, limit: Limit | None = None
+    ) -> None:
         """``limit``: for each trial; None for no limit."""
         self._limit = limit
         self._objects = objects
@@ -96,7 +100,11 @@ class Fitting:
         if not isinstance(pod, Pod):
             return f"KubeVirt can't make it: {pod.message}"
         errors = validate_create(apply_defaults(pod, NOW))
-        return f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "") if errors else None
+        return (
+            f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
+            if errors
+            else None
+        )
 
     def wanted(self, subject: VmObject, namespace: str) -> tuple[Pod, tuple[ResourceClaim, ...]] | str:
         """The launcher pod of a VM and its claims, generated ones included; a text if there can't be one."""
@@ -104,7 +112,11 @@ class Fitting:
         if not isinstance(pod, Pod):
             return f"KubeVirt can't make it: {pod.message}"
         claims = self._claims(pod)
-        return "a claim or template that it names isn't there" if claims is None else (pod, tuple(claim for _, claim in claims))
+        return (
+            "a claim or template that it names isn't there"
+            if claims is None
+            else (pod, tuple(claim for _, claim in claims))
+        )
 
     def claims(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
@@ -120,7 +132,9 @@ class Fitting:
         tried = self._tried(subject, namespace)
         if tried is None or not isinstance(tried.outcome, Placement):
             vmi = _instance(subject, namespace)
-            return self._converted(vmi, only=(UNWRITABLE_TEXT, DUPLICATE_ALIAS)) or self._converted(_without_claims(vmi))
+            return self._converted(vmi, only=(UNWRITABLE_TEXT, DUPLICATE_ALIAS)) or self._converted(
+                _without_claims(vmi)
+            )
         pod = tried.pod.with_(spec=tried.pod.spec.with_(node_name=tried.outcome.node))
         pod = pod.with_(status=pod.status.with_(phase="Running"))
         known = DeviceSources(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
@@ -134,9 +148,14 @@ class Fitting:
         return self._converted(vmi, pod, known.network_files(EPOCH))
 
     def _converted(
-        self, vmi: VirtualMachineInstance, pod: Pod | None = None, files: Mapping[str, str] | None = None, only: Collection[str] = ()
+        self,
+        vmi: VirtualMachineInstance,
+        pod: Pod | None = None,
+        files: Mapping[str, str] | None = None,
+        only: Collection[str] = (),
     ) -> tuple[str, str] | None:
-        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; () for any but that a device plugin said nothing."""
+        """Why the launcher makes no domain of a VMI. ``only``: for these reasons; () for any but that a device plugin
+        said nothing."""
         env = variables_of(pod) if pod is not None else {}
         try:
             convert(vmi, env, pod=pod, kubevirt=self._configuration.version, files=files or None)
@@ -146,7 +165,8 @@ class Fitting:
         return None
 
     def _tried(self, subject: VmObject, namespace: str) -> _Trial | None:
-        """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next call."""
+        """None without a pod, or without all its claims, which other checks report. The last trial is kept for the next
+        call."""
         if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
             self._last = (subject, namespace, self._try(subject, namespace))
         return self._last[2]
@@ -206,7 +226,11 @@ class Fitting:
 
     def _of_kind(self, kind: type[O]) -> list[O]:
         """The objects of a kind, defaulted like an API server would."""
-        return [defaulted for each in self._objects if isinstance(each, kind) and isinstance(defaulted := apply_defaults(each, NOW), kind)]
+        return [
+            defaulted
+            for each in self._objects
+            if isinstance(each, kind) and isinstance(defaulted := apply_defaults(each, NOW), kind)
+        ]
 
     @cached_property
     def _templates(self) -> Mapping[str, ResourceClaimTemplate]:
@@ -216,7 +240,9 @@ class Fitting:
     def _direct(self) -> Mapping[str, ResourceClaim]:
         """The claims by key, reserved for no pod. Allocated ones keep their devices, which can't be allocated again."""
         return {
-            each.key: each.with_(status=ResourceClaimStatus(allocation=each.status.allocation) if each.status.allocation else NO_STATUS)
+            each.key: each.with_(
+                status=ResourceClaimStatus(allocation=each.status.allocation) if each.status.allocation else NO_STATUS
+            )
             for each in self._of_kind(ResourceClaim)
         }
 
@@ -229,7 +255,12 @@ class Fitting:
                 if template is None:
                     return None
                 made = generated_claim(pod, entry.name, template)
-                found.append((entry.name, made.with_(metadata=made.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}"))))
+                found.append(
+                    (
+                        entry.name,
+                        made.with_(metadata=made.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}")),
+                    )
+                )
             else:
                 claim = self._direct.get(f"{pod.namespace}/{entry.resource_claim_name}")
                 if claim is None:
@@ -262,7 +293,9 @@ def _allocated(tried: _Trial, placement: Placement, pod: Pod) -> tuple[ResourceC
     chosen = {each.claim.key: each.result for each in placement.allocations}
     reserved = (consumer_reference(pod),)
     return tuple(
-        claim.with_(status=claim.status.with_(allocation=chosen.get(claim.key, claim.status.allocation), reserved_for=reserved))
+        claim.with_(
+            status=claim.status.with_(allocation=chosen.get(claim.key, claim.status.allocation), reserved_for=reserved)
+        )
         for claim in {claim.key: claim for _, claim in tried.claims}.values()
     )
 

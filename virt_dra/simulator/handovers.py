@@ -1,7 +1,8 @@
-"""Runs all VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain XML.
+"""Runs all VMs through the six hand-overs, in order: admission, launcher pod, claims, placement, deviceStatus, domain
+XML.
 
-Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only calls them in order,
-simulates the kubelet in between, and collects the outcome for each VM.
+Each hand-over is a controller's gather, plan, apply over the cluster's port, or a pure function; this module only calls
+them in order, simulates the kubelet in between, and collects the outcome for each VM.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ from virt_dra.controllers.sources import claim_keys
 from virt_dra.scheduling.placement import Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import relevant, subject_of
-from virt_dra.simulator.devices import DeviceSources, entries_of, published_status, variables_of, with_elements, without_plugin_devices
+from virt_dra.simulator.devices import (
+    DeviceSources,
+    entries_of,
+    published_status,
+    variables_of,
+    with_elements,
+    without_plugin_devices,
+)
 from virt_dra.simulator.input_vms import InputVm
 from virt_dra.simulator.outcome import ClaimOutcome, HandOver, HandOverFailure, VmOutcome
 from webhooks.verdict import AdmissionCause, Verdict
@@ -81,9 +89,11 @@ class _VmRun:
             self.outcome = replace(self.outcome, failure=HandOverFailure(step, reason, message, advice, tuple(details)))
 
 
-async def drive(cluster: Cluster, vms: Sequence[InputVm], conditions: Conditions, clock: RunClock) -> tuple[VmOutcome, ...]:
-    """The outcomes of VMs and VMIs. They compete for devices in the given order, running ones before the others, stopped ones last. The
-    objects of running ones are in the cluster already."""
+async def drive(
+    cluster: Cluster, vms: Sequence[InputVm], conditions: Conditions, clock: RunClock
+) -> tuple[VmOutcome, ...]:
+    """The outcomes of VMs and VMIs. They compete for devices in the given order, running ones before the others,
+    stopped ones last. The objects of running ones are in the cluster already."""
     runs = [_vm_run(given) for given in vms]
     for run in runs:
         await _admit(cluster, run, conditions.gates)
@@ -98,7 +108,9 @@ async def drive(cluster: Cluster, vms: Sequence[InputVm], conditions: Conditions
 
 def _vm_run(given: InputVm) -> _VmRun:
     subject = given.subject.object
-    outcome = VmOutcome(subject.KIND, subject.namespace, subject.name, str(given.subject.source), taken_over=given.vmi is not None)
+    outcome = VmOutcome(
+        subject.KIND, subject.namespace, subject.name, str(given.subject.source), taken_over=given.vmi is not None
+    )
     return _VmRun(outcome, given)
 
 
@@ -113,10 +125,18 @@ async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
         run.fail(HandOver.ADMISSION, given.blocked.reason, given.blocked.message, given.blocked.advice)
         return
     if given.vmi is not None and given.pod is not None:
-        denied = () if verdict.allowed else (f"it is running, but would be refused if it were created now: {verdict.message}",)
+        denied = (
+            ()
+            if verdict.allowed
+            else (f"it is running, but would be refused if it were created now: {verdict.message}",)
+        )
         noted = published_status(given.vmi)
-        known = {"deviceStatus": noted.to_wire()} if noted is not None and given.vmi.status.device_status is None else {}
-        run.vmi = await cluster.patch(VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": known})
+        known = (
+            {"deviceStatus": noted.to_wire()} if noted is not None and given.vmi.status.device_status is None else {}
+        )
+        run.vmi = await cluster.patch(
+            VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": known}
+        )
         run.outcome = replace(run.outcome, pod=given.pod.name, warnings=(*run.outcome.warnings, *denied))
         return
     if not verdict.allowed:
@@ -134,7 +154,12 @@ async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
         else:
             run.vmi = await cluster.create(_fresh(subject))
     except ApiError as error:
-        run.fail(HandOver.ADMISSION, error.reason, str(error), "change what the message names; a name must be free and well-formed")
+        run.fail(
+            HandOver.ADMISSION,
+            error.reason,
+            str(error),
+            "change what the message names; a name must be free and well-formed",
+        )
 
 
 def _verdict(given: InputVm, gates: Gates) -> Verdict:
@@ -151,7 +176,11 @@ S = TypeVar("S", VirtualMachine, VirtualMachineInstance)
 def _fresh(subject: S) -> S:
     """The object as its owner would create it, without status and metadata that a server set."""
     given = subject.metadata
-    kept = {field: getattr(given, field) for field in ("name", "generate_name", "namespace", "labels", "annotations") if given.given(field)}
+    kept = {
+        field: getattr(given, field)
+        for field in ("name", "generate_name", "namespace", "labels", "annotations")
+        if given.given(field)
+    }
     wire = {key: value for key, value in subject.to_wire().items() if key != "status"}
     return type(subject).from_wire(wire).with_(metadata=ObjectMeta(**kept))
 
@@ -161,7 +190,9 @@ def _fresh(subject: S) -> S:
 
 async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions) -> None:
     by_uid = _by_uid(runs)
-    inputs = await launcher_pods.gather(cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices)
+    inputs = await launcher_pods.gather(
+        cluster, conditions.gates, permitted_host_devices=conditions.permitted_host_devices
+    )
     for action in launcher_pods.plan(inputs):
         run = by_uid.get(action.vmi.metadata.uid)
         if run is None or run.taken_over:
@@ -187,7 +218,8 @@ async def _make_pods(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condi
 
 
 async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
-    """Create the claims of our pods, and release those of finished pods. Refused actions are not retried, and delay no other pod."""
+    """Create the claims of our pods, and release those of finished pods. Refused actions are not retried, and delay no
+    other pod."""
     incomplete = await _without_their_claims(cluster, runs)
     refused: dict[tuple[str, str], Event] = {}
     for _ in range(ROUNDS):
@@ -199,7 +231,9 @@ async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
         refused.update(((event.kind, f"{event.namespace}/{event.name}"), event) for event in events)
         if not actions:
             break
-    reported = {(event.namespace, event.name): event for event in (*planned.events, *refused.values()) if event.kind == Pod.KIND}
+    reported = {
+        (event.namespace, event.name): event for event in (*planned.events, *refused.values()) if event.kind == Pod.KIND
+    }
     for run in _continuing(runs):
         pod = await _pod(cluster, run)
         if pod is None:
@@ -239,7 +273,9 @@ def _claims_of(pod: Pod) -> tuple[ClaimOutcome, ...]:
 
 
 async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Conditions, clock: RunClock) -> None:
-    order = {f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(runs) if t.continues}
+    order = {
+        f"{t.outcome.namespace}/{t.outcome.pod}": (t.turn, position) for position, t in enumerate(runs) if t.continues
+    }
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
         inputs = await scheduler.gather(cluster)
@@ -247,7 +283,9 @@ async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condit
         decisions = await scheduler.apply(
             cluster, scheduler.plan(replace(inputs, pods=tuple(pods)), only_node=conditions.only_node), clock()
         )
-        unplaced = {decision.pod.key: decision.outcome for decision in decisions if isinstance(decision.outcome, Unplaced)}
+        unplaced = {
+            decision.pod.key: decision.outcome for decision in decisions if isinstance(decision.outcome, Unplaced)
+        }
         if not any(outcome.deallocate for outcome in unplaced.values()):
             break
     for run in _continuing(runs):
@@ -256,7 +294,10 @@ async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condit
             continue
         run.outcome = replace(run.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(run), pod))
         if outcome := unplaced.get(pod.key):
-            reasons = (lines(each.explanation) if each.explanation else [f"node {each.node}: {each.summary}"] for each in outcome.nodes)
+            reasons = (
+                lines(each.explanation) if each.explanation else [f"node {each.node}: {each.summary}"]
+                for each in outcome.nodes
+            )
             details = [line for of_node in reasons for line in of_node]
             run.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
 
@@ -270,10 +311,16 @@ async def _start_pods(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
         if pod is None or vmi is None or not pod.spec.node_name:
             continue
         if pod.status.phase != "Running":
-            await cluster.patch(Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status")
+            await cluster.patch(
+                Pod, pod.name, pod.namespace, merge={"status": {"phase": "Running"}}, subresource="status"
+            )
         if run.taken_over and vmi.status.phase in ("Scheduled", "Running"):
             continue
-        known = {"phase": "Scheduled", "nodeName": pod.spec.node_name, "activePods": {pod.metadata.uid: pod.spec.node_name}}
+        known = {
+            "phase": "Scheduled",
+            "nodeName": pod.spec.node_name,
+            "activePods": {pod.metadata.uid: pod.spec.node_name},
+        }
         await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": known})
 
 
@@ -295,7 +342,12 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
     inputs = await _observed(cluster, now)
     for event in await device_status.apply(cluster, device_status.plan(inputs).actions):
         if run := by_uid.get(event.uid):
-            run.fail(HandOver.DEVICE_STATUS, event.reason, event.message, "report it to the driver: the API server refuses this status")
+            run.fail(
+                HandOver.DEVICE_STATUS,
+                event.reason,
+                event.message,
+                "report it to the driver: the API server refuses this status",
+            )
     published = PublishedDevices.of(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
@@ -316,8 +368,16 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
         unresolved = found.unresolved
         if unresolved:
             first = unresolved[0]
-            details = [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
-            run.fail(HandOver.DEVICE_STATUS, first.reason, f"{first.subject}: {first.message}", advice.device(first.reason), details)
+            details = (
+                [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
+            )
+            run.fail(
+                HandOver.DEVICE_STATUS,
+                first.reason,
+                f"{first.subject}: {first.message}",
+                advice.device(first.reason),
+                details,
+            )
 
 
 # --- domain XML ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from virt_dra.api.wire import Json
 
 @dataclass(frozen=True)
 class HeldTwice:
-    """A device (``driver/pool/device``) and the claims (``namespace/name``) to which it is allocated, each exclusively."""
+    """A device (``driver/pool/device``) and the claims (``namespace/name``) to which it is allocated, each
+    exclusively."""
 
     device: str
     claims: tuple[str, ...]
@@ -20,7 +21,8 @@ class HeldTwice:
     def __str__(self) -> str:
         return (
             f"device {self.device} is allocated to several claims: ResourceClaims {' and '.join(self.claims)}. "
-            "No scheduler does that; keep the claim whose pod really uses the device, and delete the others with their pods"
+            "No scheduler does that; keep the claim whose pod really uses the "
+            "device, and delete the others with their pods"
         )
 
     def to_json(self) -> Json:
@@ -28,7 +30,8 @@ class HeldTwice:
 
 
 def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
-    """The devices held twice, in the order of their first claims. Different shares of a device and admin access (A-3.3) are no conflict."""
+    """The devices held twice, in the order of their first claims. Different shares of a device and admin access (A-3.3)
+    are no conflict."""
     holders: dict[tuple[str, str, str], dict[str, set[str | None]]] = defaultdict(dict)
     for claim in claims:
         allocation = claim.status.allocation
@@ -36,7 +39,11 @@ def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
             if not result.admin_access:
                 held = holders[result.driver, result.pool, result.device].setdefault(claim.key, set())
                 held.add(result.share_id)
-    return tuple(HeldTwice("/".join(device), tuple(held)) for device, held in holders.items() if len(held) > 1 and _collide(held.values()))
+    return tuple(
+        HeldTwice("/".join(device), tuple(held))
+        for device, held in holders.items()
+        if len(held) > 1 and _collide(held.values())
+    )
 
 
 def _collide(shares: Iterable[set[str | None]]) -> bool:

@@ -1,7 +1,7 @@
 """The state of the input's VMs before the run: running, to be started, or being deleted.
 
-A VMI with a current launcher pod in the input is taken over as it is, with its pod, claims and devices. Any other is started anew; what
-an earlier start left behind (finished pods, claims) stays as it is and doesn't belong to the VM.
+A VMI with a current launcher pod in the input is taken over as it is, with its pod, claims and devices. Any other is
+started anew; what an earlier start left behind (finished pods, claims) stays as it is and doesn't belong to the VM.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Blocker:
 class InputVm:
     """A VM or VMI of the input.
 
-    ``vmi`` and ``pod``: those of a running VM, which is taken over; both or none. ``stopped``: the VM isn't meant to run; the run shows
-    what starting it would do, and it competes for devices after the others. ``stored``: the VM is in the cluster as given, with its UID.
+    ``vmi`` and ``pod``: those of a running VM, which is taken over; both or none. ``stopped``: the VM isn't meant to
+    run; the run shows what starting it would do, and it competes for devices after the others. ``stored``: the VM is in
+    the cluster as given, with its UID.
     """
 
     subject: Sourced[VmOrVmi]
@@ -59,11 +60,14 @@ class InputVm:
 
     @property
     def stored(self) -> bool:
-        return self.vmi is not None or (isinstance(self.subject.object, VirtualMachine) and bool(self.subject.object.metadata.uid))
+        return self.vmi is not None or (
+            isinstance(self.subject.object, VirtualMachine) and bool(self.subject.object.metadata.uid)
+        )
 
     @property
     def loaded(self) -> tuple[Sourced[TypedObject], ...]:
-        """Its objects that are in the cluster from the beginning, except its pod, which is among :attr:`SortedInput.others`."""
+        """Its objects that are in the cluster from the beginning, except its pod, which is among
+        :attr:`SortedInput.others`."""
         vm: tuple[Sourced[TypedObject], ...] = (self.subject,) if self.stored or self.blocked is not None else ()
         own = isinstance(self.subject.object, VirtualMachineInstance) or self.vmi is None
         return vm if own or self.vmi is None else (*vm, Sourced(self.vmi, self.subject.source))
@@ -94,10 +98,16 @@ def sort_input(inputs: Iterable[Sourced[TypedObject]]) -> SortedInput:
         obj = sourced.object
         if isinstance(obj, VirtualMachine):
             instance = vmis.get(obj.key)
-            vmi = instance.object if instance is not None and isinstance(instance.object, VirtualMachineInstance) else None
+            vmi = (
+                instance.object
+                if instance is not None and isinstance(instance.object, VirtualMachineInstance)
+                else None
+            )
             own = vmi if vmi is not None and _owns(obj, vmi) else None
             expansion = expand(obj, instancetypes, obj.namespace)
-            given = _of_vm(Sourced(obj, sourced.source), expansion, own, pods[own.metadata.uid] if own is not None else ())
+            given = _of_vm(
+                Sourced(obj, sourced.source), expansion, own, pods[own.metadata.uid] if own is not None else ()
+            )
             vms.append(replace(given, expansion=expansion))
             if vms[-1].blocked is not None and own is not None and instance is not None:
                 others.append(instance)
@@ -120,7 +130,9 @@ def _owns(vm: VirtualMachine, vmi: VirtualMachineInstance) -> bool:
     return not vm.metadata.uid or not owner.uid or vm.metadata.uid == owner.uid
 
 
-def _of_vm(sourced: Sourced[VmOrVmi], expansion: Expansion, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]) -> InputVm:
+def _of_vm(
+    sourced: Sourced[VmOrVmi], expansion: Expansion, vmi: VirtualMachineInstance | None, pods: Sequence[Pod]
+) -> InputVm:
     vm = expansion.vm
     if vm.metadata.deletion_timestamp is not None:
         return InputVm(sourced, blocked=_terminating(vm))
@@ -135,7 +147,10 @@ def _of_vm(sourced: Sourced[VmOrVmi], expansion: Expansion, vmi: VirtualMachineI
         again = strategy == "Always" or (strategy == "RerunOnFailure" and vmi.status.phase == "Failed")
         if again or not wants_instance(vm):
             return _started_anew(sourced, vm)
-        note = f"its VMI has finished (phase {vmi.status.phase}) and is not started again by itself; this shows what starting it would do"
+        note = (
+            f"its VMI has finished (phase {vmi.status.phase}) and is not started "
+            "again by itself; this shows what starting it would do"
+        )
         return InputVm(sourced, stopped=True, notes=(note,))
     pod = current_pod(vmi, launcher_pods_of(vmi, pods))
     if pod is None:
@@ -167,7 +182,9 @@ _ADD = "add VMIs and pods (kubectl get vmi,pods -A -o yaml), or its own claims c
 def _terminating(obj: VmOrVmi) -> Blocker:
     message = f"{obj.KIND} {obj.key} is being deleted; until it is gone, its claims keep their devices"
     return Blocker(
-        "Terminating", message, f"wait until it is gone, and dump the cluster again; its finalizers: kubectl get {obj.PLURAL} -o yaml"
+        "Terminating",
+        message,
+        f"wait until it is gone, and dump the cluster again; its finalizers: kubectl get {obj.PLURAL} -o yaml",
     )
 
 
@@ -189,7 +206,9 @@ def _deletion_note(pod: Pod) -> tuple[str, ...]:
 def _changed(vm: VirtualMachine, vmi: VirtualMachineInstance) -> tuple[str, ...]:
     if _requested(vm.spec.template.spec) == _requested(vmi.spec):
         return ()
-    return ("the VM's template requests other devices than its VMI runs with, which are shown; a restart would change them",)
+    return (
+        "the VM's template requests other devices than its VMI runs with, which are shown; a restart would change them",
+    )
 
 
 def _requested(spec: VirtualMachineInstanceSpec) -> object:

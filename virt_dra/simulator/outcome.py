@@ -1,4 +1,5 @@
-"""The outcome for a VM: the hand-overs it passed, their results, and why it failed. Data; the command line renders it."""
+"""The outcome for a VM: the hand-overs it passed, their results, and why it failed. Data; the command line renders
+it."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class ClaimOutcome:
 
 @dataclass(frozen=True)
 class DeviceOutcome:
-    """A device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and the device allocated to it."""
+    """A device entry (``gpus/NAME``, ``hostDevices/NAME``) or network from a claim (``networks/NAME``), and the device
+    allocated to it."""
 
     device: str
     claim: str | None = None
@@ -106,7 +108,8 @@ class VmOutcome:
 
     @property
     def denied(self) -> bool:
-        """True if a finding keeps the VM from being ready. A running VM is ready even if it couldn't be started anew."""
+        """True if a finding keeps the VM from being ready. A running VM is ready even if it couldn't be started
+        anew."""
         return not self.taken_over and any(each.severity == DENIAL for each in self.findings)
 
     @property

@@ -23,7 +23,8 @@ from webhooks.lint.registry import INVALID
 
 
 def judged_for_run(documents: Iterable[Document], settings: RunSettings, lint: LintSettings) -> LintResult:
-    """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time limit."""
+    """The verdict of the lint on the documents of a run, as in ``virt-dra lint``; allocations that it tries have a time
+    limit."""
     return lint_documents(
         documents,
         lint,
@@ -41,13 +42,15 @@ async def run_judged(cluster: MemoryCluster, judgement: LintResult, settings: Ru
 
 
 def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], tuple[RefusedObject, ...]]:
-    """The objects for the embedded cluster, with every VM that can be read; and the objects that an API server would refuse before it
-    validates values, for wrong types, unknown fields, or unrendered templates."""
+    """The objects for the embedded cluster, with every VM that can be read; and the objects that an API server would
+    refuse before it validates values, for wrong types, unknown fields, or unrendered templates."""
     inputs: list[Sourced[TypedObject]] = []
     refused: list[RefusedObject] = []
     for manifest, findings in judgement.manifests:
         denials = [each for each in findings if each.severity == DENIAL]
-        if manifest.object is not None and (manifest.is_subject or not denials or any(each.id == INVALID for each in denials)):
+        if manifest.object is not None and (
+            manifest.is_subject or not denials or any(each.id == INVALID for each in denials)
+        ):
             inputs.append(Sourced(_stored(manifest, manifest.object, judgement.release), manifest.source))
         elif not manifest.is_subject:
             refused.append(_refused(manifest, denials))
@@ -55,9 +58,14 @@ def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], 
 
 
 def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | None) -> TypedObject:
-    """A VM or VMI as the API server stores it with the given KubeVirt release: without fields that this release doesn't have, such as the
-    design's spelling of a claim reference (K-1.9, K-2.34). Other objects, and VMs without a given release, unchanged."""
-    if release is None or not isinstance(obj, VirtualMachine | VirtualMachineInstance) or not isinstance(manifest.raw, dict):
+    """A VM or VMI as the API server stores it with the given KubeVirt release: without fields that this release doesn't
+    have, such as the design's spelling of a claim reference (K-1.9, K-2.34). Other objects, and VMs without a given
+    release, unchanged."""
+    if (
+        release is None
+        or not isinstance(obj, VirtualMachine | VirtualMachineInstance)
+        or not isinstance(manifest.raw, dict)
+    ):
         return obj
     left = received(manifest.raw, obj.KIND, release, "Ignore").object
     return obj if left is manifest.raw else type(obj).from_wire(left).with_(metadata=obj.metadata)
@@ -88,8 +96,12 @@ def _unreadable(judged: ObjectFindings) -> VmOutcome:
     failure = HandOverFailure(
         HandOver.ADMISSION,
         "BadRequest",
-        f"the API server can't read the object: {'; '.join(details)}" if details else "the API server can't read the object",
+        f"the API server can't read the object: {'; '.join(details)}"
+        if details
+        else "the API server can't read the object",
         "correct the types of the fields",
         details if len(details) > 1 else (),
     )
-    return VmOutcome(judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure)
+    return VmOutcome(
+        judged.kind, judged.namespace, judged.name, str(judged.source), findings=judged.findings, failure=failure
+    )

@@ -30,30 +30,48 @@ class RefusedObject:
 
 
 def with_refused_first(
-    outcome: VmOutcome, vm: VirtualMachine | VirtualMachineInstance, refused: Sequence[RefusedObject], accepted: Iterable[TypedObject]
+    outcome: VmOutcome,
+    vm: VirtualMachine | VirtualMachineInstance,
+    refused: Sequence[RefusedObject],
+    accepted: Iterable[TypedObject],
 ) -> VmOutcome:
     """The outcome; its advice begins with the refused objects if the VM may have failed because they are missing."""
     failure = outcome.failure
-    if failure is None or not refused or failure.step not in (HandOver.CLAIMS, HandOver.PLACEMENT, HandOver.DEVICE_STATUS):
+    if (
+        failure is None
+        or not refused
+        or failure.step not in (HandOver.CLAIMS, HandOver.PLACEMENT, HandOver.DEVICE_STATUS)
+    ):
         return outcome
-    missed = [each.source for each in refused if each.kind not in NAMED or _names(vm, outcome.namespace, each, accepted)]
+    missed = [
+        each.source for each in refused if each.kind not in NAMED or _names(vm, outcome.namespace, each, accepted)
+    ]
     if not missed:
         return outcome
     sources = ", ".join(missed[:3]) + (", …" if len(missed) > 3 else "")
-    advice = f"first correct the objects that the API server refused ({sources}); then, if it still fails: {failure.advice}"
+    advice = (
+        f"first correct the objects that the API server refused ({sources}); then, if it still fails: {failure.advice}"
+    )
     return replace(outcome, failure=replace(failure, advice=advice))
 
 
-def _names(vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: RefusedObject, accepted: Iterable[TypedObject]) -> bool:
+def _names(
+    vm: VirtualMachine | VirtualMachineInstance, namespace: str, refused: RefusedObject, accepted: Iterable[TypedObject]
+) -> bool:
     """True if a VM names a refused object, or nearly so: many objects are refused because of their names."""
     entries = (vm.spec.template.spec if isinstance(vm, VirtualMachine) else vm.spec).resource_claims
     templates = {entry.resource_claim_template_name for entry in entries if entry.resource_claim_template_name}
     claims = {entry.resource_claim_name for entry in entries if entry.resource_claim_name}
     place, _, name = refused.key.rpartition("/")
     if refused.kind == DeviceClass.KIND:
-        specs = [_claim_spec(each) for each in accepted if each.namespace == namespace and each.name in templates | claims]
+        specs = [
+            _claim_spec(each) for each in accepted if each.namespace == namespace and each.name in templates | claims
+        ]
         return nearest(name, {wanted for spec in specs if spec is not None for wanted in _classes(spec)}) is not None
-    return place == namespace and nearest(name, templates if refused.kind == ResourceClaimTemplate.KIND else claims) is not None
+    return (
+        place == namespace
+        and nearest(name, templates if refused.kind == ResourceClaimTemplate.KIND else claims) is not None
+    )
 
 
 def _claim_spec(obj: TypedObject) -> ResourceClaimSpec | None:

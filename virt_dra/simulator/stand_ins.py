@@ -9,7 +9,11 @@ from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
 
-NODE_LABELS: Mapping[str, str] = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+NODE_LABELS: Mapping[str, str] = {
+    "kubevirt.io/schedulable": "true",
+    "kubernetes.io/arch": "amd64",
+    "kubernetes.io/os": "linux",
+}
 """Labels that virt-handler and the kubelet set on every node; a node's own values take precedence."""
 SOLE_NODE = "node-1"
 """The node of a cluster for which neither nodes nor slices name one."""

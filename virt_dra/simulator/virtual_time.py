@@ -67,7 +67,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual += seconds
         return True
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         future = super().run_in_executor(executor, func, *args)
         self._threads += 1
         future.add_done_callback(self._done)
@@ -77,7 +79,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._threads -= 1
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Waits for threads without the deadline that asyncio.Runner gives from Python 3.12 on: virtual time would be past it at once."""
+        """Waits for threads without the deadline that asyncio.Runner gives from Python 3.12 on: virtual time would be
+        past it at once."""
         await super().shutdown_default_executor()
 
 

@@ -41,12 +41,18 @@ class AllocationWorkload:
     def claims(self, pod: int) -> tuple[ResourceClaim, ...]:
         """The claims of a pod; ``pod`` counts from the first init pod."""
         templates = self.variants[self.sequence[pod % len(self.sequence)]]
-        return tuple([template.with_(metadata=template.metadata.with_(name=f"pod-{pod}-{template.name}")) for template in templates])
+        return tuple(
+            [
+                template.with_(metadata=template.metadata.with_(name=f"pod-{pod}-{template.name}"))
+                for template in templates
+            ]
+        )
 
 
 @dataclass(frozen=True)
 class WorkloadFigures:
-    """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: pods with broken input. Times by the wall clock."""
+    """The result of a run. ``unschedulable``: pods that fit on no node; ``errors``: pods with broken input. Times by
+    the wall clock."""
 
     scheduled: int
     unschedulable: int
@@ -76,15 +82,20 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
     return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] * 1e6, 1) if ordered else 0.0
 
 
-def place_workload(workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
-    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of each pod."""
+def place_workload(
+    workload: AllocationWorkload, *, auto: bool, progress: Progress, deadline: AllocationDeadline
+) -> WorkloadFigures:
+    """Place every pod. ``auto``: look for as many feasible nodes as kube-scheduler does, else for one. ``deadline``: of
+    each pod."""
     with collector_paused():
         walk = BatchAllocator(workload.snapshot, workload.nodes, workload.features, all_nodes=auto, interrupt=deadline)
     with collector.rare_collections():
         return _placed(workload, walk, progress, deadline)
 
 
-def _placed(workload: AllocationWorkload, walk: BatchAllocator, progress: Progress, deadline: AllocationDeadline) -> WorkloadFigures:
+def _placed(
+    workload: AllocationWorkload, walk: BatchAllocator, progress: Progress, deadline: AllocationDeadline
+) -> WorkloadFigures:
     for pod in range(workload.init_pods):
         deadline.start()
         try:
@@ -127,7 +138,9 @@ def _measured(
             progress(workload.init_pods + pod, workload.init_pods + workload.pods)
     total = time.perf_counter() - begin
     scheduled = sum(each is not None for each in placed)
-    return WorkloadFigures(scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), digest_of(placed))
+    return WorkloadFigures(
+        scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), digest_of(placed)
+    )
 
 
 def digest_of(placed: Sequence[Placed | None]) -> str:

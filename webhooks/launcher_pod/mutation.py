@@ -1,19 +1,23 @@
-"""The pod webhook: the JSON patch that a launcher pod needs for the integration path of its devices (K-11, decision 0012). Pure.
+"""The pod webhook: the JSON patch that a launcher pod needs for the integration path of its devices (K-11, decision
+0012). Pure.
 
     metadata-shim   a downwardAPI volume a pair (claim, request), mounted in the container compute where KubeVirt looks for metadata
     device-plugin   claims in place of extended resources, a variable filled from an annotation, an init container that waits for it
     native, none    nothing; for none a warning says what to do
 
-The patch only adds what the pod lacks, so that it is idempotent, whichever webhooks are called before or after. A pod in which a name of
-virt-dra is used for something else (a volume, a variable, a container, a claim entry) is refused: the VM could not boot, and its events
-show why. A directory at which another volume is mounted is left alone, with a warning.
+The patch only adds what the pod lacks, so that it is idempotent, whichever webhooks are called before or after. A pod
+in which a name of virt-dra is used for something else (a volume, a variable, a container, a claim entry) is refused:
+the VM could not boot, and its events show why. A directory at which another volume is mounted is left alone, with a
+warning.
 
-Annotations of virt-dra that a new pod already has are removed: virt-controller copies them from VMIs, which users write (K-4.2).
+Annotations of virt-dra that a new pod already has are removed: virt-controller copies them from VMIs, which users write
+(K-4.2).
 
 A pod whose path can't be chosen yet is refused (:mod:`webhooks.launcher_pod.refusals`); virt-controller retries it.
 
-If the caller isn't verified (:attr:`Knowledge.verified`), it must know the VMI's uid, as everybody does who may read its namespace. Then
-paths only depend on the drivers of claims that this VMI names, and messages contain no driver and no class.
+If the caller isn't verified (:attr:`Knowledge.verified`), it must know the VMI's uid, as everybody does who may read
+its namespace. Then paths only depend on the drivers of claims that this VMI names, and messages contain no driver and
+no class.
 """
 
 from __future__ import annotations
@@ -60,7 +64,8 @@ MAX_PAIRS: Final = 128
 
 _WAIT: Final = 'until [ -s "$0" ]; do sleep 1; done'
 _WAIT_RESOURCES: Final[Json] = {"cpu": "100m", "memory": "64Mi"}
-"""Requests and limits, so that a guaranteed pod stays one. An init container's only count if they exceed the containers' (K-4.9)."""
+"""Requests and limits, so that a guaranteed pod stays one. An init container's only count if they exceed the
+containers' (K-4.9)."""
 _IDENTITY: Final = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 """The fields of securityContext that the init container copies from compute."""
 
@@ -78,7 +83,9 @@ def is_launcher(raw: Json) -> bool:
 def owner_of(pod: Pod) -> OwnerReference | None:
     """The reference to the VMI of a launcher pod (K-4.1)."""
     owner = pod.metadata.controller_owner
-    found = owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
+    found = (
+        owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
+    )
     return owner if found else None
 
 
@@ -93,13 +100,17 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
         return Verdict(allowed=True)
     index = next((index for index, container in enumerate(pod.spec.containers) if container.name == COMPUTE), None)
     if index is None:
-        return Verdict(allowed=True, warnings=(f"spec.containers: a launcher pod without a container {COMPUTE} is left as it is",))
+        return Verdict(
+            allowed=True, warnings=(f"spec.containers: a launcher pod without a container {COMPUTE} is left as it is",)
+        )
     try:
         return _Mutation(pod, raw, index, namespace, owner, knowledge).verdict()
     except AnnotationError as error:
         # The message names the annotation, too: an event shows nothing of a cause but its message.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
-        return Verdict(False, tuple(AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems))
+        return Verdict(
+            False, tuple(AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems)
+        )
     except paths.InvalidPathChoice as error:
         return Verdict(False, (AdmissionCause(INVALID, visible(str(error)), str(error).partition(": ")[0]),))
 
@@ -137,7 +148,8 @@ class _Mutation:
         shims = [decision.pair for decision in decisions if decision.path == paths.METADATA_SHIM]
         if shims and len(decisions) > MAX_PAIRS:
             message = (
-                f"{len(decisions)} requests are used, of which virt-dra would have to serve some; no VM has more than {MAX_PAIRS} devices"
+                f"{len(decisions)} requests are used, of which virt-dra would have to "
+                f"serve some; no VM has more than {MAX_PAIRS} devices"
             )
             return Verdict(False, (AdmissionCause(INVALID, message, f"{self._field}.resources.claims"),))
         for pair in shims:
@@ -145,9 +157,15 @@ class _Mutation:
         if devices:
             self._add_variables(devices)
             self._add_wait()
-        unserved = any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions) and len(decisions) <= MAX_PAIRS
-        # A pod without a record counts as one with the path native; so pods whose devices get no path have a record, too.
-        record = Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or unserved else None
+        unserved = (
+            any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions)
+            and len(decisions) <= MAX_PAIRS
+        )
+        # A pod without a record counts as one with the path native; so pods whose devices get no path have a record,
+        # too.
+        record = (
+            Integration.of(decisions, devices, paths.layout_of(self.version)) if shims or devices or unserved else None
+        )
         self._annotate(record.to_annotation() if record else None)
         self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
         self.patch.append((*self._at, "volumeMounts"), len(self.compute.volume_mounts), self.mounts)
@@ -183,9 +201,14 @@ class _Mutation:
 
     @property
     def references(self) -> list[ClaimRequestPair]:
-        return [*(ClaimRequestPair(each.name, each.request or "") for each in self.compute.resources.claims), *self.added]
+        return [
+            *(ClaimRequestPair(each.name, each.request or "") for each in self.compute.resources.claims),
+            *self.added,
+        ]
 
-    def _decisions(self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.PathChoice) -> list[PathDecision]:
+    def _decisions(
+        self, claims: Mapping[str, PodResourceClaim], ours: set[str], wish: paths.PathChoice
+    ) -> list[PathDecision]:
         pairs = self._pairs(claims)
         asked = [pair for pair in pairs if pair.claim not in ours and pair.request]
         serving = self._serving(claims, asked)
@@ -196,7 +219,9 @@ class _Mutation:
         for pair, place in pairs.items():
             entry, known = claims[pair.claim], serving.get(pair)
             drivers = known.drivers if known else ()
-            decision = paths.decide(entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours)
+            decision = paths.decide(
+                entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours
+            )
             # If virt-dra's volume is mounted, the path was decided in an earlier call, whatever drivers are known now.
             decided_before = decision.reason in paths.BY_DRIVERS and self._has_metadata(entry, pair)
             if decided_before and decision.path == paths.NATIVE:
@@ -208,9 +233,15 @@ class _Mutation:
             unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
             reveals_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
             if (decision.warning or unknown) and (self.knowledge.verified or not reveals_drivers):
-                warnings.append(f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}")
+                warnings.append(
+                    f"{place}: {decision.message}{_BY_VERSION.format(decision.path, version) if unknown else ''}"
+                )
             decisions.append(decision)
-        if not self.knowledge.verified and self._vmi is None and any(each.reason in paths.BY_DRIVERS for _, each in new):
+        if (
+            not self.knowledge.verified
+            and self._vmi is None
+            and any(each.reason in paths.BY_DRIVERS for _, each in new)
+        ):
             self._unknown_vmi("whose claims decide how the pod is made")
         refused = refusals(new, serving, self._vmi, self.knowledge)
         self.causes += refused
@@ -223,7 +254,11 @@ class _Mutation:
         """The drivers of the pairs, as far as they may be revealed: see the module."""
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
-            named = {(each.name, _source(each)) for each in self._vmi.spec.resource_claims} if self._vmi is not None else set()
+            named = (
+                {(each.name, _source(each)) for each in self._vmi.spec.resource_claims}
+                if self._vmi is not None
+                else set()
+            )
             entries = tuple(each for each in entries if (each.name, _source(each)) in named)
             asked = tuple(pair for pair in asked if any(pair.claim == each.name for each in entries))
         return self.knowledge.drivers(self.namespace, entries, asked) if asked else {}
@@ -236,7 +271,9 @@ class _Mutation:
     def _has_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> bool:
         name, directory = paths.metadata_volume(pair.claim, pair.request), self._directory(entry, pair)
         volume = next((each for each in self.pod.spec.volumes if each.name == name), None)
-        mounted = any(each.name == name and _same_path(each.mount_path, directory) for each in self.compute.volume_mounts)
+        mounted = any(
+            each.name == name and _same_path(each.mount_path, directory) for each in self.compute.volume_mounts
+        )
         return (
             volume is not None
             and mounted
@@ -259,7 +296,10 @@ class _Mutation:
     def _add_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> None:
         if self._has_metadata(entry, pair):
             return
-        name, annotation = paths.metadata_volume(pair.claim, pair.request), paths.metadata_annotation(pair.claim, pair.request)
+        name, annotation = (
+            paths.metadata_volume(pair.claim, pair.request),
+            paths.metadata_annotation(pair.claim, pair.request),
+        )
         if self._add_volume(name, paths.SHIM_FILE, annotation):
             self.mounts.append({"name": name, "mountPath": self._directory(entry, pair), "readOnly": True})
 
@@ -269,7 +309,10 @@ class _Mutation:
             if volume.name == name:
                 if is_downward_volume(volume, file, annotation):
                     return True
-                self._clash(f"spec.volumes[{index}].name", f"a volume is called {name!r}, which is virt-dra's for its own volume")
+                self._clash(
+                    f"spec.volumes[{index}].name",
+                    f"a volume is called {name!r}, which is virt-dra's for its own volume",
+                )
                 return False
         self.volumes.append(downward_volume(name, file, annotation))
         return True
@@ -298,12 +341,15 @@ class _Mutation:
 
     def _unknown_vmi(self, why: str) -> None:
         message = (
-            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known to this webhook yet; the pod is to be created again "
+            f"VirtualMachineInstance {self.owner.name[:253]!r}, {why}, is not known "
+            "to this webhook yet; the pod is to be created again "
             "in a moment"
         )
         self.causes.append(AdmissionCause(NOT_FOUND, message, "metadata.ownerReferences"))
 
-    def _with_claims(self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]) -> dict[str, PodResourceClaim]:
+    def _with_claims(
+        self, have: Mapping[str, PodResourceClaim], devices: Iterable[AssignedDevice]
+    ) -> dict[str, PodResourceClaim]:
         """Replace extended resources by claims. Returns all claims of the patched pod."""
         devices = tuple(devices)
         new: list[PodResourceClaim] = []
@@ -313,9 +359,14 @@ class _Mutation:
                 new.append(entry)
             elif _source(there) != _source(entry):
                 index = [each.name for each in self.pod.spec.resource_claims].index(entry.name)
-                message = f"a claim is called {entry.name!r}, which is virt-dra's for a device of {paths.DEVICE_CLAIMS_ANNOTATION}"
+                message = (
+                    f"a claim is called {entry.name!r}, which is virt-dra's for a "
+                    f"device of {paths.DEVICE_CLAIMS_ANNOTATION}"
+                )
                 self._clash(f"spec.resourceClaims[{index}].name", message)
-        self.patch.append(("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [each.to_wire() for each in new])
+        self.patch.append(
+            ("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [each.to_wire() for each in new]
+        )
         uses = dict.fromkeys(ClaimRequestPair(each.entry.name, each.request) for each in devices)
         there_already = self.references
         whole = {each.claim for each in there_already if not each.request}
@@ -355,12 +406,18 @@ class _Mutation:
             if not there:
                 new.append({"name": variable, "valueFrom": {"fieldRef": annotation_reference(annotation)}})
             elif not refers_to((there[-1][1].value_from or {}).get("fieldRef"), annotation):
-                message = f"variable {variable} is set by something else, so KubeVirt would not see the addresses of the claims' devices"
-                self.causes.append(AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name"))
+                message = (
+                    f"variable {variable} is set by something else, so KubeVirt would "
+                    "not see the addresses of the claims' devices"
+                )
+                self.causes.append(
+                    AdmissionCause(DUPLICATE, f"{message}; remove it", f"{self._field}.env[{there[-1][0]}].name")
+                )
         self.patch.append((*self._at, "env"), len(self.compute.env), new)
 
     def _add_wait(self) -> None:
-        """Add the init container that waits for the annotation, since variables are fixed when a container starts (K-11.2)."""
+        """Add the init container that waits for the annotation, since variables are fixed when a container starts
+        (K-11.2)."""
         if not self._add_volume(paths.WAIT_VOLUME, paths.WAIT_FILE, paths.ADDRESSES_READY_ANNOTATION):
             return
         ours = wait_container(self.compute, self.knowledge.launcher)
@@ -393,7 +450,8 @@ _BY_VERSION: Final = ", so path {} is taken, by the version of KubeVirt ({}) alo
 
 
 def wait_container(compute: Container, settings: LauncherSettings) -> Json:
-    """The init container that ends once the operator has written the addresses. Its image: as configured, else compute's own."""
+    """The init container that ends once the operator has written the addresses. Its image: as configured, else
+    compute's own."""
     container: Json = {
         "name": paths.WAIT_CONTAINER,
         "image": settings.wait_image or compute.image or "",

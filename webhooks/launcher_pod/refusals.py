@@ -3,8 +3,8 @@
 The path can't be changed once the pod exists, and virt-controller retries a refused pod. So a pod is refused
 
 * as long as an object is missing without which it can't be scheduled anyway: its template, its claim, a DeviceClass;
-* for a limited time, if all of these exist and the driver of a request is unknown: a cluster autoscaler may need the pending pod to add
-  the node whose devices show the driver.
+* for a limited time, if all of these exist and the driver of a request is unknown: a cluster autoscaler may need the
+  pending pod to add the node whose devices show the driver.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def refusals(
     vmi: VirtualMachineInstance | None,
     knowledge: Knowledge,
 ) -> tuple[AdmissionCause, ...]:
-    """Why the pod is refused for now; () if it isn't. ``decisions``: each with its field in the pod. ``vmi``: the pod's, if it is known."""
+    """Why the pod is refused for now; () if it isn't. ``decisions``: each with its field in the pod. ``vmi``: the
+    pod's, if it is known."""
     now = knowledge.now
     if now is None:
         return ()
@@ -53,25 +54,35 @@ def refusals(
                 if knowledge.verified or missing.namespace
                 else f"a {missing.kind} of request {str(decision.pair)[:127]!r} is missing"
             )
-            message = f"{what}; create it or correct the name. The pod is created once it exists: its driver decides how the pod is made"
+            message = (
+                f"{what}; create it or correct the name. The pod is created once it "
+                "exists: its driver decides how the pod is made"
+            )
             found.setdefault(message, AdmissionCause(NOT_FOUND, message, place))
         if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
             until = knowledge.count_from(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
             if now < until:
                 found.setdefault(
-                    str(decision.pair), AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place)
+                    str(decision.pair),
+                    AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place),
                 )
     causes = tuple(found.values())
     if len(causes) <= MAX_CAUSES:
         return causes
-    return (*causes[:MAX_CAUSES], AdmissionCause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"))
+    return (
+        *causes[:MAX_CAUSES],
+        AdmissionCause(NOT_FOUND, f"and {len(causes) - MAX_CAUSES} more", "spec.resourceClaims"),
+    )
 
 
 def _undecided(pair: ClaimRequestPair, wait: timedelta) -> str:
     return (
-        f'no published device matches request {str(pair)[:127]!r} and no selector begins with device.driver == "…", so it is not known '
-        "which driver will serve it, which decides how the pod is made; the pod is created as soon as a device matches, at the latest "
-        f"after {wait.total_seconds():.0f} s. Name the driver in the DeviceClass, or set annotation {PATH_ANNOTATION} to {NATIVE} (the "
+        f"no published device matches request {str(pair)[:127]!r} and no selector "
+        'begins with device.driver == "…", so it is not known '
+        "which driver will serve it, which decides how the pod is made; the pod "
+        "is created as soon as a device matches, at the latest "
+        f"after {wait.total_seconds():.0f} s. Name the driver in the DeviceClass, "
+        f"or set annotation {PATH_ANNOTATION} to {NATIVE} (the "
         f"driver writes metadata files) or {METADATA_SHIM} (it doesn't)"
     )
 

@@ -5,8 +5,8 @@
     >>> [finding.id for finding in lint(VirtualMachineInstance.from_wire(raw), LintInputs())]
     ['unused-claim', 'template-missing']
 
-Each finding has a stable id, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function of
-:mod:`webhooks.lint.checks`. Pure: must not import an I/O library, a clock or the server.
+Each finding has a stable id, and a page in docs/lint. A check is a row of :mod:`webhooks.lint.registry` and a function
+of :mod:`webhooks.lint.checks`. Pure: must not import an I/O library, a clock or the server.
 """
 
 from __future__ import annotations
@@ -65,20 +65,23 @@ _DEFAULT = LintSettings()
 def lint(
     subject: VmObject, inputs: LintInputs, settings: LintSettings = _DEFAULT, namespace: str = DEFAULT_NAMESPACE
 ) -> tuple[LintFinding, ...]:
-    """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of :data:`CHECKS`.
+    """All findings on one VM or VMI that neither the settings nor its annotation silence, in the order of
+    :data:`CHECKS`.
 
-    Of a VM the template is checked. ``namespace``: of the object, if it names none. Raises nothing, whatever well-typed objects it gets.
+    Of a VM the template is checked. ``namespace``: of the object, if it names none. Raises nothing, whatever well-typed
+    objects it gets.
     """
     return tuple(findings_of(Linted(subject, subject.namespace or namespace, inputs, settings), CHECKS))
 
 
 @dataclass(frozen=True, eq=False)
 class Preflight:
-    """The lint as the webhook's :class:`webhooks.knowledge.Knowledge`: findings that :func:`webhooks.vmi.review` doesn't report already.
+    """The lint as the webhook's :class:`webhooks.knowledge.Knowledge`: findings that :func:`webhooks.vmi.review`
+    doesn't report already.
 
-    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: set if the inputs are
-    the current state of a watched cluster. ``verified``: False for an unverified caller; then a VM or VMI is checked as if nothing but
-    the KubeVirt at hand was known.
+    A denial becomes a cause, a warning a warning, both with the id, by which the object can silence it. ``clock``: set
+    if the inputs are the current state of a watched cluster. ``verified``: False for an unverified caller; then a VM or
+    VMI is checked as if nothing but the KubeVirt at hand was known.
     """
 
     inputs: LintInputs
@@ -114,19 +117,31 @@ class Preflight:
 
     @property
     def unwanted_warnings(self) -> frozenset[str]:
-        # On a watched cluster the webhook for launcher pods also runs, which adds the requests that KubeVirt leaves out.
+        # On a watched cluster the webhook for launcher pods also runs, which adds the requests that KubeVirt leaves
+        # out.
         remedied = {"lost-request"} if self.clock is not None and loses_requests(self.gates.version) else set[str]()
         return frozenset(self.settings.ignore).union(self.settings.deny, remedied)
 
     def preflight(self, subject: VmObject, old: VmObject | None = None) -> Verdict:
-        """The findings as a verdict. An update from ``old`` that keeps a VM's template only gets warnings, so that it can be stopped."""
-        untouched = isinstance(subject, VirtualMachine) and isinstance(old, VirtualMachine) and subject.spec.template == old.spec.template
+        """The findings as a verdict. An update from ``old`` that keeps a VM's template only gets warnings, so that it
+        can be stopped."""
+        untouched = (
+            isinstance(subject, VirtualMachine)
+            and isinstance(old, VirtualMachine)
+            and subject.spec.template == old.spec.template
+        )
         settings = replace(self.settings, writers=self.launcher.writers)
         linted = Linted(subject, subject.namespace or DEFAULT_NAMESPACE, self._vm_inputs, settings, self.evaluator)
         findings = tuple(findings_of(linted, [check for check in CHECKS if self._is_added(check)]))
         denials = () if untouched else tuple(finding for finding in findings if finding.severity == DENIAL)
-        causes = tuple(AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials)
-        return Verdict(not causes, causes, tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials))
+        causes = tuple(
+            AdmissionCause(INVALID, f"{finding.message} [{finding.id}]", finding.field) for finding in denials
+        )
+        return Verdict(
+            not causes,
+            causes,
+            tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials),
+        )
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
         return self.inputs.vmis.get((namespace, name))
@@ -141,5 +156,6 @@ class Preflight:
         return self.clock() if self.clock is not None else None
 
     def _is_added(self, check: LintCheck) -> bool:
-        """True if the review doesn't report the check's findings. Its warnings are repeated if the settings make denials of them."""
+        """True if the review doesn't report the check's findings. Its warnings are repeated if the settings make
+        denials of them."""
         return check.id != REFUSED_BY_REVIEW and (check.id not in WARNED_BY_REVIEW or check.id in self.settings.deny)

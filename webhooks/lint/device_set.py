@@ -18,8 +18,8 @@ NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
 NETWORK_KEYS: Final = (f"{STANDARD_DOMAIN}/pciBusID",)
 """Attribute keys that KubeVirt reads for SR-IOV networks (K-7.21)."""
 OLD_KEYS: Final = (f"{STANDARD_DOMAIN}/mDevUUID", f"{STANDARD_DOMAIN}/pcieRoot")
-"""Attribute keys that KubeVirt 1.6 and 1.7 read (K-5.16). They read a PCI address from the key of the root complex, so a driver would have
-to publish an address under that key."""
+"""Attribute keys that KubeVirt 1.6 and 1.7 read (K-5.16). They read a PCI address from the key of the root complex, so
+a driver would have to publish an address under that key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,8 @@ class DeviceSet:
 
     @cached_property
     def products(self) -> Mapping[str, SliceDevice]:
-        """The first device of each PCI vendor and product, as ``10DE:20B0`` (pciVendorSelector), of drivers that publish both."""
+        """The first device of each PCI vendor and product, as ``10DE:20B0`` (pciVendorSelector), of drivers that
+        publish both."""
         found: dict[str, SliceDevice] = {}
         for device in self.devices:
             vendor = text_of(device, "vendorID") or text_of(device, "vendor")

@@ -1,7 +1,8 @@
-"""The lint of documents: findings on every object as it is written, then on every VM with all that it names. Pure, like the checks.
+"""The lint of documents: findings on every object as it is written, then on every VM with all that it names. Pure, like
+the checks.
 
-Objects that an API server would refuse count as missing: a VM that uses one gets the finding ``refused-object``, and the object itself
-the findings that say why.
+Objects that an API server would refuse count as missing: a VM that uses one gets the finding ``refused-object``, and
+the object itself the findings that say why.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class ObjectFindings:
 class LintResult:
     """The result of linting documents.
 
-    ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings. ``manifests``: every
-    object of the input with the findings on it alone. ``release``: the KubeVirt release that options or objects name, else None.
+    ``subjects``: every VM and VMI, in the order of the input. ``others``: the other objects that have findings.
+    ``manifests``: every object of the input with the findings on it alone. ``release``: the KubeVirt release that
+    options or objects name, else None.
     """
 
     inputs: LintInputs
@@ -94,9 +96,10 @@ def lint_documents(
 ) -> LintResult:
     """All findings on the documents. Raises nothing, whatever they hold.
 
-    ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs of the cluster
-    that are checked if the documents have none. ``known``, ``address_keys``: as for :meth:`LintInputs.of`. ``trial`` makes the
-    :attr:`LintInputs.trial` of all objects and the KubeVirt at hand. ``progress`` is called before each VM, with how many are done.
+    ``existing``: the objects of a cluster; the documents count as created or changed after them. ``also``: VMs and VMIs
+    of the cluster that are checked if the documents have none. ``known``, ``address_keys``: as for
+    :meth:`LintInputs.of`. ``trial`` makes the :attr:`LintInputs.trial` of all objects and the KubeVirt at hand.
+    ``progress`` is called before each VM, with how many are done.
 
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
     """
@@ -104,9 +107,15 @@ def lint_documents(
     read = [each.object for each in manifests if each.object is not None]
     release = _release([*existing, *read], version, gates)
     found = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
-    refused = {manifest.identity: _why(manifest, findings) for manifest, findings in found if _denied(findings) and not manifest.is_subject}
+    refused = {
+        manifest.identity: _why(manifest, findings)
+        for manifest, findings in found
+        if _denied(findings) and not manifest.is_subject
+    }
     accepted = [
-        manifest.object for manifest, findings in found if manifest.object is not None and (manifest.is_subject or not _denied(findings))
+        manifest.object
+        for manifest, findings in found
+        if manifest.object is not None and (manifest.is_subject or not _denied(findings))
     ]
     objects = _latest([*existing, *accepted], namespace)
     inputs = LintInputs.of(
@@ -181,13 +190,16 @@ def _findings(linted: Linted, as_written: Sequence[LintFinding]) -> tuple[LintFi
     """The findings of all checks on a VM, in the order of the checks. ``as_written``: those on the object alone."""
     found = list(findings_of(linted, CHECKS, _denied(as_written)))
     found += _trial_ended_early(linted)
-    # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is kept.
+    # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is
+    # kept.
     newer = tuple(each.field for each in found if each.id == UNKNOWN_FIELD)
     unrendered = {each.field for each in as_written if each.id == UNRENDERED}
     found = [each for each in found if each.field not in unrendered]
     denied = {each.field for each in found if each.severity == DENIAL}
     for each in as_written:
-        repeated = (each.id == UNKNOWN_FIELD and newer and each.field.startswith(newer)) or (each.id == INVALID and each.field in denied)
+        repeated = (each.id == UNKNOWN_FIELD and newer and each.field.startswith(newer)) or (
+            each.id == INVALID and each.field in denied
+        )
         if not repeated:
             found.append(each)
     return tuple(sorted(found, key=lambda each: _ORDER[each.id]))
@@ -201,16 +213,21 @@ def _trial_ended_early(linted: Linted) -> Iterator[LintFinding]:
     if why is not None and severity is not None:
         text = f"whether some node could serve the VM's claims together was not checked: {why}. The scheduler will try"
         yield LintFinding(
-            SELECTOR_NOT_CHECKED, severity, linted.path("resourceClaims"), f"{text}; virt-dra allocate --timeout tries for longer"
+            SELECTOR_NOT_CHECKED,
+            severity,
+            linted.path("resourceClaims"),
+            f"{text}; virt-dra allocate --timeout tries for longer",
         )
 
 
 _ORDER: Mapping[str, int] = {check.id: position for position, check in enumerate(CHECKS)}
 
 
-def _release(objects: Iterable[TypedObject], version: KubeVirtVersion | None, gates: Mapping[str, bool] | None) -> Gates | None:
-    """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; None if neither does, as in manifests
-    for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
+def _release(
+    objects: Iterable[TypedObject], version: KubeVirtVersion | None, gates: Mapping[str, bool] | None
+) -> Gates | None:
+    """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; None if neither does,
+    as in manifests for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
     kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
     named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
     return KubeVirtAtHand.of(kubevirt, version, gates).gates if named else None
@@ -221,15 +238,21 @@ def _denied(findings: Iterable[LintFinding]) -> bool:
 
 
 def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
-    """Why an object counts as missing: ``(templates.yaml:3) would be refused by the API server: spec…: unknown field``."""
+    """Why an object counts as missing: ``(templates.yaml:3) would be refused by the API server: spec…: unknown
+    field``."""
     # As the API server does: strict decoding comes before validation, and often explains what that finds.
-    first, *more = sorted((each for each in findings if each.severity == DENIAL), key=lambda each: each.id != UNKNOWN_FIELD)
+    first, *more = sorted(
+        (each for each in findings if each.severity == DENIAL), key=lambda each: each.id != UNKNOWN_FIELD
+    )
     what = f"{first.field}: {first.message}" if first.field else first.message
-    return f"({manifest.source}) would be refused by the API server: {what}" + (f" (and {len(more)} more)" if more else "")
+    return f"({manifest.source}) would be refused by the API server: {what}" + (
+        f" (and {len(more)} more)" if more else ""
+    )
 
 
 def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
-    """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so a claim keeps its allocation."""
+    """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so a claim keeps
+    its allocation."""
     found: dict[object, TypedObject] = {}
     for each in objects:
         identity = (each.kind or each.KIND, each.namespace or namespace, each.name or id(each))

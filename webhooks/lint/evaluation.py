@@ -20,7 +20,8 @@ REQUIRED_VALUE: Final = "Required value"
 
 
 def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = False) -> Iterator[LintFinding]:
-    """The findings of checks on a VM or VMI that aren't silenced. ``denied``: it has a denial already, so ``last`` checks don't run."""
+    """The findings of checks on a VM or VMI that aren't silenced. ``denied``: it has a denial already, so ``last``
+    checks don't run."""
     if isinstance(linted.object, VirtualMachine) and not linted.object.spec.given("template"):
         checks = [BY_ID[REFUSED_BY_REVIEW]]  # without a template there is nothing else to check
     ignored = silenced(linted.object)
@@ -40,11 +41,13 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
     """The findings on an object alone, without the objects that it names.
 
-    A field with a template instruction gets no other finding, nor does a missing required field beside an unknown one, which is probably
-    a misspelling of it.
+    A field with a template instruction gets no other finding, nor does a missing required field beside an unknown one,
+    which is probably a misspelling of it.
     """
     found = {
-        check.id: tuple(dict.fromkeys(check.find_as_written(manifest, release))) for check in CHECKS if check.find_as_written is not None
+        check.id: tuple(dict.fromkeys(check.find_as_written(manifest, release)))
+        for check in CHECKS
+        if check.find_as_written is not None
     }
     explained = {each.field for each in found[UNRENDERED]}
     misplaced = {each.field.rpartition(".")[0] for each in found[UNKNOWN_FIELD]}

@@ -1,4 +1,5 @@
-"""Findings with a stable id, a severity and the field at fault; the checks that find them; and the settings of a lint."""
+"""Findings with a stable id, a severity and the field at fault; the checks that find them; and the settings of a
+lint."""
 
 from __future__ import annotations
 
@@ -37,13 +38,16 @@ class LintCheck:
     """One kind of finding.
 
     * ``severity``: the default one. With a denial the VM can't start as things are; with a warning it may.
-    * ``lenient``: only a warning at admission, because an object created later can remedy it, or because KubeVirt itself decides, by user.
+    * ``lenient``: only a warning at admission, because an object created later can remedy it, or because KubeVirt
+      itself decides, by user.
     * ``title``: a sentence for lists of checks.
-    * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an object of any kind
-      as it is written; its second argument is KubeVirt's release and gates, if known. Most checks have one of the two.
+    * ``find``: yields the issues of a VM or VMI and the objects that it names. ``find_as_written``: yields those of an
+      object of any kind as it is written; its second argument is KubeVirt's release and gates, if known. Most checks
+      have one of the two.
     * ``never_denies``: a warning even if all findings are to deny, because the object isn't at fault.
     * ``opt_in``: only reported where it is named, by --warn, --deny or --fix.
-    * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others show why.
+    * ``last``: only run if no other check of VMs has a denial, because it shows that a VM can't start, and the others
+      show why.
     """
 
     id: str
@@ -63,7 +67,8 @@ class LintCheck:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's fields.
+    """One fault of one object, usually of a VM or VMI. Findings are ordered by check, then in the order of the object's
+    fields.
 
     ``repair``: how it may be corrected mechanically, perhaps in another object; None if that isn't known.
     """
@@ -85,23 +90,31 @@ class LintFinding:
         return f"{self.severity}: {where}{self.message} [{self.id}]"
 
     def to_json(self) -> Json:
-        return {"id": self.id, "severity": self.severity, "field": self.field, "message": self.message, "page": self.page}
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "field": self.field,
+            "message": self.message,
+            "page": self.page,
+        }
 
 
 @dataclass(frozen=True)
 class LintSettings:
-    """The ids of findings that are ignored, deny, or warn; the first of these that has an id wins, else the check's own severity.
+    """The ids of findings that are ignored, deny, or warn; the first of these that has an id wins, else the check's own
+    severity.
 
-    ``at_admission``: lenient checks only warn, because a missing object may be created later; and messages reveal nothing about other
-    namespaces and other devices than the VM's.
+    ``at_admission``: lenient checks only warn, because a missing object may be created later; and messages reveal
+    nothing about other namespaces and other devices than the VM's.
 
-    ``writers``: set if virt-dra's webhook for launcher pods runs; the drivers that write metadata files. Faults that this webhook remedies
-    are no findings.
+    ``writers``: set if virt-dra's webhook for launcher pods runs; the drivers that write metadata files. Faults that
+    this webhook remedies are no findings.
 
-    Limits, so that a lint takes bounded time; what exceeds one isn't checked. None: no limit. ``max_entries``: claims, and devices that
-    use them. ``max_options``: requests and alternatives of all claims; one claim has at most 256. ``max_devices``: on which a selector is
-    evaluated. ``max_work``: for all selectors, in microseconds as estimated from their length and loops, not measured, so that equal
-    inputs get equal findings. ``max_work_in_all``: for all VMs of an input.
+    Limits, so that a lint takes bounded time; what exceeds one isn't checked. None: no limit. ``max_entries``: claims,
+    and devices that use them. ``max_options``: requests and alternatives of all claims; one claim has at most 256.
+    ``max_devices``: on which a selector is evaluated. ``max_work``: for all selectors, in microseconds as estimated
+    from their length and loops, not measured, so that equal inputs get equal findings. ``max_work_in_all``: for all VMs
+    of an input.
     """
 
     ignore: Collection[str] = frozenset()
@@ -117,17 +130,26 @@ class LintSettings:
 
     @classmethod
     def for_command(
-        cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
+        cls,
+        deny: Collection[str] = frozenset(),
+        warn: Collection[str] = frozenset(),
+        ignore: Collection[str] = frozenset(),
     ) -> LintSettings:
-        """The settings of the command line, which may take minutes. 10 s of work suffice for a thousand times the usual devices."""
+        """The settings of the command line, which may take minutes. 10 s of work suffice for a thousand times the usual
+        devices."""
         return cls(ignore, deny, warn, max_work=10_000_000, max_work_in_all=60_000_000)
 
     @classmethod
     def for_admission(
-        cls, deny: Collection[str] = frozenset(), warn: Collection[str] = frozenset(), ignore: Collection[str] = frozenset()
+        cls,
+        deny: Collection[str] = frozenset(),
+        warn: Collection[str] = frozenset(),
+        ignore: Collection[str] = frozenset(),
     ) -> LintSettings:
         """The settings of the webhook: lenient checks warn unless ``deny`` has them, and every review is short."""
-        return cls(ignore, deny, warn, at_admission=True, max_entries=128, max_options=256, max_devices=2000, max_work=200_000)
+        return cls(
+            ignore, deny, warn, at_admission=True, max_entries=128, max_options=256, max_devices=2000, max_work=200_000
+        )
 
     def severity(self, check: LintCheck) -> Severity | None:
         """The severity of a check's findings; None if they are ignored."""

@@ -48,7 +48,8 @@ DEFAULT_NAMESPACE: Final = "default"
 class KubeVirtAtHand:
     """The KubeVirt at hand: its version with the enabled gates, and permittedHostDevices, None if it isn't set (K-4.8).
 
-    ``observed``: the version in the KubeVirt object's status; None without such an object, or if a version is given instead.
+    ``observed``: the version in the KubeVirt object's status; None without such an object, or if a version is given
+    instead.
     """
 
     gates: Gates = field(default_factory=lambda: Gates.of(NEWEST))
@@ -61,18 +62,25 @@ class KubeVirtAtHand:
 
     @classmethod
     def of(
-        cls, kubevirt: KubeVirt | None, version: KubeVirtVersion | None = None, choices: Mapping[str, bool] | None = None
+        cls,
+        kubevirt: KubeVirt | None,
+        version: KubeVirtVersion | None = None,
+        choices: Mapping[str, bool] | None = None,
     ) -> KubeVirtAtHand:
-        """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the newest release."""
+        """The configuration of a KubeVirt object (K-1.11, K-1.12), unless a version or gates are given; by default the
+        newest release."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
-        observed = ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
+        observed = (
+            ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
+        )
         release = version or (observed.version if observed else NEWEST)
         gates = Gates.configured(release, configuration.developer_configuration, choices)
         return cls(gates, configuration.permitted_host_devices, observed)
 
 
 class Trial(Protocol):
-    """Tries to start a VM on a cluster in which no device is in use. Each method returns why it would fail, None if it wouldn't."""
+    """Tries to start a VM on a cluster in which no device is in use. Each method returns why it would fail, None if it
+    wouldn't."""
 
     def pod(self, subject: VmObject, namespace: str) -> str | None:
         """Why the VM gets no launcher pod."""
@@ -91,10 +99,10 @@ class Trial(Protocol):
 class LintInputs:
     """The objects by name. A server passes its own mappings, so that making it for each review costs nothing.
 
-    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; a VMI made by a VM isn't listed beside it.
-    ``known``: the kinds of which all objects are given. A missing object of another kind is no finding.
-    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as missing.
-    ``trial``: runs scheduler, allocator and launcher; None at admission.
+    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; a VMI made by a VM isn't listed
+    beside it. ``known``: the kinds of which all objects are given. A missing object of another kind is no finding.
+    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, with the reason;
+    they count as missing. ``trial``: runs scheduler, allocator and launcher; None at admission.
     """
 
     configuration: KubeVirtAtHand = field(default_factory=KubeVirtAtHand)
@@ -124,11 +132,13 @@ class LintInputs:
         address_keys: Iterable[DriverKeys] = (),
         refused: Mapping[Identity, str] | None = None,
     ) -> LintInputs:
-        """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are in ``namespace``.
+        """The inputs from objects in any order. Of two with one name the later counts; objects without a namespace are
+        in ``namespace``.
 
-        If ``known`` is None, it is inferred: all templates and claims are given, since they are written beside the VMs that name them.
-        All slices are given if any is, and all classes if any class or slice is, refused ones included. All namespaced instancetypes and
-        preferences are given if any is; cluster-wide ones are mostly KubeVirt's. ``address_keys``: of drivers, as configured (K-6.6).
+        If ``known`` is None, it is inferred: all templates and claims are given, since they are written beside the VMs
+        that name them. All slices are given if any is, and all classes if any class or slice is, refused ones included.
+        All namespaced instancetypes and preferences are given if any is; cluster-wide ones are mostly KubeVirt's.
+        ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
         kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
@@ -140,12 +150,22 @@ class LintInputs:
             known |= kinds.intersection(instancetypes.NAMESPACED_KINDS)
         return cls(
             configuration=KubeVirtAtHand.of(kubevirt, version, gates),
-            templates={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaimTemplate)},
-            claims={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)},
+            templates={
+                (each.namespace or namespace, each.name): each
+                for each in objects
+                if isinstance(each, ResourceClaimTemplate)
+            },
+            claims={
+                (each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)
+            },
             classes=classes,
             inventory=DeviceInventory.of(slices, address_keys),
             nodes={each.name: each for each in objects if isinstance(each, Node)},
-            vmis={(each.namespace or namespace, each.name): each for each in objects if isinstance(each, VirtualMachineInstance)},
+            vmis={
+                (each.namespace or namespace, each.name): each
+                for each in objects
+                if isinstance(each, VirtualMachineInstance)
+            },
             taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
             namespaces={each.name: each for each in objects if isinstance(each, Namespace)},
             users=claim_users((each for each in objects if isinstance(each, VmObject)), namespace),
@@ -174,11 +194,17 @@ def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> boo
     """True if a rule applies to a device; without a selector it applies to none (A-24.2)."""
     if selector is None:
         return False
-    wanted = ((selector.driver, published.driver), (selector.pool, published.pool), (selector.device, published.device.name))
+    wanted = (
+        (selector.driver, published.driver),
+        (selector.pool, published.pool),
+        (selector.device, published.device.name),
+    )
     return all(value is None or value == actual for value, actual in wanted)
 
 
-def claim_users(subjects: Iterable[VmObject], namespace: str = DEFAULT_NAMESPACE) -> Mapping[NamespacedName, Collection[str]]:
+def claim_users(
+    subjects: Iterable[VmObject], namespace: str = DEFAULT_NAMESPACE
+) -> Mapping[NamespacedName, Collection[str]]:
     """The :attr:`LintInputs.users` of VMs and VMIs."""
     users: dict[NamespacedName, dict[str, None]] = {}
     for subject in subjects:

@@ -1,7 +1,9 @@
-"""The published devices, and which of them selectors match. Nodes and devices in use are ignored; they are up to the allocator.
+"""The published devices, and which of them selectors match. Nodes and devices in use are ignored; they are up to the
+allocator.
 
-Of every pool only the newest generation counts (K-5.9). An inventory is immutable; :meth:`DeviceInventory.changed` makes another one that
-shares all unchanged slices, so that the cost of a change depends on the changed slice, not on the number of slices.
+Of every pool only the newest generation counts (K-5.9). An inventory is immutable; :meth:`DeviceInventory.changed`
+makes another one that shares all unchanged slices, so that the cost of a change depends on the changed slice, not on
+the number of slices.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.pool_generations import newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
 from webhooks.lint.device_set import DeviceSet
-from webhooks.selectors.answers import AnswerCache, CachedAnswers, SelectorDepths, SelectorEvaluator, SelectorQuestion, digest
+from webhooks.selectors.answers import (
+    AnswerCache,
+    CachedAnswers,
+    SelectorDepths,
+    SelectorEvaluator,
+    SelectorQuestion,
+    digest,
+)
 from webhooks.selectors.evaluating import InProcess, SelectorFault
 from webhooks.selectors.published_slice import PoolKey, PublishedSlice
 from webhooks.selectors.slice_device import SliceDevice
@@ -38,8 +47,9 @@ _name: Final = attrgetter("name")
 class Match:
     """The devices that match a list of selectors, all of which must hold.
 
-    ``passed[i]``: how many devices the first ``i`` selectors match. ``nearest``: some of the devices that match most selectors, if none
-    matches all. ``incomplete``: not all devices were evaluated. ``unchecked``: the limit of ours that prevented the evaluation, "" if none.
+    ``passed[i]``: how many devices the first ``i`` selectors match. ``nearest``: some of the devices that match most
+    selectors, if none matches all. ``incomplete``: not all devices were evaluated. ``unchecked``: the limit of ours
+    that prevented the evaluation, "" if none.
     """
 
     devices: tuple[SliceDevice, ...] = ()
@@ -56,7 +66,8 @@ class Match:
 
 @dataclass(frozen=True)
 class MatchingDrivers:
-    """The drivers with a device that matches, sorted. ``incomplete``: not all devices were evaluated, so others may have one."""
+    """The drivers with a device that matches, sorted. ``incomplete``: not all devices were evaluated, so others may
+    have one."""
 
     names: tuple[str, ...] = ()
     incomplete: bool = False
@@ -64,7 +75,8 @@ class MatchingDrivers:
 
 @dataclass(frozen=True, eq=False)
 class DeviceInventory:
-    """All devices of a cluster, in the order of driver, pool and slice name. Made with :meth:`of` and :meth:`changed`."""
+    """All devices of a cluster, in the order of driver, pool and slice name. Made with :meth:`of` and
+    :meth:`changed`."""
 
     _keys: Mapping[str, tuple[DriverKeys, ...]] = field(default_factory=dict, repr=False)
     _slices: PersistentMap[str, PublishedSlice] = field(default_factory=PersistentMap, repr=False)
@@ -73,12 +85,15 @@ class DeviceInventory:
     _order: tuple[PoolKey, ...] = ()
     _answers: AnswerCache = field(default_factory=AnswerCache, repr=False)
     """Cached answers about slices, shared with the inventories from which this one was made."""
-    _matches: WeightedLru[tuple[bytes, int | None], Match] = field(default_factory=lambda: WeightedLru(KEPT_DEVICES), repr=False)
+    _matches: WeightedLru[tuple[bytes, int | None], Match] = field(
+        default_factory=lambda: WeightedLru(KEPT_DEVICES), repr=False
+    )
     _drivers: WeightedLru[bytes, MatchingDrivers] = field(default_factory=lambda: WeightedLru(KEPT_DRIVERS), repr=False)
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
-        """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one by position."""
+        """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one
+        by position."""
         by_driver: dict[str, tuple[DriverKeys, ...]] = {}
         for each in keys:
             by_driver[each.driver] = (*by_driver.get(each.driver, ()), each)
@@ -93,7 +108,8 @@ class DeviceInventory:
         return cls(MappingProxyType(by_driver), PersistentMap(known), PersistentMap(ordered), tuple(sorted(ordered)))
 
     def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> DeviceInventory:
-        """The inventory after slices were added or replaced (by name), and the slices of the names ``gone`` were deleted."""
+        """The inventory after slices were added or replaced (by name), and the slices of the names ``gone`` were
+        deleted."""
         added = [PublishedSlice.of(each, self._keys) for each in put]
         replaced = [slice_.name for slice_ in added if slice_.name in self._slices]
         pools: dict[PoolKey, tuple[PublishedSlice, ...]] = {}
@@ -101,7 +117,9 @@ class DeviceInventory:
         for name in dict.fromkeys((*(name for name in gone if name in self._slices), *replaced)):
             old = self._slices[name]
             outdated.append(old)
-            pools[old.pool] = tuple(slice_ for slice_ in pools.get(old.pool, self._pools[old.pool]) if slice_ is not old)
+            pools[old.pool] = tuple(
+                slice_ for slice_ in pools.get(old.pool, self._pools[old.pool]) if slice_ is not old
+            )
         slices = {slice_.name: slice_ for slice_ in added}  # of two with one name the later counts
         for slice_ in slices.values():
             of_pool = pools.get(slice_.pool, self._pools.get(slice_.pool, ()))
@@ -146,9 +164,12 @@ class DeviceInventory:
 
     # --- selectors ---
 
-    def matching(self, expressions: Sequence[str], limit: int | None = None, evaluator: SelectorEvaluator | None = None) -> Match:
-        """The devices that every selector matches, of the first ``limit``. ``evaluator`` evaluates what isn't cached; by default this
-        process does, without limits. An error on one device is reported, and the other devices are evaluated all the same."""
+    def matching(
+        self, expressions: Sequence[str], limit: int | None = None, evaluator: SelectorEvaluator | None = None
+    ) -> Match:
+        """The devices that every selector matches, of the first ``limit``. ``evaluator`` evaluates what isn't cached;
+        by default this process does, without limits. An error on one device is reported, and the other devices are
+        evaluated all the same."""
         by = evaluator or InProcess()
         refused = by.refuses(expressions)
         if refused:
@@ -212,7 +233,8 @@ class DeviceInventory:
         return Match(tuple(matching), tuple(passed), nearest, fault, incomplete)
 
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[SliceDevice, ...]:
-        """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by :meth:`matching`."""
+        """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by
+        :meth:`matching`."""
         known = self._answers.of("each", digest(expressions))
         found: list[SliceDevice] = []
         for slice_ in self._newest_slices():
@@ -233,8 +255,9 @@ class DeviceInventory:
         return self._slices.values()
 
     def drivers(self, expressions: Sequence[str], evaluator: SelectorEvaluator | None = None) -> MatchingDrivers:
-        """The drivers with a device that every selector matches. A driver's devices are evaluated until one matches, and
-        only one of those that are equal for the selectors, so that it costs little. ``evaluator``: as for :meth:`matching`."""
+        """The drivers with a device that every selector matches. A driver's devices are evaluated until one matches,
+        and only one of those that are equal for the selectors, so that it costs little. ``evaluator``: as for
+        :meth:`matching`."""
         by = evaluator or InProcess()
         if by.refuses(expressions):
             return MatchingDrivers(incomplete=True)
@@ -257,7 +280,8 @@ class DeviceInventory:
         return MatchingDrivers(found)
 
     def _served(self, known: CachedAnswers) -> tuple[tuple[str, ...], list[PublishedSlice]]:
-        """The drivers with a device that is known to match; and of the other drivers, the slices without a cached answer."""
+        """The drivers with a device that is known to match; and of the other drivers, the slices without a cached
+        answer."""
         found: list[str] = []
         missing: list[PublishedSlice] = []
         for driver, pools in groupby(self._order, key=lambda pool: pool[0]):

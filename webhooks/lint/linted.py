@@ -105,7 +105,11 @@ class NamedClaim:
             if request.exactly is not None:
                 found.append(RequestOption(f"{path}.exactly", request.name, request.exactly))
             for position, alternative in enumerate(request.first_available):
-                found.append(RequestOption(f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative))
+                found.append(
+                    RequestOption(
+                        f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative
+                    )
+                )
         return tuple(found)
 
     @cached_property
@@ -165,7 +169,11 @@ class Linted:
     @cached_property
     def expansion(self) -> Expansion | None:
         """The VM with its instancetype and preference applied; None for a VMI."""
-        return expand(self.object, self.inputs.instancetypes, self.namespace) if isinstance(self.object, VirtualMachine) else None
+        return (
+            expand(self.object, self.inputs.instancetypes, self.namespace)
+            if isinstance(self.object, VirtualMachine)
+            else None
+        )
 
     @property
     def expanded(self) -> VmObject:
@@ -189,16 +197,24 @@ class Linted:
             if template and not claim:
                 named = self.inputs.templates.get((self.namespace, template))
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
-                found.append(NamedClaim(entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created))
+                found.append(
+                    NamedClaim(
+                        entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created
+                    )
+                )
             elif claim and not template:
                 direct = self.inputs.claims.get((self.namespace, claim))
                 allocation = direct.status.allocation if direct else None
                 results = (
-                    [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else None
+                    [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]
+                    if allocation
+                    else None
                 )
                 allocated = tuple(results) if results is not None else None
                 asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
-                found.append(NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created))
+                found.append(
+                    NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created)
+                )
         return self._within_limit(found)
 
     def _within_limit(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
@@ -210,7 +226,8 @@ class Linted:
 
     @cached_property
     def uses(self) -> tuple[ClaimUse, ...]:
-        """The uses of claims, in the order gpus, hostDevices, networks, without incomplete ones, which admission refuses (K-2.14)."""
+        """The uses of claims, in the order gpus, hostDevices, networks, without incomplete ones, which admission
+        refuses (K-2.14)."""
         by_entry: dict[str, NamedClaim] = {}
         for claim in self.claims:
             by_entry.setdefault(claim.entry, claim)
@@ -222,7 +239,12 @@ class Linted:
                     place = self.path(f"{kind.field}[{index}]")
                     found.append(
                         ClaimUse(
-                            kind.path, place, device.name, f"{place}.requestName", device.request_name, by_entry.get(device.claim_name)
+                            kind.path,
+                            place,
+                            device.name,
+                            f"{place}.requestName",
+                            device.request_name,
+                            by_entry.get(device.claim_name),
                         )
                     )
         interfaces = {interface.name: interface for interface in reversed(spec.domain.devices.interfaces)}
@@ -238,7 +260,9 @@ class Linted:
                         f"{place}.resourceClaim.requestName",
                         reference.request_name,
                         by_entry.get(reference.claim_name),
-                        "none" if interface is not None and interface.sriov is None and interface.binding is not None else "pci",
+                        "none"
+                        if interface is not None and interface.sriov is None and interface.binding is not None
+                        else "pci",
                     )
                 )
         return tuple(found[: self.settings.max_entries])
@@ -251,9 +275,15 @@ class Linted:
         device_class = self.class_of(option)
         of_class = device_class.spec.selectors if device_class else ()
         found = [
-            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression) for n, each in enumerate(of_class) if each.cel
+            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression)
+            for n, each in enumerate(of_class)
+            if each.cel
         ]
-        found += [(f"{option.path}.selectors[{n}]", each.cel.expression) for n, each in enumerate(option.asked.selectors) if each.cel]
+        found += [
+            (f"{option.path}.selectors[{n}]", each.cel.expression)
+            for n, each in enumerate(option.asked.selectors)
+            if each.cel
+        ]
         return tuple(found)
 
     def matching(self, option: RequestOption) -> Match | None:
@@ -261,7 +291,9 @@ class Linted:
         if option not in self._matches:
             known = self.class_of(option) is not None and SLICES in self.inputs.known
             texts = [text for _, text in self.expressions(option)] if known else []
-            self._matches[option] = self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
+            self._matches[option] = (
+                self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
+            )
         return self._matches[option]
 
     @cached_property
@@ -269,9 +301,12 @@ class Linted:
         return self.evaluator or InProcess(Work(self.settings.max_work))
 
     def drivers_matching(self, option: RequestOption) -> MatchingDrivers:
-        """The drivers with a device that every selector of the option and its class matches. ``incomplete``: a limit ended it early."""
+        """The drivers with a device that every selector of the option and its class matches. ``incomplete``: a limit
+        ended it early."""
         if option not in self._served:
-            self._served[option] = self.inputs.inventory.drivers([text for _, text in self.expressions(option)], self._evaluator)
+            self._served[option] = self.inputs.inventory.drivers(
+                [text for _, text in self.expressions(option)], self._evaluator
+            )
         return self._served[option]
 
     def named_driver(self, option: RequestOption) -> str | None:
@@ -279,11 +314,13 @@ class Linted:
         return DRIVER_OF_CLASS.get(option.class_name) or named_driver(text for _, text in self.expressions(option))
 
     def drivers(self, claim: NamedClaim, request: str) -> MatchingDrivers:
-        """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else those that
-        classes name. ``incomplete``: others may serve it, too."""
+        """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else
+        those that classes name. ``incomplete``: others may serve it, too."""
         if claim.allocated is not None:
             prefix = f"{request}/"
-            return MatchingDrivers(tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)})))
+            return MatchingDrivers(
+                tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)}))
+            )
         names: set[str] = set()
         options = claim.options_of(request)
         incomplete = not options
@@ -312,7 +349,9 @@ class Linted:
         source: Json = {"resourceClaimName" if claim.direct else "resourceClaimTemplateName": claim.name}
         entry = PodResourceClaim.from_wire({"name": claim.entry, **source})
         drivers = self.drivers(claim, use.request_name).names
-        return decide(entry, use.request_name, self.version, option, drivers, self.settings.writers).path == METADATA_SHIM
+        return (
+            decide(entry, use.request_name, self.version, option, drivers, self.settings.writers).path == METADATA_SHIM
+        )
 
     def candidates(self, use: ClaimUse) -> DeviceSet:
         """The devices that a use may get, as far as known: its allocated devices, else those that match."""

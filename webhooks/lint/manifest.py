@@ -20,7 +20,8 @@ Identity = tuple[str, str, str]
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """One object of the input. ``object`` is None if the JSON isn't valid for its kind; ``problems`` say why, by path."""
+    """One object of the input. ``object`` is None if the JSON isn't valid for its kind; ``problems`` say why, by
+    path."""
 
     raw: object
     source: DocumentSource
@@ -46,7 +47,9 @@ class Manifest:
     @property
     def is_subject(self) -> bool:
         """True for a VM or VMI, readable or not."""
-        return self.kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND) and self.api_version.startswith("kubevirt.io/")
+        return self.kind in (VirtualMachine.KIND, VirtualMachineInstance.KIND) and self.api_version.startswith(
+            "kubevirt.io/"
+        )
 
     @property
     def api_version(self) -> str:

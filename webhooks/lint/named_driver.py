@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_NAMED: Final = re.compile(r"""\s*device\.driver\s*==\s*(["'])([a-z0-9]([-a-z0-9.]*[a-z0-9])?)\1\s*(?:&&.*)?""", re.DOTALL)
-"""A comparison with the driver's name, alone or first, as classes have it. A conjunction after it only narrows it down."""
+_NAMED: Final = re.compile(
+    r"""\s*device\.driver\s*==\s*(["'])([a-z0-9]([-a-z0-9.]*[a-z0-9])?)\1\s*(?:&&.*)?""", re.DOTALL
+)
+"""A comparison with the driver's name, alone or first, as classes have it. A conjunction after it only narrows it
+down."""
 
 
 def named_driver(expressions: Iterable[str]) -> str | None:

@@ -1,4 +1,5 @@
-"""All checks in the order of their findings: of the object itself, of the objects that it names, of devices, of the VM's later life."""
+"""All checks in the order of their findings: of the object itself, of the objects that it names, of devices, of the
+VM's later life."""
 
 from __future__ import annotations
 
@@ -6,7 +7,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from webhooks.lint.checks import configuration, drivers, lifetime, manifests, nodes, objects, selection, shapes, versions, vm_alone
+from webhooks.lint.checks import (
+    configuration,
+    drivers,
+    lifetime,
+    manifests,
+    nodes,
+    objects,
+    selection,
+    shapes,
+    versions,
+    vm_alone,
+)
 from webhooks.lint.finding import DENIAL, WARNING, LintCheck, Severity
 from webhooks.rules.warnings import WARNERS, Warner
 
@@ -34,12 +46,19 @@ SELECTOR_NOT_CHECKED: Final = "selector-not-checked"
 def _rule_check(id: str, warner: Warner) -> LintCheck:
     severity, title = _WARNING_RULES[id]
     if id == UNKNOWN_FIELD:
-        return LintCheck(id, severity, title, vm_alone.warned(warner), lenient=True, find_as_written=manifests.unknown_field)
+        return LintCheck(
+            id, severity, title, vm_alone.warned(warner), lenient=True, find_as_written=manifests.unknown_field
+        )
     return LintCheck(id, severity, title, vm_alone.warned(warner))
 
 
 _CHECKS: Final = (
-    LintCheck("unreadable-object", DENIAL, "An object that isn't valid for its kind.", find_as_written=manifests.unreadable_object),
+    LintCheck(
+        "unreadable-object",
+        DENIAL,
+        "An object that isn't valid for its kind.",
+        find_as_written=manifests.unreadable_object,
+    ),
     LintCheck(UNRENDERED, DENIAL, "A template that was not rendered.", find_as_written=manifests.unrendered_template),
     LintCheck(
         OLD_VERSION,
@@ -52,28 +71,65 @@ _CHECKS: Final = (
     LintCheck("kubevirt-refuses", DENIAL, "KubeVirt's own admission refuses the object.", vm_alone.kubevirt_refuses),
     LintCheck("reserved-label", DENIAL, "A label that only KubeVirt may set.", vm_alone.reserved_label, lenient=True),
     LintCheck("status-on-create", WARNING, "A new VMI has a status.", vm_alone.status_on_create),
-    LintCheck("integration-annotation", DENIAL, "An annotation of virt-dra with an invalid value.", vm_alone.integration_annotation),
+    LintCheck(
+        "integration-annotation",
+        DENIAL,
+        "An annotation of virt-dra with an invalid value.",
+        vm_alone.integration_annotation,
+    ),
     *(_rule_check(id, warner) for id, warner in WARNERS.items()),
     LintCheck("feature-gate-off", DENIAL, "A feature gate that the VM needs is off.", versions.feature_gate_off),
-    LintCheck("kubevirt-too-old", DENIAL, "This KubeVirt doesn't support devices from claims.", versions.kubevirt_too_old),
-    LintCheck("metadata-path", WARNING, "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.", versions.metadata_path),
     LintCheck(
-        "direct-claim-unresolved", DENIAL, "KubeVirt 1.6 and 1.7 never find devices of direct claims.", versions.direct_claim_unresolved
+        "kubevirt-too-old", DENIAL, "This KubeVirt doesn't support devices from claims.", versions.kubevirt_too_old
     ),
-    LintCheck("instancetype-missing", DENIAL, "An instancetype or preference does not exist.", objects.instancetype_missing, lenient=True),
     LintCheck(
-        "instancetype-not-checked", WARNING, "An instancetype or preference is not among the files.", objects.instancetype_not_checked
+        "metadata-path",
+        WARNING,
+        "KubeVirt 1.8.0 to 1.8.2 look for metadata in the wrong place.",
+        versions.metadata_path,
+    ),
+    LintCheck(
+        "direct-claim-unresolved",
+        DENIAL,
+        "KubeVirt 1.6 and 1.7 never find devices of direct claims.",
+        versions.direct_claim_unresolved,
+    ),
+    LintCheck(
+        "instancetype-missing",
+        DENIAL,
+        "An instancetype or preference does not exist.",
+        objects.instancetype_missing,
+        lenient=True,
+    ),
+    LintCheck(
+        "instancetype-not-checked",
+        WARNING,
+        "An instancetype or preference is not among the files.",
+        objects.instancetype_not_checked,
     ),
     LintCheck("refused-object", DENIAL, "The API server refuses an object that the VM uses.", objects.refused_object),
-    LintCheck("template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True),
+    LintCheck(
+        "template-missing", DENIAL, "A ResourceClaimTemplate does not exist.", objects.template_missing, lenient=True
+    ),
     LintCheck("claim-missing", DENIAL, "A ResourceClaim does not exist.", objects.claim_missing, lenient=True),
-    LintCheck("claim-not-listed", DENIAL, "A host device names a claim that the VM doesn't list.", objects.claim_not_listed),
+    LintCheck(
+        "claim-not-listed", DENIAL, "A host device names a claim that the VM doesn't list.", objects.claim_not_listed
+    ),
     LintCheck("request-missing", DENIAL, "A request is not in the claim.", objects.request_missing, lenient=True),
     LintCheck("class-missing", DENIAL, "A DeviceClass does not exist.", objects.class_missing, lenient=True),
     LintCheck(
-        "several-devices", DENIAL, "A request for several devices, of which a VM gets at most one.", shapes.several_devices, lenient=True
+        "several-devices",
+        DENIAL,
+        "A request for several devices, of which a VM gets at most one.",
+        shapes.several_devices,
+        lenient=True,
     ),
-    LintCheck("first-available", WARNING, "KubeVirt doesn't find the device of a request with alternatives.", shapes.first_available),
+    LintCheck(
+        "first-available",
+        WARNING,
+        "KubeVirt doesn't find the device of a request with alternatives.",
+        shapes.first_available,
+    ),
     LintCheck("admin-access", DENIAL, "A request with admin access.", shapes.admin_access, lenient=True),
     LintCheck("selector-error", DENIAL, "A selector that can't be evaluated.", selection.selector_error, lenient=True),
     LintCheck(
@@ -83,17 +139,45 @@ _CHECKS: Final = (
         selection.selector_not_checked,
         never_denies=True,
     ),
-    LintCheck("selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device),
-    LintCheck("no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True),
+    LintCheck(
+        "selector-fails-on-device", WARNING, "A selector that fails on some device.", selection.selector_fails_on_device
+    ),
+    LintCheck(
+        "no-matching-device", DENIAL, "No device in the cluster matches.", selection.no_matching_device, lenient=True
+    ),
     LintCheck("not-enough-devices", DENIAL, "No node has enough devices.", selection.not_enough_devices, lenient=True),
-    LintCheck("not-enough-capacity", DENIAL, "No device has the requested capacity.", selection.not_enough_capacity, lenient=True),
+    LintCheck(
+        "not-enough-capacity",
+        DENIAL,
+        "No device has the requested capacity.",
+        selection.not_enough_capacity,
+        lenient=True,
+    ),
     LintCheck("devices-tainted", WARNING, "All devices that match are tainted.", selection.devices_tainted),
     LintCheck(
-        "no-usable-node", DENIAL, "No node matches nodeSelector and has devices for all requests.", nodes.no_usable_node, lenient=True
+        "no-usable-node",
+        DENIAL,
+        "No node matches nodeSelector and has devices for all requests.",
+        nodes.no_usable_node,
+        lenient=True,
     ),
-    LintCheck("not-a-vfio-device", DENIAL, "Devices that the driver reserves for containers.", drivers.not_a_vfio_device, lenient=True),
-    LintCheck("vfio-config-missing", DENIAL, "The NVIDIA driver needs its VFIO configuration.", drivers.vfio_config_missing, lenient=True),
-    LintCheck("config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver),
+    LintCheck(
+        "not-a-vfio-device",
+        DENIAL,
+        "Devices that the driver reserves for containers.",
+        drivers.not_a_vfio_device,
+        lenient=True,
+    ),
+    LintCheck(
+        "vfio-config-missing",
+        DENIAL,
+        "The NVIDIA driver needs its VFIO configuration.",
+        drivers.vfio_config_missing,
+        lenient=True,
+    ),
+    LintCheck(
+        "config-for-another-driver", WARNING, "Configuration that no driver reads.", drivers.config_for_another_driver
+    ),
     LintCheck("driver-without-metadata", WARNING, "A driver that can't serve VMs.", drivers.driver_without_metadata),
     LintCheck("no-address", DENIAL, "A device without a usable address.", drivers.no_address, lenient=True),
     LintCheck("address-key", WARNING, "An address that this KubeVirt doesn't read.", drivers.address_key),
@@ -104,13 +188,31 @@ _CHECKS: Final = (
         configuration.permitted_host_devices,
         lenient=True,
     ),
-    LintCheck("device-served-twice", WARNING, "KubeVirt's device plugin allocates the same device.", configuration.device_served_twice),
+    LintCheck(
+        "device-served-twice",
+        WARNING,
+        "KubeVirt's device plugin allocates the same device.",
+        configuration.device_served_twice,
+    ),
     LintCheck("direct-claim-pins", WARNING, "A direct claim pins the VM to a node.", lifetime.direct_claim_pins),
     LintCheck("direct-claim-shared", WARNING, "Several VMs name the same claim.", lifetime.direct_claim_shared),
-    LintCheck("eviction-blocks-drain", WARNING, "A VM that can't migrate blocks the drain of its node.", lifetime.eviction_blocks_drain),
+    LintCheck(
+        "eviction-blocks-drain",
+        WARNING,
+        "A VM that can't migrate blocks the drain of its node.",
+        lifetime.eviction_blocks_drain,
+    ),
     LintCheck("pod-refused", DENIAL, "The VM gets no launcher pod.", nodes.pod_refused, last=True),
-    LintCheck("claims-do-not-fit", DENIAL, "No node could serve all claims of the VM together.", nodes.claims_do_not_fit, last=True),
-    LintCheck("invalid-domain", DENIAL, "The VM can't be converted to a libvirt domain.", nodes.invalid_domain, last=True),
+    LintCheck(
+        "claims-do-not-fit",
+        DENIAL,
+        "No node could serve all claims of the VM together.",
+        nodes.claims_do_not_fit,
+        last=True,
+    ),
+    LintCheck(
+        "invalid-domain", DENIAL, "The VM can't be converted to a libvirt domain.", nodes.invalid_domain, last=True
+    ),
 )
 
 UNKNOWN_LINT_ID: Final = "unknown-lint-id"

@@ -1,4 +1,5 @@
-"""The drivers that may serve a request of a launcher pod, or the objects that are missing to know them (K-11, decision 0012). Pure."""
+"""The drivers that may serve a request of a launcher pod, or the objects that are missing to know them (K-11, decision
+0012). Pure."""
 
 from __future__ import annotations
 
@@ -45,22 +46,37 @@ def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
         # For a name that no object can have, the API server refuses the pod with a better message.
         known = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
         by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
-        return RequestDrivers(complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ())
+        return RequestDrivers(
+            complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ()
+        )
     drivers = linted.drivers(claim, request)
     if claim.allocated is not None:
         return RequestDrivers(drivers.names, not drivers.incomplete)
     options = claim.options_of(request)
     missing = tuple(dict.fromkeys(each for option in options for each in _missing_class(linted, claim, option)))
-    undecided = None if drivers.names or missing or not options or _cut_short(linted, options) else _newest(linted, claim, options)
+    undecided = (
+        None
+        if drivers.names or missing or not options or _cut_short(linted, options)
+        else _newest(linted, claim, options)
+    )
     return RequestDrivers(drivers.names, not drivers.incomplete, missing, undecided)
 
 
 def _missing_class(linted: Linted, claim: NamedClaim, option: RequestOption) -> Iterable[MissingObject]:
     """The option's DeviceClass if it doesn't exist, unless the driver is known without it."""
-    if linted.class_of(option) is not None or CLASSES not in linted.inputs.known or linted.named_driver(option) is not None:
+    if (
+        linted.class_of(option) is not None
+        or CLASSES not in linted.inputs.known
+        or linted.named_driver(option) is not None
+    ):
         return
     if not names.dns1123_subdomain(option.class_name):  # a class with an invalid name can never exist
-        yield MissingObject(DeviceClass.KIND, option.class_name, "", f'request "{option.name}" of {claim} in namespace {linted.namespace}')
+        yield MissingObject(
+            DeviceClass.KIND,
+            option.class_name,
+            "",
+            f'request "{option.name}" of {claim} in namespace {linted.namespace}',
+        )
 
 
 def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:

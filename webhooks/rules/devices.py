@@ -1,7 +1,7 @@
 """Rules for ``gpus`` and ``hostDevices``: the source of each device, and that its claim is listed (K-2.10 to K-2.17).
 
-The releases differ in few points, which are the fields of :class:`DeviceRules`; 1.6 and 1.7, which only check GPUs, have a rule of their
-own, and so have older releases, in which devices can't name claims.
+The releases differ in few points, which are the fields of :class:`DeviceRules`; 1.6 and 1.7, which only check GPUs,
+have a rule of their own, and so have older releases, in which devices can't name claims.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class DeviceRules:
         devices = kind.devices(subject.spec)
         dra = [(index, device) for index, device in enumerate(devices) if device.is_dra]
         if self.refuse_mixed_gpus and kind is GPUS and 0 < len(dra) < len(devices):
-            text = f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; each {kind.word} must be either DRA or non-DRA"
+            text = (
+                f"vmi.spec.{kind.field} contains both DRA and non-DRA {kind.plural}; "
+                f"each {kind.word} must be either DRA or non-DRA"
+            )
             yield AdmissionCause(INVALID, text, field)  # K-2.10
             return
         yield from _source(devices, field, kind)
@@ -60,13 +63,19 @@ class DeviceRules:
         yield from _duplicate_pairs(shown, field)
 
     def _between_kinds(self, subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iterator[AdmissionCause]:
-        """Pairs of claim and request that two lists have (K-2.16). KubeVirt's order is random; here it is by list, then by position.
+        """Pairs of claim and request that two lists have (K-2.16). KubeVirt's order is random; here it is by list, then
+        by position.
 
         A pair belongs to the first list that has it; other lists are compared with that one only.
         """
-        firsts = {name: _first_indices([(index, _pair(device)) for index, device in usable]) for name, usable in complete.items()}
+        firsts = {
+            name: _first_indices([(index, _pair(device)) for index, device in usable])
+            for name, usable in complete.items()
+        }
         firsts["Networks"] = _network_pairs(subject)
-        fields = {kind.plural: subject.path(kind.field) for kind in DEVICE_LISTS} | {"Networks": subject.path("networks")}
+        fields = {kind.plural: subject.path(kind.field) for kind in DEVICE_LISTS} | {
+            "Networks": subject.path("networks")
+        }
         owned: dict[str, str] = {}
         for later in self.across:
             for pair, index in firsts[later].items():
@@ -91,12 +100,16 @@ def _source(devices: Sequence[DeviceEntry], field: str, kind: DeviceList) -> Ite
 
 
 def _both_sources(field: str, kind: DeviceList) -> AdmissionCause:
-    return AdmissionCause(INVALID, f"vmi.spec.{kind.field} contains {kind.plural} with both deviceName and claimRequest", field)
+    return AdmissionCause(
+        INVALID, f"vmi.spec.{kind.field} contains {kind.plural} with both deviceName and claimRequest", field
+    )
 
 
 def _gate_off(field: str, kind: DeviceList) -> AdmissionCause:
     """Devices from claims with the feature gate off (K-2.13)."""
-    return AdmissionCause(INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field)
+    return AdmissionCause(
+        INVALID, f"vmi.spec.{kind.field} contains DRA enabled {kind.plural} but feature gate is not enabled", field
+    )
 
 
 def _missing_names(dra: Sequence[Indexed], field: str, kind: DeviceList) -> Iterator[AdmissionCause]:
@@ -105,7 +118,9 @@ def _missing_names(dra: Sequence[Indexed], field: str, kind: DeviceList) -> Iter
         if not device.claim_name:
             yield AdmissionCause(REQUIRED, f"claimName is required for DRA {kind.word}", f"{field}[{index}].claimName")
         if not device.request_name:
-            yield AdmissionCause(REQUIRED, f"requestName is required for DRA {kind.word}", f"{field}[{index}].requestName")
+            yield AdmissionCause(
+                REQUIRED, f"requestName is required for DRA {kind.word}", f"{field}[{index}].requestName"
+            )
 
 
 def _duplicate_pairs(usable: Sequence[Indexed], field: str) -> Iterator[AdmissionCause]:
@@ -123,7 +138,8 @@ def _coverage(subject: ReviewedSpec, complete: dict[str, list[Indexed]]) -> Iter
     listed = subject.listed_claims()
     if any(device.claim_name not in listed for usable in complete.values() for _, device in usable):
         text = (
-            "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
+            "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus "
+            "and vmi.spec.domain.devices.hostDevices"
         )
         yield AdmissionCause(INVALID, text, subject.path("resourceClaims"))
 
@@ -144,15 +160,19 @@ def _network_pairs(subject: ReviewedSpec) -> dict[str, int]:
         return {}
     claims = [(index, network.resource_claim) for index, network in enumerate(subject.spec.networks)]
     return _first_indices(
-        [(i, f"{claim.claim_name}/{claim.request_name}") for i, claim in claims if claim and claim.claim_name and claim.request_name]
+        [
+            (i, f"{claim.claim_name}/{claim.request_name}")
+            for i, claim in claims
+            if claim and claim.claim_name and claim.request_name
+        ]
     )
 
 
 def gpus_of_1_6(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """The device rule of 1.6 and 1.7, which only checks GPUs, and writes ``spec`` twice into the path (K-2.30).
 
-    A DRA GPU without the key ``claimName`` crashes KubeVirt's webhook, so that the API server refuses the VMI with an internal error.
-    This rule refuses it with a cause.
+    A DRA GPU without the key ``claimName`` crashes KubeVirt's webhook, so that the API server refuses the VMI with an
+    internal error. This rule refuses it with a cause.
     """
     field = f"{subject.root}.spec.{GPUS.field}"
     gpus = subject.spec.domain.devices.gpus
@@ -170,7 +190,9 @@ def gpus_of_1_6(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         return
     for index, gpu in dra:
         if gpu.claim_name is None:
-            yield AdmissionCause(REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName")
+            yield AdmissionCause(
+                REQUIRED, "claimName is required for DRA GPU", f"{subject.path(GPUS.field)}[{index}].claimName"
+            )
     listed = subject.listed_claims()
     if any(gpu.claim_name is not None and gpu.claim_name not in listed for _, gpu in dra):
         text = f"vmi.spec.resourceClaims must specify all claims used in vmi.spec.{GPUS.field}"

@@ -31,7 +31,8 @@ def reserved_overhead(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
 
 
 def one_ramfb(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Several displays with a ramfb, up to 1.9 (K-2.23): a ``ramFB`` without ``enabled`` is disabled; only VMs still have one (K-2.37)."""
+    """Several displays with a ramfb, up to 1.9 (K-2.23): a ``ramFB`` without ``enabled`` is disabled; only VMs still
+    have one (K-2.37)."""
     return _one_ramfb(subject, lambda ram_fb: ram_fb.enabled is True)
 
 
@@ -51,7 +52,9 @@ def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Itera
 def host_devices_gate(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     """Host devices with their feature gate off, which those from claims need, too (K-2.22)."""
     if subject.spec.domain.devices.host_devices and HOST_DEVICES not in subject.gates:
-        yield AdmissionCause(INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices"))
+        yield AdmissionCause(
+            INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices")
+        )
 
 
 def sidecars(subject: ReviewedSpec) -> Iterator[AdmissionCause]:

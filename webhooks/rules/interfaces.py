@@ -73,7 +73,9 @@ def _name_and_model(interface: Interface, field: str) -> Iterator[AdmissionCause
         yield AdmissionCause(INVALID, text, f"{field}.name")
     model = (interface.model_extra or {}).get("model")
     if isinstance(model, str) and model and model not in _MODELS:
-        yield AdmissionCause(NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model")
+        yield AdmissionCause(
+            NOT_SUPPORTED, f"interface {field}.name uses model {model} that is not supported.", f"{field}.model"
+        )
 
 
 def _addresses(interface: Interface, field: str) -> Iterator[AdmissionCause]:
@@ -81,16 +83,23 @@ def _addresses(interface: Interface, field: str) -> Iterator[AdmissionCause]:
     if mac:
         octets = _octets(mac)
         if octets not in _MAC_LENGTHS:
-            yield AdmissionCause(INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress")
+            yield AdmissionCause(
+                INVALID, f"interface {field}.name has malformed MAC address ({mac}).", f"{field}.macAddress"
+            )
         elif octets > _MAC_LENGTHS[0]:
-            yield AdmissionCause(INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress")
+            yield AdmissionCause(
+                INVALID, f"interface {field}.name has MAC address ({mac}) that is too long.", f"{field}.macAddress"
+            )
     address = interface.pci_address
     if address and not _PCI_ADDRESS.fullmatch(address):
-        yield AdmissionCause(INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress")
+        yield AdmissionCause(
+            INVALID, f"interface {field}.name has malformed PCI address ({address}).", f"{field}.pciAddress"
+        )
 
 
 def _octets(mac: str) -> int:
-    """How many octets a hardware address has, in one of the notations that Go's net.ParseMAC takes; 0 for none of them."""
+    """How many octets a hardware address has, in one of the notations that Go's net.ParseMAC takes; 0 for none of
+    them."""
     if len(mac) > 60:
         return 0
     if _OCTETS.fullmatch(mac):

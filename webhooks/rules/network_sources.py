@@ -1,4 +1,5 @@
-"""Networks and their interfaces as pairs: each network has one source, each interface one network (K-2.38 to K-2.41)."""
+"""Networks and their interfaces as pairs: each network has one source, each interface one network (K-2.38 to
+K-2.41)."""
 
 from __future__ import annotations
 
@@ -24,11 +25,14 @@ def one_default(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
     if defaults > 1:
         yield AdmissionCause(INVALID, "Multus CNI should only have one default network", subject.path("networks"))
     if pods and defaults:
-        yield AdmissionCause(INVALID, "Pod network cannot be defined when Multus default network is defined", subject.path("networks"))
+        yield AdmissionCause(
+            INVALID, "Pod network cannot be defined when Multus default network is defined", subject.path("networks")
+        )
 
 
 def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Each network has exactly one source (K-2.39). Where a release doesn't know claims of networks, one with only a claim has none."""
+    """Each network has exactly one source (K-2.39). Where a release doesn't know claims of networks, one with only a
+    claim has none."""
     for index, network in enumerate(subject.spec.networks):
         sources = sum(source is not None for source in (network.pod, network.multus, network.resource_claim))
         if sources == 0:
@@ -37,7 +41,9 @@ def one_source(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
             yield AdmissionCause(REQUIRED, "should have only one network type", subject.path(f"networks[{index}]"))
     for index, network in enumerate(subject.spec.networks):
         if network.multus is not None and not network.multus.get("networkName"):
-            yield AdmissionCause(REQUIRED, "CNI delegating plugin must have a networkName", subject.path(f"networks[{index}]"))
+            yield AdmissionCause(
+                REQUIRED, "CNI delegating plugin must have a networkName", subject.path(f"networks[{index}]")
+            )
             return
 
 

@@ -15,7 +15,8 @@ from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, REQUIRED, AdmissionC
 
 
 def claim_networks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Networks from claims with the gate off (K-2.18) or beside Multus (K-2.19), each of which ends the check; then K-2.20."""
+    """Networks from claims with the gate off (K-2.18) or beside Multus (K-2.19), each of which ends the check; then
+    K-2.20."""
     networks = subject.spec.networks
     if not any(network.resource_claim is not None for network in networks):
         return
@@ -25,10 +26,14 @@ def claim_networks(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
         return
     if any(network.multus is not None for network in networks):
         yield AdmissionCause(
-            INVALID, "mixing Multus and DRA resourceClaim networks in the same VMI is not supported", subject.path("networks")
+            INVALID,
+            "mixing Multus and DRA resourceClaim networks in the same VMI is not supported",
+            subject.path("networks"),
         )
         return
-    interfaces = {interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)}  # the first of a name counts
+    interfaces = {
+        interface.name: interface for interface in reversed(subject.spec.domain.devices.interfaces)
+    }  # the first of a name counts
     listed = subject.listed_claims()
     seen: set[str] = set()
     for index, network in enumerate(networks):
@@ -44,7 +49,8 @@ def _binding(subject: ReviewedSpec, network: str, interface: Interface | None) -
 
 
 def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[str]) -> Iterator[AdmissionCause]:
-    """What the claim reference of one network lacks. ``seen`` holds the pairs of earlier networks and gets this one's."""
+    """What the claim reference of one network lacks. ``seen`` holds the pairs of earlier networks and gets this
+    one's."""
     if not claim.claim_name:
         yield AdmissionCause(REQUIRED, "claimName is required for DRA network", f"{field}.resourceClaim.claimName")
     if not claim.request_name:
@@ -52,7 +58,9 @@ def _claim(claim: ClaimRequest, field: str, listed: Collection[str], seen: set[s
     if not claim.claim_name or not claim.request_name:
         return
     if claim.claim_name not in listed:
-        text = f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
+        text = (
+            f"network references resourceClaim {quoted(claim.claim_name)} which is not defined in spec.resourceClaims"
+        )
         yield AdmissionCause(NOT_FOUND, text, f"{field}.resourceClaim.claimName")
     pair = f"{claim.claim_name}/{claim.request_name}"
     if pair in seen:

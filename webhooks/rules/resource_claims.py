@@ -47,10 +47,15 @@ def _duplicate(name: str, field: str) -> AdmissionCause:
 
 def _source(entry: PodResourceClaim, field: str) -> Iterator[AdmissionCause]:
     """Both sources (K-2.7), none (K-2.8), and their syntax (K-2.9)."""
-    sources = (("resourceClaimName", entry.resource_claim_name), ("resourceClaimTemplateName", entry.resource_claim_template_name))
+    sources = (
+        ("resourceClaimName", entry.resource_claim_name),
+        ("resourceClaimTemplateName", entry.resource_claim_template_name),
+    )
     given = [(key, name) for key, name in sources if name is not None]
     if len(given) > 1:
-        yield AdmissionCause(INVALID, "at most one of resourceClaimName or resourceClaimTemplateName may be specified", field)
+        yield AdmissionCause(
+            INVALID, "at most one of resourceClaimName or resourceClaimTemplateName may be specified", field
+        )
     elif not given:
         yield AdmissionCause(INVALID, "must specify one of: resourceClaimName, resourceClaimTemplateName", field)
     for key, name in given:

@@ -16,7 +16,8 @@ VmObject = VirtualMachine | VirtualMachineInstance
 class ReviewedSpec:
     """A VMI spec under review.
 
-    ``root`` is the path of the spec (``spec``, or ``spec.template.spec`` in a VM), ``metadata`` that of its metadata (K-2.1).
+    ``root`` is the path of the spec (``spec``, or ``spec.template.spec`` in a VM), ``metadata`` that of its metadata
+    (K-2.1).
     """
 
     spec: VirtualMachineInstanceSpec
@@ -37,7 +38,14 @@ class ReviewedSpec:
             metadata, instancetype = template.metadata, bool((obj.spec.model_extra or {}).get("instancetype"))
             root = "spec.template"
             return cls(
-                template.spec, metadata.annotations, gates, f"{root}.spec", f"{root}.metadata", instancetype, metadata.labels, outsider
+                template.spec,
+                metadata.annotations,
+                gates,
+                f"{root}.spec",
+                f"{root}.metadata",
+                instancetype,
+                metadata.labels,
+                outsider,
             )
         return cls(obj.spec, obj.metadata.annotations, gates, "spec", "metadata", False, obj.metadata.labels, outsider)
 

@@ -21,7 +21,9 @@ def annotated(subject: VmObject) -> Mapping[str, tuple[str, ...]]:
     if isinstance(subject, VirtualMachine):
         places["spec.template.metadata"] = subject.spec.template.metadata.annotations
     return {
-        f"{place}.annotations[{IGNORE_ANNOTATION}]": tuple(id for part in annotations[IGNORE_ANNOTATION].split(",") if (id := part.strip()))
+        f"{place}.annotations[{IGNORE_ANNOTATION}]": tuple(
+            id for part in annotations[IGNORE_ANNOTATION].split(",") if (id := part.strip())
+        )
         for place, annotations in places.items()
         if IGNORE_ANNOTATION in annotations
     }

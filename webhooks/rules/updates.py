@@ -1,7 +1,7 @@
 """The immutable fields of a VMI (K-9.3): claims, and the devices that use them.
 
-The objects are compared as KubeVirt would store them: absent, ``null`` and empty are equal where Go's types don't distinguish them, the
-design's spelling of a claim reference equals KubeVirt's, and the order of lists counts.
+The objects are compared as KubeVirt would store them: absent, ``null`` and empty are equal where Go's types don't
+distinguish them, the design's spelling of a claim reference equals KubeVirt's, and the order of lists counts.
 """
 
 from __future__ import annotations
@@ -28,8 +28,13 @@ def _immutable(spec: VirtualMachineInstanceSpec) -> Mapping[str, object]:
         "resourceClaims": [_without_empty(entry.to_wire()) for entry in spec.resource_claims],
         "domain.devices.gpus": [_device(gpu) for gpu in devices.gpus],
         "domain.devices.hostDevices": [_device(device) for device in devices.host_devices],
-        # Networks can be plugged and unplugged, but a pod's claims are fixed (K-3.1): only those from claims are immutable.
-        "networks": {network.name: _without_empty(network.to_wire()) for network in spec.networks if network.resource_claim is not None},
+        # Networks can be plugged and unplugged, but a pod's claims are fixed (K-3.1): only those from claims are
+        # immutable.
+        "networks": {
+            network.name: _without_empty(network.to_wire())
+            for network in spec.networks
+            if network.resource_claim is not None
+        },
     }
 
 

@@ -1,6 +1,7 @@
 """Warnings about faults that KubeVirt admits, as far as the VMI and the gates show them (K-2.27, K-12.3).
 
-The ids are the lint's; :mod:`webhooks.lint` also checks whether claims, templates, classes and requests exist, which needs the cluster.
+The ids are the lint's; :mod:`webhooks.lint` also checks whether claims, templates, classes and requests exist, which
+needs the cluster.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def unchecked_host_devices(subject: ReviewedSpec) -> Iterator[FieldIssue]:
 
 
 def missing_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """Devices without the key ``name``, which the schema requires (K-2.2): the API server refuses the object before validating webhooks."""
+    """Devices without the key ``name``, which the schema requires (K-2.2): the API server refuses the object before
+    validating webhooks."""
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if not device.given("name"):
@@ -73,7 +75,10 @@ def duplicate_device_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
         names = Counter((device.is_dra, device.name) for device in devices if device.name)
         for (_, name), count in names.items():
             if count > 1:
-                text = f"{count} devices are named {quoted(name)}; libvirt refuses a domain with the same device alias twice"
+                text = (
+                    f"{count} devices are named {quoted(name)}; libvirt refuses "
+                    "a domain with the same device alias twice"
+                )
                 yield FieldIssue(subject.path(kind.field), text)
 
 
@@ -83,7 +88,10 @@ def request_names(subject: ReviewedSpec) -> Iterator[FieldIssue]:
         details = dns1123_label(request)
         if details:
             advice = "; name the request itself, not one of its alternatives" if "/" in request else ""
-            text = f"{quoted(request)} is no DNS label, so the API server will refuse the launcher pod: {', '.join(details)}{advice}"
+            text = (
+                f"{quoted(request)} is no DNS label, so the API server will refuse "
+                f"the launcher pod: {', '.join(details)}{advice}"
+            )
             yield FieldIssue(field, text)
 
 
@@ -98,16 +106,20 @@ def _requests(subject: ReviewedSpec) -> Iterator[tuple[str, str]]:
 
 
 def unused_claims(subject: ReviewedSpec) -> Iterator[FieldIssue]:
-    """Claims that no device of the VM uses, which are allocated all the same (K-4.4). An instancetype may use them (K-1.6)."""
+    """Claims that no device of the VM uses, which are allocated all the same (K-4.4). An instancetype may use them
+    (K-1.6)."""
     if subject.instancetype:
         return
     used = {device.claim_name for kind in DEVICE_LISTS for device in kind.devices(subject.spec) if device.is_dra}
-    used |= {network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None}
+    used |= {
+        network.resource_claim.claim_name for network in subject.spec.networks if network.resource_claim is not None
+    }
     for index, entry in enumerate(subject.spec.resource_claims):
         if entry.name and entry.name not in used:
             yield FieldIssue(
                 f"{subject.path('resourceClaims')}[{index}]",
-                f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}; its devices are allocated, but not given to the VM",
+                f"no gpu, hostDevice or network uses the claim {quoted(entry.name)}; "
+                "its devices are allocated, but not given to the VM",
             )
 
 
@@ -125,7 +137,8 @@ def several_requests_of_a_claim(subject: ReviewedSpec) -> Iterator[FieldIssue]:
             yield FieldIssue(
                 subject.path("resourceClaims"),
                 f"KubeVirt {subject.gates.version} gives the VM only one request per claim; "
-                f"the further requests of {quoted(claim)} are lost. Use one claim per device, or KubeVirt 1.8.3 or newer",
+                f"the further requests of {quoted(claim)} are lost. Use one "
+                "claim per device, or KubeVirt 1.8.3 or newer",
             )
 
 
@@ -135,7 +148,9 @@ def tags_without_effect(subject: ReviewedSpec) -> Iterator[FieldIssue]:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
                 what = "a GPU" if kind is GPUS else "a host device from a claim"
-                yield FieldIssue(f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest")
+                yield FieldIssue(
+                    f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest"
+                )
 
 
 WARNERS: Mapping[str, Warner] = MappingProxyType(

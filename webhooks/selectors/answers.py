@@ -1,7 +1,7 @@
 """Questions about which devices selectors match, their answers, and the cache of answers.
 
-A question asks a list of selectors, all of which must hold, about some ResourceSlices. An answer is about one slice, so that after a change
-only the devices of the changed slice are evaluated again.
+A question asks a list of selectors, all of which must hold, about some ResourceSlices. An answer is about one slice, so
+that after a change only the devices of the changed slice are evaluated again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _PER_ANSWER: Final = 100
 """Bytes (measured) of a question in the cache, and of one slice's answer to it."""
 
 QuestionKind = Literal["each", "any"]
-"""``each``: how many of the selectors match each device of the slices. ``any``: whether a driver has a device that all match."""
+"""``each``: how many of the selectors match each device of the slices. ``any``: whether a driver has a device that all
+match."""
 QUESTION_KINDS: Final[tuple[QuestionKind, ...]] = ("each", "any")
 
 
 @dataclass(frozen=True)
 class SliceFault:
-    """An error of the selector at position ``selector``. ``device``: the position in its slice of the device on which it failed; None if
-    the selector doesn't compile."""
+    """An error of the selector at position ``selector``. ``device``: the position in its slice of the device on which
+    it failed; None if the selector doesn't compile."""
 
     selector: int
     message: str
@@ -47,20 +48,22 @@ class SliceFault:
 
 @dataclass(frozen=True)
 class SelectorDepths:
-    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all match.
-    ``fault``: of the first device on which a selector fails."""
+    """For each device of a slice the position of the first selector that doesn't match or fails, or their number if all
+    match. ``fault``: of the first device on which a selector fails."""
 
     depths: bytes
     fault: SliceFault | None = None
 
 
 SliceAnswer = SelectorDepths | bool
-"""A slice's answer to a question: :class:`SelectorDepths` for ``each``; for ``any`` whether one of its devices matches."""
+"""A slice's answer to a question: :class:`SelectorDepths` for ``each``; for ``any`` whether one of its devices
+matches."""
 
 
 @dataclass(frozen=True, eq=False)
 class SelectorQuestion:
-    """A list of selectors (``expressions``, all of which must hold) to evaluate on the slices that have no cached answer."""
+    """A list of selectors (``expressions``, all of which must hold) to evaluate on the slices that have no cached
+    answer."""
 
     kind: QuestionKind
     expressions: tuple[str, ...]
@@ -73,18 +76,21 @@ class SelectorQuestion:
 
 class SelectorEvaluator(Protocol):
     """Port that answers questions within the limits of one review. One implementation evaluates in this process
-    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process (:mod:`webhooks.server.reviewing`)."""
+    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process
+    (:mod:`webhooks.server.reviewing`)."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
         """Why these selectors may not be evaluated, "" if they may. Called before anything is done with their texts."""
 
     def find(self, question: SelectorQuestion, answers: AnswerCache) -> str:
-        """Put the answers into the cache. Returns "" if it has all of them now, else why not: what is missing is not checked."""
+        """Put the answers into the cache. Returns "" if it has all of them now, else why not: what is missing is not
+        checked."""
 
 
 @dataclass(eq=False)
 class CachedAnswers:
-    """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all compile."""
+    """The cache entry of a list of selectors. ``fault``: one doesn't compile, so none is evaluated; ``valid``: all
+    compile."""
 
     fault: SliceFault | None = None
     valid: bool = False
@@ -106,7 +112,8 @@ class AnswerCache:
         self.weight = 0
 
     def of(self, kind: QuestionKind, digest: bytes) -> CachedAnswers:
-        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put` and its siblings only."""
+        """The cache entry of a list of selectors, made if it is missing. Change it by :meth:`put` and its siblings
+        only."""
         with self._lock:
             key = _key(kind, digest)
             kept = self._kept.get(key)

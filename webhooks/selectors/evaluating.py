@@ -1,4 +1,5 @@
-"""Evaluation of selectors: the answers to a question, slice by slice. It may take long, so a server runs it in the worker's children."""
+"""Evaluation of selectors: the answers to a question, slice by slice. It may take long, so a server runs it in the
+worker's children."""
 
 from __future__ import annotations
 
@@ -6,16 +7,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from virt_dra.cel import BudgetExceeded, CompiledSelector, CompileError, EvaluationError, Interrupted, Work, compile_selector, convertible
+from virt_dra.cel import (
+    BudgetExceeded,
+    CompiledSelector,
+    CompileError,
+    EvaluationError,
+    Interrupted,
+    Work,
+    compile_selector,
+    convertible,
+)
 from virt_dra.cel.reads import Reads, together
-from webhooks.selectors.answers import MAX_SELECTORS, AnswerCache, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault, digest
+from webhooks.selectors.answers import (
+    MAX_SELECTORS,
+    AnswerCache,
+    SelectorDepths,
+    SelectorQuestion,
+    SliceAnswer,
+    SliceFault,
+    digest,
+)
 from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.selectors.slice_device import SliceDevice, seen_by
 
 _PER_COMPILED_CHARACTER = 5
 """Microseconds (measured)."""
 _PER_COMPARISON = 2
-"""Microseconds (measured) of checking whether a device equals an evaluated one in everything that the selectors read."""
+"""Microseconds (measured) of checking whether a device equals an evaluated one in everything that the selectors
+read."""
 _PER_DEVICE = 1.0
 """Microseconds (measured) per device, besides the work that its selectors are charged."""
 _KEPT = 4_096
@@ -26,7 +45,8 @@ TOO_MUCH_WORK = "evaluating them is more work than one review may cause"
 
 @dataclass(frozen=True)
 class SelectorFault:
-    """An error of the selector at position ``selector``. ``device``: on which its evaluation failed; None if it doesn't compile."""
+    """An error of the selector at position ``selector``. ``device``: on which its evaluation failed; None if it doesn't
+    compile."""
 
     selector: int
     message: str
@@ -60,10 +80,12 @@ class InProcess:
 
 
 def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, SliceAnswer | SliceFault]]:
-    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of a selector.
+    """The answers as they are found: the position of the slice in the question with its answer, or 0 with the error of
+    a selector.
 
-    For ``any`` a driver's slices are evaluated until a device matches; its further slices get no answer. Of devices that are equal in
-    everything that the selectors read only one is evaluated. Raises Interrupted if the budget of work doesn't suffice.
+    For ``any`` a driver's slices are evaluated until a device matches; its further slices get no answer. Of devices
+    that are equal in everything that the selectors read only one is evaluated. Raises Interrupted if the budget of work
+    doesn't suffice.
     """
     selectors = compiled(question.expressions, work)
     if isinstance(selectors, SliceFault):
@@ -77,7 +99,8 @@ def evaluate(question: SelectorQuestion, work: Work) -> Iterator[tuple[int, Slic
 
 
 def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] | SliceFault:
-    """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted if the budget doesn't suffice."""
+    """The compiled selectors, or the error of the first that doesn't compile. Raises Interrupted if the budget doesn't
+    suffice."""
     if len(expressions) > MAX_SELECTORS:
         return SliceFault(MAX_SELECTORS, f"a request and its class may have {MAX_SELECTORS} selectors together")
     selectors: list[CompiledSelector] = []
@@ -94,8 +117,8 @@ def compiled(expressions: Sequence[str], work: Work) -> list[CompiledSelector] |
 class _Depths:
     """Finds the answers of slices: how many selectors match each device before the first that doesn't.
 
-    Of devices of one driver that are equal in what the selectors read only the first is evaluated. Many slices share devices that are
-    equal in everything (`virt_dra.api.reading.interning`): those are recognized by their identity.
+    Of devices of one driver that are equal in what the selectors read only the first is evaluated. Many slices share
+    devices that are equal in everything (`virt_dra.api.reading.interning`): those are recognized by their identity.
     """
 
     def __init__(self, selectors: Sequence[CompiledSelector], work: Work) -> None:
@@ -143,7 +166,9 @@ class _Depths:
         return answer
 
 
-def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work) -> Iterator[tuple[int, bool]]:
+def _any(
+    slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector], work: Work
+) -> Iterator[tuple[int, bool]]:
     """For each slice whether a device matches. Raises Interrupted if the budget doesn't suffice."""
     reads = together([selector.reads for selector in selectors])
     for _, of_driver in groupby(enumerate(slices), key=lambda each: each[1].pool[0]):
@@ -155,7 +180,9 @@ def _any(slices: Sequence[PublishedSlice], selectors: Sequence[CompiledSelector]
                 break
 
 
-def _any_of(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]) -> bool:
+def _any_of(
+    slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work: Work, reads: Reads | None, tried: set[object]
+) -> bool:
     for published in slice_.devices:
         if id(published.device) in tried:
             continue
@@ -166,7 +193,9 @@ def _any_of(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work:
             seen = seen_by(reads, published)
             if seen in tried:
                 continue
-            if not isinstance(published.input, str):  # on a device that can't be converted every selector fails, whatever it reads
+            if not isinstance(
+                published.input, str
+            ):  # on a device that can't be converted every selector fails, whatever it reads
                 tried.add(seen)
         if first_mismatch(published, selectors, work) == len(selectors):
             return True
@@ -174,7 +203,8 @@ def _any_of(slice_: PublishedSlice, selectors: Sequence[CompiledSelector], work:
 
 
 def first_mismatch(device: SliceDevice, selectors: Sequence[CompiledSelector], work: Work) -> int | SelectorFault:
-    """The position of the first selector that doesn't match a device, or their number if all match; a fault if one fails.
+    """The position of the first selector that doesn't match a device, or their number if all match; a fault if one
+    fails.
 
     Raises Interrupted if the budget of work doesn't suffice, or a selector exceeds the limits of one evaluation.
     """

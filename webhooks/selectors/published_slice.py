@@ -29,7 +29,8 @@ class PublishedSlice:
         spec = slice_.spec
         own = keys.get(spec.driver, ())
         devices = tuple(
-            SliceDevice(spec.driver, spec.pool.name, device, spec.node_name or device.node_name or "", own) for device in spec.devices
+            SliceDevice(spec.driver, spec.pool.name, device, spec.node_name or device.node_name or "", own)
+            for device in spec.devices
         )
         return cls((spec.driver, spec.pool.name), spec.pool.generation, slice_.name, devices)
 

@@ -53,7 +53,8 @@ class SliceDevice:
 
 
 def values_read(expression: str, published: SliceDevice) -> str:
-    """The attributes that a selector reads, with a device's values: ``model "T4", memory 16Gi``; "" if they can't be derived."""
+    """The attributes that a selector reads, with a device's values: ``model "T4", memory 16Gi``; "" if they can't be
+    derived."""
     try:
         reads = compile_selector(expression).reads
     except CompileError:
@@ -74,8 +75,8 @@ VALUES_SHOWN = 3
 
 
 def contradiction(expression: str, devices: Sequence[SliceDevice]) -> str:
-    """A comparison of a selector that is false on all devices: ``model is "T4" on all 12 devices; the selector wants "A100"``; "" if there
-    is none, or none can be derived from its text."""
+    """A comparison of a selector that is false on all devices: ``model is "T4" on all 12 devices; the selector wants
+    "A100"``; "" if there is none, or none can be derived from its text."""
     try:
         wants = compile_selector(expression).wanted
     except CompileError:
@@ -101,7 +102,8 @@ def contradiction(expression: str, devices: Sequence[SliceDevice]) -> str:
 
 
 def _value(published: SliceDevice, want: Wanted) -> str | None:
-    """A device's value of an attribute as a CEL literal; None if it doesn't have it, or for another kind of attribute."""
+    """A device's value of an attribute as a CEL literal; None if it doesn't have it, or for another kind of
+    attribute."""
     if want.field == "driver":
         return _literal(published.driver)
     if want.field == "capacity":
@@ -118,7 +120,8 @@ def _literal(value: str | bool | int) -> str:
 
 
 def seen_by(reads: Reads, published: SliceDevice) -> tuple[object, ...]:
-    """The values that expressions read of a device, besides its driver; equal for two devices that are equal for them."""
+    """The values that expressions read of a device, besides its driver; equal for two devices that are equal for
+    them."""
     seen: list[object] = [bool(published.device.allow_multiple_allocations)] if reads.allow_multiple_allocations else []
     for domain, identifier in sorted(reads.attributes):
         seen.append(_of(published, published.device.attributes, domain, identifier))

@@ -12,7 +12,8 @@ V = TypeVar("V")
 
 
 class WeightedLru(Generic[K, V]):
-    """An LRU cache whose values have weights of at most ``limit`` in all; the newest value is kept even if it is heavier. Thread-safe."""
+    """An LRU cache whose values have weights of at most ``limit`` in all; the newest value is kept even if it is
+    heavier. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,4 +1,5 @@
-"""The HTTPS server of the admission webhooks: it reads, limits, logs, counts and answers; :mod:`webhooks.validation` has the verdicts.
+"""The HTTPS server of the admission webhooks: it reads, limits, logs, counts and answers; :mod:`webhooks.validation`
+has the verdicts.
 
     POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
          /mutate-launcher-pod
@@ -63,10 +64,11 @@ KnowledgeSource = Callable[[], Knowledge | None]
 class ServerLimits:
     """Limits of requests and connections.
 
-    ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for one answer, less
-    if the API server's timeout is shorter. ``head_seconds``: until the first request of a connection has arrived.
-    ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client closes it, so that the server never
-    closes one that is about to be used. ``connections_per_address``, ``connections_reserved``: as :class:`ConnectionLimits` has them.
+    ``body_bytes``: of one request. ``buffered_bytes``: of all requests that are being read or decided. ``seconds``: for
+    one answer, less if the API server's timeout is shorter. ``head_seconds``: until the first request of a connection
+    has arrived. ``idle_seconds``: a connection without requests; more than the 90 s after which Kubernetes' client
+    closes it, so that the server never closes one that is about to be used. ``connections_per_address``,
+    ``connections_reserved``: as :class:`ConnectionLimits` has them.
     """
 
     body_bytes: int = 3 * 1024 * 1024
@@ -115,7 +117,8 @@ class WebhookServer:
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, plain_port: int | None = None) -> tuple[int, int | None]:
-        """Listen for reviews with TLS, and for probes and metrics without if ``plain_port`` is given. Returns the ports, chosen for 0.
+        """Listen for reviews with TLS, and for probes and metrics without if ``plain_port`` is given. Returns the
+        ports, chosen for 0.
 
         Raises OSError if a port is in use.
         """
@@ -127,15 +130,19 @@ class WebhookServer:
         return reviews, plain
 
     async def stop(self, announce_seconds: float) -> None:
-        """Shut down: unready from now on, and each answer asks its client to close the connection; after ``announce_seconds`` without new
-        connections; then every request that has begun is answered."""
+        """Shut down: unready from now on, and each answer asks its client to close the connection; after
+        ``announce_seconds`` without new connections; then every request that has begun is answered."""
         self._draining = True
-        self._log.info("shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}})
+        self._log.info(
+            "shutting down", extra={"fields": {"inFlight": self._in_flight, "announceSeconds": announce_seconds}}
+        )
         await asyncio.sleep(announce_seconds)
         for connections in self._connections:
             await connections.stop_listening()
         # aiohttp's own shutdown comes last: it no longer reads what is left of a request that is being received.
-        await asyncio.gather(*(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections))
+        await asyncio.gather(
+            *(connections.end(self._limits.seconds + _HANG_UP_SECONDS) for connections in self._connections)
+        )
         for server in self._servers:
             await server.shutdown(_HANG_UP_SECONDS)
         self._deciding.close()
@@ -153,7 +160,9 @@ class WebhookServer:
             except CertificateError as error:
                 self.metrics.certificate_reloads.labels("failed").inc()
                 if str(error) != reported:
-                    self._log.error("certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}})
+                    self._log.error(
+                        "certificate not reloaded, the one in service stays", extra={"fields": {"reason": str(error)}}
+                    )
                 reported = str(error)
                 continue
             reported = ""
@@ -190,7 +199,9 @@ class WebhookServer:
         knowledge = self._knowledge()
         return knowledge.slices if knowledge is not None else None
 
-    async def _listen(self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool) -> int:
+    async def _listen(
+        self, handler: Callable[[web.BaseRequest], object], host: str, port: int, *, encrypted: bool
+    ) -> int:
         server = web.Server(
             handler,  # type: ignore[arg-type] # a coroutine function; aiohttp's own alias can't be named
             access_log=None,
@@ -199,7 +210,9 @@ class WebhookServer:
             lingering_time=1.0,
             logger=QuietLogger(self._log, self._repeats),
         )
-        connections = Connections(server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified)
+        connections = Connections(
+            server, self.metrics, self._limits.of_listener(encrypted=encrypted), self._is_verified
+        )
         self._servers.append(server)
         self._connections.append(connections)
         return await connections.listen(host, port, self._tls.context if encrypted else None)
@@ -266,7 +279,9 @@ class WebhookServer:
     async def _reviewed(self, webhook: Webhook, request: web.BaseRequest) -> web.Response:
         begin = time.perf_counter()
         seconds = self._seconds(request)
-        received = ReceivedBody(next((each.group(request.protocol) for each in self._connections if request.protocol in each), None))
+        received = ReceivedBody(
+            next((each.group(request.protocol) for each in self._connections if request.protocol in each), None)
+        )
         read = False
         try:
             everything = self._full_answer(request)
@@ -300,7 +315,8 @@ class WebhookServer:
         return min(self._limits.seconds, max(float(given[1]) - _MARGIN, _MARGIN)) if given else self._limits.seconds
 
     def _full_answer(self, request: web.BaseRequest) -> bool:
-        """True if the answer may depend on everything known. Raises :class:`BadReview` for a caller without any answer."""
+        """True if the answer may depend on everything known. Raises :class:`BadReview` for a caller without any
+        answer."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         verified = False
         try:
@@ -318,7 +334,9 @@ class WebhookServer:
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()
-        self._write(logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad)))
+        self._write(
+            logging.WARNING, "request without a verdict", {"code": bad.code, "reason": str(bad)}, (bad.code, str(bad))
+        )
         allow = {"Allow": "POST"} if bad.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
         body = encoded(failure(bad.code, bad.reason, str(bad)))
         return web.Response(body=body, status=bad.code, content_type="application/json", headers=headers or allow)
@@ -345,10 +363,14 @@ class WebhookServer:
         if verdict.allowed:
             self._log.log(level, "admitted", extra={"fields": fields})
         else:
-            self._write(level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message))
+            self._write(
+                level, "denied", fields, (webhook.name, review.namespace, review.name, review.user, verdict.message)
+            )
 
     def _write(self, level: int, message: str, fields: dict[str, object], key: object) -> None:
         """Log a line of which clients can cause many."""
         suppressed = self._repeats.suppressed_before(key)
         if suppressed is not None:
-            self._log.log(level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}})
+            self._log.log(
+                level, message, extra={"fields": {**fields, **({"suppressed": suppressed} if suppressed else {})}}
+            )

@@ -1,4 +1,5 @@
-"""Receiving the bodies of requests, within limits on their size: of one, of all together, and of those from one address."""
+"""Receiving the bodies of requests, within limits on their size: of one, of all together, and of those from one
+address."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from webhooks.review import BadReview, check_content_type
 
 @dataclass
 class ReceivedBody:
-    """A body that is being received. ``group``: the address group whose share it takes from; None for a verified client."""
+    """A body that is being received. ``group``: the address group whose share it takes from; None for a verified
+    client."""
 
     group: str | None
     size: int = 0
@@ -70,4 +72,6 @@ class Bodies:
             raise BadReview(503, "ServiceUnavailable", "too many large requests at once; try again")
 
     def _too_large(self) -> BadReview:
-        return BadReview(413, "RequestEntityTooLarge", f"the body is larger than {self._limit} bytes, the limit of this webhook")
+        return BadReview(
+            413, "RequestEntityTooLarge", f"the body is larger than {self._limit} bytes, the limit of this webhook"
+        )

@@ -1,7 +1,7 @@
 """Authentication of the webhook's callers: an API server with a client certificate, or an unverified caller. Pure.
 
-The TLS handshake verifies that a certificate was signed by an authority of ``--client-ca``; this module decides whether it is an API
-server's, and how unverified reviews are answered. Why: docs/decisions/0011-webhook-server.md, "Who asks".
+The TLS handshake verifies that a certificate was signed by an authority of ``--client-ca``; this module decides whether
+it is an API server's, and how unverified reviews are answered. Why: docs/decisions/0011-webhook-server.md, "Who asks".
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ REFUSE: Final = "refuse"
 LIMIT: Final = "limit"
 """They are decided by the content of the review alone (:attr:`webhooks.knowledge.Knowledge.for_unverified`)."""
 TELL: Final = "tell"
-"""They are decided by everything known of the cluster: for networks where only API servers can connect, or nothing is secret."""
+"""They are decided by everything known of the cluster: for networks where only API servers can connect, or nothing is
+secret."""
 
 _MAX_SHOWN: Final = 100
 
 
 @dataclass(frozen=True)
 class Callers:
-    """The policy for callers. ``unverified``: how reviews of callers without a certificate are answered. ``names``: common names and DNS
-    names of certificates that are accepted; the server asks for a certificate only where its TLS has an authority for clients."""
+    """The policy for callers. ``unverified``: how reviews of callers without a certificate are answered. ``names``:
+    common names and DNS names of certificates that are accepted; the server asks for a certificate only where its TLS
+    has an authority for clients."""
 
     unverified: UnverifiedPolicy = LIMIT
     names: frozenset[str] = frozenset({DEFAULT_NAME})
 
     def verified(self, peer: Mapping[str, Any] | None, now: datetime) -> bool:
-        """True if a certificate that the handshake has verified (as ``ssl`` shows it) is an API server's and hasn't expired since.
+        """True if a certificate that the handshake has verified (as ``ssl`` shows it) is an API server's and hasn't
+        expired since.
 
         Raises :class:`BadReview` for another certificate, if callers without one are refused.
         """
@@ -47,18 +50,23 @@ class Callers:
         if self.names.isdisjoint(shown):
             if self.unverified == REFUSE:
                 listed = ", ".join(sorted(self.names))
-                message = f"the client certificate is of {_shown(shown)}; reviews are answered to {listed} only (--client-name)"
+                message = (
+                    f"the client certificate is of {_shown(shown)}; reviews are "
+                    f"answered to {listed} only (--client-name)"
+                )
                 raise BadReview(403, "Forbidden", message)
             return False
         return now.timestamp() < ssl.cert_time_to_seconds(str(peer["notAfter"]))
 
     def full_answer(self, *, verified: bool) -> bool:
-        """True if the answer may depend on everything known of the cluster. Raises :class:`BadReview` where the review is refused."""
+        """True if the answer may depend on everything known of the cluster. Raises :class:`BadReview` where the review
+        is refused."""
         if verified or self.unverified == TELL:
             return True
         if self.unverified == REFUSE:
             message = (
-                "this webhook answers reviews only to API servers that present a client certificate (--client-ca); configure it with "
+                "this webhook answers reviews only to API servers that present a client "
+                "certificate (--client-ca); configure it with "
                 "kube-apiserver's --admission-control-config-file, see docs/guides/callers.md"
             )
             raise BadReview(401, "Unauthorized", message)

@@ -3,10 +3,11 @@
     standing   UNPROVEN < PROVEN (a review of it got a verdict) < VERIFIED (it has shown an API server's certificate)
     phase      WAITING (handshake, or nothing asked) | READING (a request is arriving) | BUSY (it is being decided)
 
-A new connection evicts one of the lowest standing; of these, one of the address with most connections; of these, one that is WAITING
-rather than READING; of these, the one that has been in this phase longest. A BUSY connection is never evicted. So a client with many idle
-connections loses these first, and a flood from one address costs other addresses nothing. Each address has a limit, to which verified
-connections don't count: several API servers may come from one address, and so may attackers beside them.
+A new connection evicts one of the lowest standing; of these, one of the address with most connections; of these, one
+that is WAITING rather than READING; of these, the one that has been in this phase longest. A BUSY connection is never
+evicted. So a client with many idle connections loses these first, and a flood from one address costs other addresses
+nothing. Each address has a limit, to which verified connections don't count: several API servers may come from one
+address, and so may attackers beside them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class ConnectionPhase(IntEnum):
 
 @dataclass(eq=False)
 class ConnectionEntry:
-    """A connection. ``since``: when its phase began. ``group``: the address or network that it counts to (:func:`group_of`)."""
+    """A connection. ``since``: when its phase began. ``group``: the address or network that it counts to
+    (:func:`group_of`)."""
 
     group: str
     since: float
@@ -47,7 +49,8 @@ class ConnectionEntry:
 
 
 def group_of(address: object) -> str:
-    """The group that a peer address (of ``socket.accept``) counts to: IPv4 by address, IPv6 by /64, which one host may own."""
+    """The group that a peer address (of ``socket.accept``) counts to: IPv4 by address, IPv6 by /64, which one host may
+    own."""
     if not isinstance(address, tuple) or not address:
         return UNKNOWN_ADDRESS
     try:
@@ -62,7 +65,8 @@ def group_of(address: object) -> str:
 
 
 class ConnectionTable:
-    """The connections. ``limit``: of all; ``per_group``: of a group, without verified ones; ``reserved``: for verified ones only."""
+    """The connections. ``limit``: of all; ``per_group``: of a group, without verified ones; ``reserved``: for verified
+    ones only."""
 
     def __init__(self, limit: int, per_group: int, reserved: int) -> None:
         self._limit, self._per_group, self._reserved = limit, per_group, reserved
@@ -101,7 +105,9 @@ class ConnectionTable:
         if entry.standing != Standing.VERIFIED:
             self._shrink(entry.group)
 
-    def change(self, entry: ConnectionEntry, now: float, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
+    def change(
+        self, entry: ConnectionEntry, now: float, phase: ConnectionPhase | None = None, standing: Standing | None = None
+    ) -> None:
         """Set a connection's phase, and raise its standing; a lower standing is ignored."""
         self._unqueue(entry)
         if phase is not None:
@@ -119,7 +125,9 @@ class ConnectionTable:
             del self._sizes[group]
 
     def _queue(self, entry: ConnectionEntry) -> None:
-        if entry.phase != ConnectionPhase.BUSY and entry.standing != Standing.VERIFIED:  # verified ones make no room for others
+        if (
+            entry.phase != ConnectionPhase.BUSY and entry.standing != Standing.VERIFIED
+        ):  # verified ones make no room for others
             self._evictable[entry.standing].setdefault(entry.group, {}).setdefault(entry.phase, {})[entry] = None
 
     def _unqueue(self, entry: ConnectionEntry) -> None:

@@ -1,8 +1,9 @@
 """The listener in front of aiohttp: limits on connections and handshakes, and deadlines for requests to arrive.
 
-asyncio's own servers begin a handshake for every client, and know nothing of a connection before it is over; aiohttp limits the pauses
-between requests, but not how long one takes to arrive. So connections are accepted here: :mod:`webhooks.server.connection_table` says which
-one is evicted when there are too many, :mod:`webhooks.server.handshakes` whose handshake is next.
+asyncio's own servers begin a handshake for every client, and know nothing of a connection before it is over; aiohttp
+limits the pauses between requests, but not how long one takes to arrive. So connections are accepted here:
+:mod:`webhooks.server.connection_table` says which one is evicted when there are too many,
+:mod:`webhooks.server.handshakes` whose handshake is next.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ _ACCEPT_PAUSE: Final = 0.1
 class ConnectionLimits:
     """Limits of one listener.
 
-    ``connections``: all; ``per_address``: of one address (IPv6: of a /64), without those of verified clients; ``reserved``: of all, for
-    verified clients only. ``handshakes``: begun a second; ``handshake_burst``: at once. ``head_seconds``: from connecting to the first
-    request's head, from any other request's first byte to the end of its head, and for a client to read an answer.
+    ``connections``: all; ``per_address``: of one address (IPv6: of a /64), without those of verified clients;
+    ``reserved``: of all, for verified clients only. ``handshakes``: begun a second; ``handshake_burst``: at once.
+    ``head_seconds``: from connecting to the first request's head, from any other request's first byte to the end of its
+    head, and for a client to read an answer.
     """
 
     connections: int = 1000
@@ -52,7 +54,11 @@ class Connections:
     """All connections of a server, from the moment they are accepted."""
 
     def __init__(
-        self, make: ProtocolFactory, metrics: ConnectionMetrics, limits: ConnectionLimits, is_verified: IsVerified | None = None
+        self,
+        make: ProtocolFactory,
+        metrics: ConnectionMetrics,
+        limits: ConnectionLimits,
+        is_verified: IsVerified | None = None,
     ) -> None:
         self._make = make
         self._metrics = metrics
@@ -76,11 +82,14 @@ class Connections:
     # --- listening --------------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Accept connections, with TLS where a context is given. Returns the port, for ``port`` 0. Raises OSError where it is taken."""
+        """Accept connections, with TLS where a context is given. Returns the port, for ``port`` 0. Raises OSError where
+        it is taken."""
         loop = asyncio.get_running_loop()
         self._context = context
         self._turns = HandshakeQueue(self._limits.handshakes, self._limits.handshake_burst, loop.time())
-        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+        for family, kind, protocol, _, address in await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
             listening = socket.socket(family, kind, protocol)
             try:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -168,14 +177,20 @@ class Connections:
             guard.stop_timer()
             guard.change(phase=ConnectionPhase.READING)
 
-    def change(self, protocol: asyncio.BaseProtocol | None, phase: ConnectionPhase | None = None, standing: Standing | None = None) -> None:
+    def change(
+        self,
+        protocol: asyncio.BaseProtocol | None,
+        phase: ConnectionPhase | None = None,
+        standing: Standing | None = None,
+    ) -> None:
         """Set the phase or the standing of the connection of this protocol."""
         guard = self._guard(protocol)
         if guard is not None:
             guard.change(phase, standing)
 
     def group(self, protocol: asyncio.BaseProtocol | None) -> str | None:
-        """The address group whose limits the connection of this protocol counts to; None for a verified client, which has none."""
+        """The address group whose limits the connection of this protocol counts to; None for a verified client, which
+        has none."""
         guard = self._guard(protocol)
         return guard.entry.group if guard is not None and guard.entry.standing != Standing.VERIFIED else None
 
@@ -192,7 +207,8 @@ class Connections:
                 guard.close()
 
     async def end(self, seconds: float) -> None:
-        """Close connections as they become idle, until there are none; those that are left after so many seconds are aborted.
+        """Close connections as they become idle, until there are none; those that are left after so many seconds are
+        aborted.
 
         A connection on which a part of a request has arrived isn't idle.
         """
@@ -233,7 +249,8 @@ class Connections:
 
 
 class _Guard(asyncio.Protocol):
-    """One connection: an accepted socket, then a handshake, then a protocol that forwards everything to the HTTP protocol."""
+    """One connection: an accepted socket, then a handshake, then a protocol that forwards everything to the HTTP
+    protocol."""
 
     def __init__(self, connections: Connections, entry: ConnectionEntry, connection: socket.socket) -> None:
         self.inner: asyncio.Protocol | None = None
@@ -259,7 +276,10 @@ class _Guard(asyncio.Protocol):
         self._handshake = asyncio.create_task(self._establish(context))
 
     async def _establish(self, context: ssl.SSLContext | None) -> None:
-        connection, self._socket = self._socket, None  # only here: if the task is cancelled before it runs, _gone closes it
+        connection, self._socket = (
+            self._socket,
+            None,
+        )  # only here: if the task is cancelled before it runs, _gone closes it
         assert connection is not None
         loop = asyncio.get_running_loop()
         tls: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Deciding reviews: on the event loop, or in a thread for larger ones, with the worker for selectors that have no cached answer."""
+"""Deciding reviews: on the event loop, or in a thread for larger ones, with the worker for selectors that have no
+cached answer."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ from webhooks.worker.parent import Worker
 
 AT_ONCE_BYTES: Final = 8 * 1024
 MEDIUM_BYTES: Final = 64 * 1024
-"""Reviews up to the first size are decided on the event loop, up to the second in a thread, larger ones in another, so that none delays
-all others. The worst of each size takes 20 ms, 60 ms, and 0.1 s (docs/decisions/0011-webhook-server.md)."""
+"""Reviews up to the first size are decided on the event loop, up to the second in a thread, larger ones in another, so
+that none delays all others. The worst of each size takes 20 ms, 60 ms, and 0.1 s
+(docs/decisions/0011-webhook-server.md)."""
 AT_ONCE_LISTS: Final = 24
 """Lists of selectors that a review may look up on the event loop: half a millisecond each with 2,000 devices."""
 
@@ -41,7 +43,9 @@ class Deciding:
         for thread in (self._medium, self._large):
             thread.close()
 
-    async def decide(self, webhook: Webhook, body: bytes, address: str, knowledge: Knowledge) -> tuple[Review, bytes, Verdict]:
+    async def decide(
+        self, webhook: Webhook, body: bytes, address: str, knowledge: Knowledge
+    ) -> tuple[Review, bytes, Verdict]:
         """The review in a body, the encoded response, and the verdict. Raises :class:`BadReview`."""
         lane = self._lane(len(body))
         # An unverified caller may name any namespace, so its address counts, too.
@@ -56,9 +60,13 @@ class Deciding:
         else:
             review = await self._run(lane, asker, read_review, body)
         while True:
-            collecting = Collecting(why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None)
+            collecting = Collecting(
+                why or (NOT_IN_TIME if rounds == ROUNDS else ""), AT_ONCE_LISTS if lane is None else None
+            )
             try:
-                verdict = await self._run(lane, asker, verdict_on, webhook, review, knowledge.with_evaluator(collecting))
+                verdict = await self._run(
+                    lane, asker, verdict_on, webhook, review, knowledge.with_evaluator(collecting)
+                )
             except TooMuchAtOnce:
                 lane = self._medium
                 continue
@@ -86,10 +94,11 @@ class Deciding:
 
 
 def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Review, tuple[bytes, Verdict] | None]:
-    """The review in a large body; with the answer, and without its objects, if no selectors must be evaluated. Raises :class:`BadReview`.
+    """The review in a large body; with the answer, and without its objects, if no selectors must be evaluated. Raises
+    :class:`BadReview`.
 
-    A body may hold a million objects. Garbage collections while they are read would block the event loop for longer than reading does;
-    so there is none until they are freed.
+    A body may hold a million objects. Garbage collections while they are read would block the event loop for longer
+    than reading does; so there is none until they are freed.
     """
     gc.disable()
     try:

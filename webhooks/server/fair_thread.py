@@ -1,8 +1,8 @@
 """A thread that decides reviews one at a time, fair between callers and namespaces.
 
-Large reviews take tens of milliseconds each. In a single queue one client with many would delay all others; so of the waiting reviews the
-one whose asker has used the thread least is next, and an asker with many waiting reviews gets no more in. All methods are
-called on the event loop; only the reviews themselves run in the thread.
+Large reviews take tens of milliseconds each. In a single queue one client with many would delay all others; so of the
+waiting reviews the one whose asker has used the thread least is next, and an asker with many waiting reviews gets no
+more in. All methods are called on the event loop; only the reviews themselves run in the thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ MAX_WAITING: Final = 16
 """Limit of one asker's waiting reviews; with more the last would wait longer than a second."""
 _LONG_SECONDS: Final = 0.01
 _REST_SECONDS: Final = 0.25
-"""After a review that took longer than the first, its asker's next one is delayed by the same time, at most by the second."""
+"""After a review that took longer than the first, its asker's next one is delayed by the same time, at most by the
+second."""
 _HALF_LIFE: Final = 10.0
 """Seconds after which used time counts half."""
 _REMEMBERED: Final = 4096
 """Askers whose use is remembered."""
 
 Asker = tuple[str, str]
-"""The caller's address, or "" for all verified callers together, and the namespace. Both count: an address may name any namespace."""
+"""The caller's address, or "" for all verified callers together, and the namespace. Both count: an address may name any
+namespace."""
 
 
 class TooManyWaiting(Exception):
@@ -76,7 +78,8 @@ class FairThread:
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, asker: Asker, function: Callable[..., T], *arguments: Any) -> T:
-        """Call the function in the thread, and return its result. Raises :class:`TooManyWaiting`, and what the function raises."""
+        """Call the function in the thread, and return its result. Raises :class:`TooManyWaiting`, and what the function
+        raises."""
         queue = self._waiting.setdefault(asker, deque())
         if len(queue) >= MAX_WAITING:
             raise TooManyWaiting

@@ -1,7 +1,9 @@
-"""Rate limit of TLS handshakes: a token bucket, and a queue that is fair between addresses. Pure: the clock is passed in.
+"""Rate limit of TLS handshakes: a token bucket, and a queue that is fair between addresses. Pure: the clock is passed
+in.
 
-A handshake costs the server a millisecond of CPU and its client next to nothing, so only so many are begun a second. Addresses take turns,
-and of one address the newest is begun first: under a flood the oldest is about to be evicted, or its client has given up.
+A handshake costs the server a millisecond of CPU and its client next to nothing, so only so many are begun a second.
+Addresses take turns, and of one address the newest is begun first: under a flood the oldest is about to be evicted, or
+its client has given up.
 """
 
 from __future__ import annotations

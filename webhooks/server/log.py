@@ -1,4 +1,5 @@
-"""The server's log: one JSON object a line. Texts of users are values in it and can't become lines or members of their own."""
+"""The server's log: one JSON object a line. Texts of users are values in it and can't become lines or members of their
+own."""
 
 from __future__ import annotations
 
@@ -16,18 +17,25 @@ _MAX_REMEMBERED: Final = 1000
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "level", "logger", "message", ...}`` with the members given as ``extra={"fields": {...}}``; ASCII, one line."""
+    """``{"time", "level", "logger", "message", ...}`` with the members given as ``extra={"fields": {...}}``; ASCII, one
+    line."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": cut(record.getMessage()),
         }
         fields = getattr(record, _FIELDS, None)
         if isinstance(fields, dict):
-            entry.update((key, cut(value) if isinstance(value, str) else value) for key, value in fields.items() if key not in entry)
+            entry.update(
+                (key, cut(value) if isinstance(value, str) else value)
+                for key, value in fields.items()
+                if key not in entry
+            )
         if record.exc_info and record.exc_info[1] is not None:
             # By its kind and place: a traceback would carry users' values over many lines.
             entry["error"] = cut(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
@@ -43,11 +51,13 @@ def cut(text: str) -> str:
 class Repeats:
     """Rate limit of log lines, for clients that retry forever, or flood the server.
 
-    Lines with the same key are logged once in ``every`` seconds, all lines together at most ``rate`` a second, in bursts of ``burst``.
-    The others are counted: ``suppressed`` of the next line.
+    Lines with the same key are logged once in ``every`` seconds, all lines together at most ``rate`` a second, in
+    bursts of ``burst``. The others are counted: ``suppressed`` of the next line.
     """
 
-    def __init__(self, clock: Callable[[], float], *, every: float = 60.0, rate: float = 20.0, burst: float = 200.0) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, every: float = 60.0, rate: float = 20.0, burst: float = 200.0
+    ) -> None:
         self._clock = clock
         self._every, self._rate, self._burst = every, rate, burst
         self._logged: OrderedDict[object, float] = OrderedDict()

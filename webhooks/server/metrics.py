@@ -14,10 +14,15 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 _PREFIX = "virt_dra_webhook"
 _REVIEWS = "Reviews with a verdict, by webhook (vmi, vm, launcher-pod), operation, and whether the object was allowed."
-_MODE = "1 for the mode for reviews without a verified client certificate: refuse, limit (decided by their content alone) or tell."
+_MODE = (
+    "1 for the mode for reviews without a verified client certificate: "
+    "refuse, limit (decided by their content alone) or tell."
+)
 _OUTCOMES = (
-    "Reviews whose selectors had to be evaluated, by outcome: answered, or not checked because killed (took too long), evicted (others "
-    "waited), stopped (too much work), refused (the namespace has used up its share), late (waited too long), failed (no worker)."
+    "Reviews whose selectors had to be evaluated, by outcome: answered, or not "
+    "checked because killed (took too long), evicted (others "
+    "waited), stopped (too much work), refused (the namespace has used up its "
+    "share), late (waited too long), failed (no worker)."
 )
 _CACHE_AGE = "Time since the last watch event of a kind; more than a few minutes means that the watch is broken."
 
@@ -30,7 +35,8 @@ class ConnectionMetrics(Protocol):
 
 
 class Metrics:
-    """One registry for one server, its own if none is given; nothing is global, so that several servers fit in a process."""
+    """One registry for one server, its own if none is given; nothing is global, so that several servers fit in a
+    process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = CollectorRegistry() if registry is None else registry
@@ -45,20 +51,34 @@ class Metrics:
             return Histogram(f"{_PREFIX}_{name}", text, labels, buckets=_SECONDS, registry=self.registry)
 
         self.reviews = counter("reviews", _REVIEWS, "webhook", "operation", "allowed")
-        self.seconds = histogram("review_duration_seconds", "Time from a request's headers to its answer, by webhook.", "webhook")
+        self.seconds = histogram(
+            "review_duration_seconds", "Time from a request's headers to its answer, by webhook.", "webhook"
+        )
         self.failures = counter("failures", "Requests answered without a verdict, by HTTP status code.", "code")
-        self.callers = counter("callers", "Reviews by whether the caller presented a client certificate of an API server.", "verified")
+        self.callers = counter(
+            "callers", "Reviews by whether the caller presented a client certificate of an API server.", "verified"
+        )
         self.callers_mode = gauge("unverified_callers_mode", _MODE, "mode")
         self.in_flight = gauge("requests_in_flight", "Requests being answered.")
         self.connections = gauge("connections", "Open connections.")
-        self.refused_connections = counter("refused_connections", "Connections closed before a request: too many, or too slow.", "reason")
+        self.refused_connections = counter(
+            "refused_connections", "Connections closed before a request: too many, or too slow.", "reason"
+        )
         self.ready = gauge("ready", "Whether /readyz answers ok.")
         self.certificate_expiry = gauge("certificate_expiry_timestamp_seconds", "When the served certificate expires.")
-        self.certificate_reloads = counter("certificate_reloads", "Certificates loaded (result=loaded) or not (result=failed).", "result")
+        self.certificate_reloads = counter(
+            "certificate_reloads", "Certificates loaded (result=loaded) or not (result=failed).", "result"
+        )
         self.evaluations = counter("selector_evaluations", _OUTCOMES, "outcome")
-        self.evaluation_seconds = histogram("selector_evaluation_duration_seconds", "Time that a review waited for its selectors.")
-        self.evaluating = gauge("selector_evaluations_in_flight", "Reviews with selectors in evaluation: fast, slow, waiting.", "state")
-        self.workers = counter("worker_starts", "Started processes for evaluating selectors; more than one means that one ended.")
+        self.evaluation_seconds = histogram(
+            "selector_evaluation_duration_seconds", "Time that a review waited for its selectors."
+        )
+        self.evaluating = gauge(
+            "selector_evaluations_in_flight", "Reviews with selectors in evaluation: fast, slow, waiting.", "state"
+        )
+        self.workers = counter(
+            "worker_starts", "Started processes for evaluating selectors; more than one means that one ended."
+        )
         self.cached = gauge("cached_objects", "Cached objects of a live cluster, by kind.", "kind")
         self.cache_age = gauge("cache_age_seconds", _CACHE_AGE, "kind")
 

@@ -1,12 +1,14 @@
-"""A certificate authority for the webhook's certificate, for clusters without cert-manager. Pure: clock and key source are arguments.
+"""A certificate authority for the webhook's certificate, for clusters without cert-manager. Pure: clock and key source
+are arguments.
 
-A :class:`Bundle` is the whole state: the authority, the serving certificate, and replaced authorities that clients must still trust. The
-order of renewal never leaves a client without trust: a new authority is trusted first (:attr:`Bundle.trusted` goes into the webhook
-configuration's ``caBundle``), and signs only from the serving certificate's next renewal on, which is weeks later.
+A :class:`Bundle` is the whole state: the authority, the serving certificate, and replaced authorities that clients must
+still trust. The order of renewal never leaves a client without trust: a new authority is trusted first
+(:attr:`Bundle.trusted` goes into the webhook configuration's ``caBundle``), and signs only from the serving
+certificate's next renewal on, which is weeks later.
 
-An authority is restricted to its names (RFC 5280, 4.2.1.10: name constraints) and to servers (extended key usage): with its key one can
-impersonate the webhook, but no other server. The files of the two halves are separate, so that the process that serves
-needs no access to the authority's key.
+An authority is restricted to its names (RFC 5280, 4.2.1.10: name constraints) and to servers (extended key usage): with
+its key one can impersonate the webhook, but no other server. The files of the two halves are separate, so that the
+process that serves needs no access to the authority's key.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ SERVING_LIFETIME: Final = timedelta(days=90)
 BACKDATED: Final = timedelta(days=1)
 """Certificates are valid from this long before they are made, because the clocks of a cluster differ and jump."""
 LINGER: Final = timedelta(days=1)
-"""How long a replaced authority stays trusted after the last certificate that it signed; replicas load a new one within seconds."""
+"""How long a replaced authority stays trusted after the last certificate that it signed; replicas load a new one within
+seconds."""
 
 CA_CERTIFICATES: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -76,7 +79,8 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The authority and the serving certificate. ``predecessors``: replaced authorities that must still be trusted, newest first."""
+    """The authority and the serving certificate. ``predecessors``: replaced authorities that must still be trusted,
+    newest first."""
 
     authority: KeyPair
     serving: KeyPair
@@ -102,7 +106,11 @@ class Bundle:
 
     def serving_files(self) -> Mapping[str, bytes]:
         """The server's files: its certificate and key, and the certificates of trusted authorities."""
-        return {CA_CERTIFICATES: self.ca_bundle, CERTIFICATE: _pem(self.serving.certificate), KEY: _key_pem(self.serving.key)}
+        return {
+            CA_CERTIFICATES: self.ca_bundle,
+            CERTIFICATE: _pem(self.serving.certificate),
+            KEY: _key_pem(self.serving.key),
+        }
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> Bundle:
@@ -112,15 +120,19 @@ class Bundle:
         return cls(authority, _pair(serving, _key(files, KEY), CERTIFICATE, KEY), predecessors)
 
     @classmethod
-    def of_authority(cls, files: Mapping[str, bytes], dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-        """The authority of the files, with another serving certificate. Raises :class:`BundleError` where it can't be read."""
+    def of_authority(
+        cls, files: Mapping[str, bytes], dns_names: Sequence[str], now: datetime, keys: KeySource
+    ) -> Bundle:
+        """The authority of the files, with another serving certificate. Raises :class:`BundleError` where it can't be
+        read."""
         authority, predecessors = _authorities(files)
         # The authority's certificate stands in for the serving one; it has none of the names, so that it is renewed.
         return renewed(cls(authority, authority, predecessors), dns_names, now, keys)
 
 
 def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-    """A new authority with a serving certificate for the names (or IP addresses). Raises :class:`BundleError` for invalid names."""
+    """A new authority with a serving certificate for the names (or IP addresses). Raises :class:`BundleError` for
+    invalid names."""
     authority = _authority(dns_names, now, keys)
     return Bundle(authority, _serving(authority, dns_names, now, keys))
 
@@ -128,18 +140,21 @@ def bootstrap(dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundl
 def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
     """The bundle with everything renewed that is due; the same object if nothing is.
 
-    * An authority is replaced when two thirds of its life are over, or when it isn't constrained to the names. A serving
-      certificate that is due at the same time is signed by the old one, if its constraints permit that; then the old key is deleted. The
-      old certificate stays trusted until :data:`LINGER` after the serving certificate has been replaced by one of the new authority.
+    * An authority is replaced when two thirds of its life are over, or when it isn't constrained to the names. A
+      serving certificate that is due at the same time is signed by the old one, if its constraints permit that; then
+      the old key is deleted. The old certificate stays trusted until :data:`LINGER` after the serving certificate has
+      been replaced by one of the new authority.
     * The serving certificate is replaced when two thirds of its life are over, when the names differ, when nobody in
-      :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by more than
-      :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
+      :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by more
+      than :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
     * A bundle whose authority has expired, or isn't valid yet, is made anew.
     """
     old = bundle.authority.certificate
     if not old.not_valid_before_utc <= now < old.not_valid_after_utc:
         return bootstrap(dns_names, now, keys)
-    renewal = replace(bundle, predecessors=tuple(each for each in bundle.predecessors if now < _needed_until(bundle, each)))
+    renewal = replace(
+        bundle, predecessors=tuple(each for each in bundle.predecessors if now < _needed_until(bundle, each))
+    )
     if now >= bundle.authority.renew_at() or _constraints_of(old) != _constraints(dns_names):
         renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
     if _serving_is_due(renewal, dns_names, now):
@@ -173,7 +188,8 @@ def names_of(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def permits(authority: x509.Certificate, dns_names: Sequence[str]) -> bool:
-    """True if the authority's name constraints let it sign for all the names (or IP addresses); without constraints it may for any."""
+    """True if the authority's name constraints let it sign for all the names (or IP addresses); without constraints it
+    may for any."""
     constraints = _constraints_of(authority)
     if constraints is None:
         return True
@@ -194,7 +210,9 @@ def _serving_is_due(bundle: Bundle, dns_names: Sequence[str], now: datetime) -> 
     serving = bundle.serving.certificate
     if not serving.not_valid_before_utc <= now < bundle.serving.renew_at():
         return True
-    return names_of(serving) != frozenset(dns_names) or not any(_issued(authority, serving) for authority in bundle.trusted)
+    return names_of(serving) != frozenset(dns_names) or not any(
+        _issued(authority, serving) for authority in bundle.trusted
+    )
 
 
 def _needed_until(bundle: Bundle, predecessor: x509.Certificate) -> datetime:
@@ -219,7 +237,8 @@ def _constraints_of(authority: x509.Certificate) -> x509.NameConstraints | None:
 
 
 def _constraints(dns_names: Sequence[str]) -> x509.NameConstraints:
-    """Constraints to the names. A type of name without a permitted one would be unrestricted, so it is excluded as a whole."""
+    """Constraints to the names. A type of name without a permitted one would be unrestricted, so it is excluded as a
+    whole."""
     names = [_general_name(name) for name in sorted(set(dns_names))]
     permitted: list[x509.GeneralName] = []
     excluded: list[x509.GeneralName] = []
@@ -291,7 +310,13 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, serial: int, now: datetime, end: datetime
 ) -> x509.CertificateBuilder:
-    names = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key()).serial_number(serial)
+    names = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(serial)
+    )
     return names.not_valid_before(now - BACKDATED).not_valid_after(end)
 
 
@@ -300,7 +325,11 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         pass
-    if not name or len(name) > 253 or not all(0 < len(label) <= 63 and label.replace("-", "").isalnum() for label in name.split(".")):
+    if (
+        not name
+        or len(name) > 253
+        or not all(0 < len(label) <= 63 and label.replace("-", "").isalnum() for label in name.split("."))
+    ):
         raise BundleError(f"{name!r} is neither a DNS name nor an IP address")
     if not name.isascii():
         raise BundleError(f"{name!r} is no DNS name; write it in ASCII")
@@ -312,7 +341,9 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _authorities(files: Mapping[str, bytes]) -> tuple[KeyPair, tuple[x509.Certificate, ...]]:
@@ -347,7 +378,9 @@ def _content(files: Mapping[str, bytes], name: str) -> bytes:
     return content
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate_name: str, key_name: str) -> KeyPair:
+def _pair(
+    certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, certificate_name: str, key_name: str
+) -> KeyPair:
     if certificate.public_key() != key.public_key():
         raise BundleError(f"{key_name} is not the key of {certificate_name}")
     return KeyPair(certificate, key)

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from webhooks.tls.authority import CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, Bundle, BundleError, KeySource, SystemKeys, bootstrap, renewed
+from webhooks.tls.authority import (
+    CA_CERTIFICATES,
+    CA_KEY,
+    CERTIFICATE,
+    KEY,
+    Bundle,
+    BundleError,
+    KeySource,
+    SystemKeys,
+    bootstrap,
+    renewed,
+)
 from webhooks.tls.reloading import CertificateError
 
 UtcClock = Callable[[], datetime]
@@ -26,7 +37,8 @@ _STATE = "state-"
 
 @dataclass(frozen=True)
 class AuthorityFolder:
-    """A source of certificates that renews itself. Several processes may share the folder: one of them renews, the others see it."""
+    """A source of certificates that renews itself. Several processes may share the folder: one of them renews, the
+    others see it."""
 
     folder: Path
     dns_names: Sequence[str]
@@ -47,7 +59,8 @@ class AuthorityFolder:
         return self.current / KEY
 
     def refresh(self) -> None:
-        """Make or renew what is due. Raises :class:`CertificateError`; files that can't be read are never overwritten."""
+        """Make or renew what is due. Raises :class:`CertificateError`; files that can't be read are never
+        overwritten."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with (self.folder / ".lock").open("wb") as lock:

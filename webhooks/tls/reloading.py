@@ -1,7 +1,8 @@
 """TLS whose certificate can be replaced while connections are open.
 
-Every handshake uses the current context; existing connections keep theirs. If a certificate can't be loaded, or doesn't belong to its key,
-the one in service stays, and the next reload tries again. The same applies to the authorities of client certificates.
+Every handshake uses the current context; existing connections keep theirs. If a certificate can't be loaded, or doesn't
+belong to its key, the one in service stays, and the next reload tries again. The same applies to the authorities of
+client certificates.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class CertificateFolder:
 class ReloadingTls:
     """The server's TLS. :attr:`context` stays the same object; what it serves is renewed by :meth:`reload`.
 
-    ``client_ca``: PEM file with the authorities of clients' certificates; without it clients aren't asked for any. A client may show none,
-    but one that can't be verified ends the handshake. ``client_ca_changes`` counts how often other authorities have been taken over.
+    ``client_ca``: PEM file with the authorities of clients' certificates; without it clients aren't asked for any. A
+    client may show none, but one that can't be verified ends the handshake. ``client_ca_changes`` counts how often
+    other authorities have been taken over.
     """
 
     def __init__(self, source: CertificateSource, client_ca: Path | None = None) -> None:
@@ -80,7 +82,8 @@ class ReloadingTls:
         return self._expires
 
     def reload(self) -> bool:
-        """Read the files again. Returns True if another certificate is in service now. Raises :class:`CertificateError`."""
+        """Read the files again. Returns True if another certificate is in service now. Raises
+        :class:`CertificateError`."""
         self._source.refresh()
         if self._digest() == self._seen:
             return False
@@ -116,9 +119,12 @@ class ReloadingTls:
             raise CertificateError(f"{certificate} and {key.name}: {_reason(error)}") from None
         authorities = self._authorities()
         if authorities:
-            # In a handshake OpenSSL takes the verify mode from the first context, and the authorities from the current one.
+            # In a handshake OpenSSL takes the verify mode from the first context, and the authorities from the current
+            # one.
             context.verify_mode = ssl.CERT_OPTIONAL
-            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # an intermediate authority may be all that is trusted
+            context.verify_flags |= (
+                ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+            )  # an intermediate authority may be all that is trusted
             # A resumed session would bring along what was verified by authorities that have been replaced since.
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.num_tickets = 0
@@ -163,7 +169,11 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, PermissionError):
         return "permission denied; it must be readable for this user"
     if isinstance(error, ssl.SSLError):
-        return "the key is not the certificate's" if error.reason == "KEY_VALUES_MISMATCH" else "no certificate with its key in PEM"
+        return (
+            "the key is not the certificate's"
+            if error.reason == "KEY_VALUES_MISMATCH"
+            else "no certificate with its key in PEM"
+        )
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return str(error) or "no certificate in PEM"

@@ -1,8 +1,8 @@
 """The state of :mod:`webhooks.tls.authority` in two Secrets, and in the webhook configurations that trust it. Pure.
 
-One Secret has the authority with its key, for the process that renews; servers mount the other. A Secret is written with the
-resourceVersion that was read, so that of two concurrent renewals one is refused and adopts the other. A certificate is trusted before it
-is served: a new authority gets into ``caBundle`` weeks before it signs.
+One Secret has the authority with its key, for the process that renews; servers mount the other. A Secret is written
+with the resourceVersion that was read, so that of two concurrent renewals one is refused and adopts the other. A
+certificate is trusted before it is served: a new authority gets into ``caBundle`` weeks before it signs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _FILES: Final = (CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY)
 
 @dataclass(frozen=True)
 class SettledSecrets:
-    """The current bundle. ``authority`` and ``serving``: the new data of the Secrets, None for one that is up to date."""
+    """The current bundle. ``authority`` and ``serving``: the new data of the Secrets, None for one that is up to
+    date."""
 
     bundle: Bundle
     authority: Json | None
@@ -45,17 +46,23 @@ class SettledSecrets:
 
 
 def settled(
-    authority: Json | None, serving: Json | None, held: Bundle | None, dns_names: Sequence[str] | None, now: datetime, keys: KeySource
+    authority: Json | None,
+    serving: Json | None,
+    held: Bundle | None,
+    dns_names: Sequence[str] | None,
+    now: datetime,
+    keys: KeySource,
 ) -> SettledSecrets:
     """The desired content of the Secrets.
 
-    ``authority``, ``serving``: as read, None if missing. ``held``: the last bundle, with which deleted or emptied Secrets are restored, so
-    that clients needn't trust another authority. ``dns_names``: the desired names; None keeps them (else two releases side by side would
-    renew in turns), and needs ``held``.
+    ``authority``, ``serving``: as read, None if missing. ``held``: the last bundle, with which deleted or emptied
+    Secrets are restored, so that clients needn't trust another authority. ``dns_names``: the desired names; None keeps
+    them (else two releases side by side would renew in turns), and needs ``held``.
 
-    A serving Secret that isn't of the authority is overwritten: it was empty, or cert-manager's. One that has an authority's key is of a
-    release with only one Secret: its certificate and its authority stay trusted, and a new authority replaces it.
-    Raises :class:`BundleError` if the authority's Secret has a key and can't be read; it is never overwritten.
+    A serving Secret that isn't of the authority is overwritten: it was empty, or cert-manager's. One that has an
+    authority's key is of a release with only one Secret: its certificate and its authority stay trusted, and a new
+    authority replaces it. Raises :class:`BundleError` if the authority's Secret has a key and can't be read; it is
+    never overwritten.
     """
     signing, served = files_of(authority), files_of(serving)
     present = _present(signing, served, held, tuple(dns_names or _names(held)), now, keys)
@@ -68,12 +75,19 @@ def settled(
 
 
 def _present(
-    signing: Mapping[str, bytes], served: Mapping[str, bytes], held: Bundle | None, names: Sequence[str], now: datetime, keys: KeySource
+    signing: Mapping[str, bytes],
+    served: Mapping[str, bytes],
+    held: Bundle | None,
+    names: Sequence[str],
+    now: datetime,
+    keys: KeySource,
 ) -> Bundle:
     if CA_KEY in signing:
         pair = {name: content for name, content in served.items() if name in (CERTIFICATE, KEY)}
         try:
-            return Bundle.from_files({**pair, **{name: signing[name] for name in (CA_CERTIFICATES, CA_KEY) if name in signing}})
+            return Bundle.from_files(
+                {**pair, **{name: signing[name] for name in (CA_CERTIFICATES, CA_KEY) if name in signing}}
+            )
         except BundleError:
             if held is not None and held.authority_files() == signing:
                 return held

@@ -1,6 +1,7 @@
 """A child of the worker process: evaluates the questions of one review, writes the answers to its socket, and exits.
 
-The selectors are untrusted. Every limit is set before any of their text is read, and enforced by the kernel, whatever code runs here.
+The selectors are untrusted. Every limit is set before any of their text is read, and enforced by the kernel, whatever
+code runs here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from webhooks.worker.wire import ENDED_LINE, STOPPED_LINE, answer_lines, read_qu
 MEMORY_BYTES: Final = 48 * 1024 * 1024
 """Limit of the address space of a child beyond the worker's."""
 NICE: Final = 2
-"""Niceness of a child, so that the server's event loop goes first; slow children get a higher one (:data:`.process.SLOW_NICE`)."""
+"""Niceness of a child, so that the server's event loop goes first; slow children get a higher one
+(:data:`.process.SLOW_NICE`)."""
 _READ: Final = 1024 * 1024
 
 
@@ -47,7 +49,12 @@ def _limit(seconds: float) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     os.nice(NICE)
-    for what, limit in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CPU, 2), (resource.RLIMIT_NPROC, 0)):
+    for what, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CPU, 2),
+        (resource.RLIMIT_NPROC, 0),
+    ):
         resource.setrlimit(what, (limit, limit))
     with suppress(OSError):  # Linux only
         # If the container runs out of memory all the same, the OOM killer takes this process first.

@@ -3,11 +3,12 @@
 Pure: the clock is passed in, and nothing here waits or kills. The namespace is the one of the admission request.
 
 * A namespace has one child at a time, so that a tenant's many reviews wait for each other and for nobody else's.
-* Of the waiting namespaces the one with the largest remaining allowance is next (least attained service): one that hasn't used any comes
-  first.
-* An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been refilled a little.
-* A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the slow child that began
-  first is killed (evicted): it is the one most likely to use all the time that it gets.
+* Of the waiting namespaces the one with the largest remaining allowance is next (least attained service): one that
+  hasn't used any comes first.
+* An allowance is a token bucket of seconds of evaluation; a namespace that has used it up is refused until it has been
+  refilled a little.
+* A child that is not done soon leaves its fast slot and goes on in a slow one. If none is free while others wait, the
+  slow child that began first is killed (evicted): it is the one most likely to use all the time that it gets.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ NAMESPACES: Final = 10_000
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a namespace that wait; ``all_waiting``: of all.
+    """Limits of the queue. ``fast``, ``slow``: children at a time; ``waiting``: reviews of a namespace that wait;
+    ``all_waiting``: of all.
 
     ``burst``: seconds of evaluation that a namespace may use at once; ``rate``: seconds that it gets back every second.
     """
@@ -77,25 +79,31 @@ class EvaluationQueue:
     def ask(self, namespace: str, given: Callable[[], None]) -> Turn:
         """Queue a review, and start it if a slot is free. Raises :class:`TurnRefused`."""
         if self.left(namespace) <= 0:
-            raise TurnRefused("its namespace has used up its share of the time for evaluating selectors; try again in some seconds")
+            raise TurnRefused(
+                "its namespace has used up its share of the time for evaluating selectors; try again in some seconds"
+            )
         queue = self._waiting.get(namespace, ())
         if len(queue) >= self.shares.waiting or self.waiting >= self.shares.all_waiting:
-            raise TurnRefused("too many other reviews wait for their selectors to be evaluated; try again in some seconds")
+            raise TurnRefused(
+                "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
+            )
         turn = Turn(namespace, given)
         self._waiting.setdefault(namespace, deque()).append(turn)
         self._start_next()
         return turn
 
     def slower(self, turn: Turn) -> Turn | None:
-        """Move a turn from its fast slot to a slow one. If all slow slots are taken and others wait for a fast one, the oldest slow turn is
-        evicted: it is returned, and its child must be killed."""
+        """Move a turn from its fast slot to a slow one. If all slow slots are taken and others wait for a fast one, the
+        oldest slow turn is evicted: it is returned, and its child must be killed."""
         if turn.state != "fast":
             return None
         evicted = None
         if self.slow >= self.shares.slow:
             if not self._waiting:
                 return None
-            evicted = next(each for each in self._running.values() if each.state == "slow")  # in the order in which they began
+            evicted = next(
+                each for each in self._running.values() if each.state == "slow"
+            )  # in the order in which they began
             evicted.state = "evicted"
             self.slow -= 1
         turn.state = "slow"

@@ -1,4 +1,5 @@
-"""The server's side of the worker: starts and restarts the process, keeps its replica up to date, and sends questions to its children."""
+"""The server's side of the worker: starts and restarts the process, keeps its replica up to date, and sends questions
+to its children."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ _TURN_SECONDS: Final = 0.004
 """For encoding slices, before the event loop is yielded to others."""
 _RESTART_SECONDS: Final = (0.0, 0.1, 0.5, 2.0, 5.0)
 _FOLLOW_SECONDS: Final = 0.25
-"""Between two comparisons of the slices with the replica. What a question needs and the replica lacks is sent before the question."""
+"""Between two comparisons of the slices with the replica. What a question needs and the replica lacks is sent before
+the question."""
 _ALIVE_SECONDS: Final = 10.0
 """How long a worker may take to apply the frames that were sent; one that takes longer is replaced."""
 _CHARACTERS: Final = 8 * 1024 * 1024
@@ -59,8 +61,8 @@ Asked = Sequence[tuple[SelectorQuestion, AnswerCache]]
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """Time limits of one review. ``seconds``: for evaluating its selectors, waiting included; ``fast_seconds``: after which a child moves
-    to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.published_slice.Work`."""
+    """Time limits of one review. ``seconds``: for evaluating its selectors, waiting included; ``fast_seconds``: after
+    which a child moves to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.published_slice.Work`."""
 
     seconds: float = 0.5
     fast_seconds: float = 0.05
@@ -81,7 +83,8 @@ class WorkerObserver(Protocol):
     """Callbacks for metrics."""
 
     def asked(self, outcome: str, seconds: float) -> None:
-        """The questions of one review are done: ``answered``, ``killed``, ``evicted``, ``refused``, ``stopped``, ``late`` or ``failed``."""
+        """The questions of one review are done: ``answered``, ``killed``, ``evicted``, ``refused``, ``stopped``,
+        ``late`` or ``failed``."""
 
     def started(self) -> None:
         """A worker process was started: the first one, or one that replaces another that ended."""
@@ -135,7 +138,8 @@ class Worker:
     # --- questions ------------------------------------------------------------------------------------------------
 
     async def answer(self, namespace: str, asked: Asked, seconds: float) -> str:
-        """Fill the caches with answers within so many seconds, waiting included. Returns "" if all were answered, else why not."""
+        """Fill the caches with answers within so many seconds, waiting included. Returns "" if all were answered, else
+        why not."""
         began = self._clock()
         fresh = [(question, answers) for question, answers in asked if not self._took_too_long(namespace, question)]
         outcome, why = "answered", ""
@@ -176,7 +180,10 @@ class Worker:
         except TimeoutError:
             return "late", "too many other reviews wait for their selectors to be evaluated; try again in some seconds"
         except (_Lost, OSError):
-            return "failed", "the process that evaluates selectors has ended, and is started again; try again in some seconds"
+            return (
+                "failed",
+                "the process that evaluates selectors has ended, and is started again; try again in some seconds",
+            )
         finally:
             self._turns.end(turn, used)
             self._report_state()
@@ -218,12 +225,15 @@ class Worker:
                     process.command(Command(KILL, number))
                 long = self._clock() - began > self._limits.seconds / 2
                 for position in list(open_questions)[: 1 if long else 0]:
-                    self._killed.put((turn.namespace, digest(questions[position].expressions)), self._clock() + KILLED_SECONDS, 1)
+                    self._killed.put(
+                        (turn.namespace, digest(questions[position].expressions)), self._clock() + KILLED_SECONDS, 1
+                    )
             writer.close()
         return outcome, _WHY[outcome].format(milliseconds=self._limits.seconds * 1000)
 
     async def _read_answers(self, reader: asyncio.StreamReader, asked: Asked, open_questions: dict[int, None]) -> str:
-        """Read and store a child's answers until it ends; answered questions are removed. Raises BadAnswer; ValueError: too long a line."""
+        """Read and store a child's answers until it ends; answered questions are removed. Raises BadAnswer; ValueError:
+        too long a line."""
         questions = [question for question, _ in asked]
         written = 0
         while (line := await reader.readline()).endswith(b"\n"):  # a child may be killed in the middle of a line
@@ -279,7 +289,9 @@ class Worker:
                     await self._follow(process)
             except (_Lost, OSError, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
-                self._log.error("the worker that evaluates selectors ended; starting another", extra={"fields": {"reason": reason}})
+                self._log.error(
+                    "the worker that evaluates selectors ended; starting another", extra={"fields": {"reason": reason}}
+                )
             finally:
                 self._process = None
             _reap_orphans()
@@ -293,7 +305,9 @@ class Worker:
             if slices is not None:
                 await process.replicate(slices)
                 if self.filled and not reported:
-                    self._log.info("selectors can be evaluated again", extra={"fields": {"slices": len(process.numbers)}})
+                    self._log.info(
+                        "selectors can be evaluated again", extra={"fields": {"slices": len(process.numbers)}}
+                    )
                 self.filled = reported = True
             await process.alive()
             _reap_orphans()
@@ -301,7 +315,8 @@ class Worker:
 
 
 def _reap_orphans() -> None:
-    """Wait for orphaned children of a killed worker: in a container the server is process 1, which inherits them as zombies."""
+    """Wait for orphaned children of a killed worker: in a container the server is process 1, which inherits them as
+    zombies."""
     with suppress(ChildProcessError):
         while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -310,7 +325,13 @@ def _reap_orphans() -> None:
 class _Process:
     """A running worker process. ``numbers``: of the slices in its replica, or on their way to it."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        control: socket.socket,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ):
         self._popen, self._control, self._reader, self._writer = popen, control, reader, writer
         self.numbers: dict[PublishedSlice, int] = {}
         self._frames: dict[PublishedSlice, int] = {}
@@ -335,7 +356,8 @@ class _Process:
                 pass_fds=(its_control.fileno(), its_data.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # the server's stderr is a JSON log; a worker that fails writes the reason to its data socket
+                # the server's stderr is a JSON log; a worker that fails writes the reason to its data socket
+                stderr=subprocess.DEVNULL,
                 env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
                 | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},  # not the working directory
                 start_new_session=True,  # a group that can be killed as one

@@ -1,7 +1,7 @@
 """The worker process: holds a replica of the published devices, and forks a child for the questions of each review.
 
-Must not evaluate a tenant's selector itself. Run: ``python -m webhooks.worker.process CONTROL DATA``, the file descriptors of two
-inherited sockets. It has one thread, so that forking is safe, and ends when the server does.
+Must not evaluate a tenant's selector itself. Run: ``python -m webhooks.worker.process CONTROL DATA``, the file
+descriptors of two inherited sockets. It has one thread, so that forking is safe, and ends when the server does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SLOW_NICE: Final = 10
 _FIRST: Final = (
     'device.driver == "a.example.com" && device.attributes["a.example.com"].?b.orValue("") in ["c"]',
     'has(device.attributes["a.example.com"].b) && device.attributes["a.example.com"].v.isGreaterThan(semver("1.2.3"))',
-    'device.capacity["a.example.com"].memory.isGreaterThan(quantity("1Gi")) || device.attributes["a.example.com"].n >= 1',
+    'device.capacity["a.example.com"].memory.isGreaterThan(quantity("1Gi")) '
+    '|| device.attributes["a.example.com"].n >= 1',
     '"text".matches("^t.*") && [1].exists(n, n > 0) && cel.bind(x, "y", x.startsWith("z"))',
 )
 """Expressions for :func:`warm_up`, so that the engine's caches are filled once, not in every child."""
@@ -44,8 +45,8 @@ class WorkerProcess:
         self._control, self._data = control, data
         self._replica: dict[int, PublishedSlice] = {}
         self._children: dict[int, int] = {}
-        """Process id of each child, by the number that the server knows it by. One that has ended stays here until it is reaped:
-        until then no other process can get its id, so a signal can't hit the wrong one."""
+        """Process id of each child, by the number that the server knows it by. One that has ended stays here until it
+        is reaped: until then no other process can get its id, so a signal can't hit the wrong one."""
         self._buffer = bytearray()
 
     def run(self) -> None:
@@ -69,12 +70,17 @@ class WorkerProcess:
                     for number, pid in tuple(self._children.items()):
                         if os.waitpid(pid, os.WNOHANG)[0]:
                             del self._children[number]
-                # Commands first, so that a child is forked before a slice that it needs is removed; but they must not starve slices.
+                # Commands first, so that a child is forked before a slice that it needs is removed; but they must not
+                # starve slices.
                 if self._control in found:
                     commands += 1
                     if not self._command():
                         return
-                if self._data in found and (self._control not in found or commands % _COMMANDS == 0) and not self._slices():
+                if (
+                    self._data in found
+                    and (self._control not in found or commands % _COMMANDS == 0)
+                    and not self._slices()
+                ):
                     return
 
     def _command(self) -> bool:
@@ -133,7 +139,10 @@ class WorkerProcess:
 
 def warm_up() -> None:
     """Evaluate some fixed expressions, so that children inherit filled caches and imported modules."""
-    device = {"attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}}, "capacity": {"memory": {"value": "1Gi"}}}
+    device = {
+        "attributes": {"b": {"string": "c"}, "n": {"int": 1}, "v": {"version": "1.2.3"}},
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
     replica: dict[int, PublishedSlice] = {}
     apply_frame({"put": 0, "driver": "a.example.com", "devices": [device]}, replica)
     for text in _FIRST:
@@ -143,8 +152,11 @@ def warm_up() -> None:
 
 def main() -> None:
     control, data = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the server decides when the worker ends
-    gc.disable()  # a collection would touch, and so copy, pages shared with children; no garbage cycles that matter arise here
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C in a terminal reaches the whole group; the server decides when the worker ends
+    # a collection would touch, and so copy, pages shared with children; no garbage cycles that matter arise here
+    gc.disable()
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         data.sendall(f"{kind.__name__}: {error}".encode(errors="replace")[:500])

@@ -1,8 +1,11 @@
 """The protocol between the server, its worker and the worker's children: three kinds of sockets.
 
-* Control, commands of a fixed size, server to worker: fork a child for the socket that comes along, lower its priority, kill it.
-* Data, frames (length, JSON), server to worker: slices. The worker acknowledges each with one byte; if it fails it writes the reason.
-* A socket of its own for each child: the server writes its questions and closes its side, the child writes answers, one JSON object a line.
+* Control, commands of a fixed size, server to worker: fork a child for the socket that comes along, lower its priority,
+  kill it.
+* Data, frames (length, JSON), server to worker: slices. The worker acknowledges each with one byte; if it fails it
+  writes the reason.
+* A socket of its own for each child: the server writes its questions and closes its side, the child writes answers, one
+  JSON object a line.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ MAX_LINE: Final = 256 * 1024
 BATCH: Final = 64
 BATCH_DEVICES: Final = 500
 BATCH_CHARACTERS: Final = 16_000
-"""Most slices, devices, and characters of messages (of 12 bytes at most, escaped) in one line of answers, but for its last slice.
+"""Most slices, devices, and characters of messages (of 12 bytes at most, escaped) in one line of answers, but for its
+last slice.
 
 Lines are short because those written before a child is killed are still used.
 """
@@ -56,11 +60,13 @@ class Command:
         return cls(*_COMMAND.unpack(data))
 
 
-# --- slices -------------------------------------------------------------------------------------------------------------
+# --- slices
+# -------------------------------------------------------------------------------------------------------------
 
 
 def put_frame(number: int, slice_: PublishedSlice) -> bytes:
-    """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that questions refer to."""
+    """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that
+    questions refer to."""
     devices = [_seen(each.device) for each in slice_.devices]
     return _frame({"put": number, "driver": slice_.pool[0], "devices": devices})
 
@@ -77,7 +83,10 @@ def _frame(message: dict[str, Any]) -> bytes:
 
 def _seen(device: Device) -> dict[str, Any]:
     attributes = {name: value.to_wire() for name, value in device.attributes.items()}
-    found: dict[str, Any] = {"attributes": attributes, "capacity": {name: each.to_wire() for name, each in device.capacity.items()}}
+    found: dict[str, Any] = {
+        "attributes": attributes,
+        "capacity": {name: each.to_wire() for name, each in device.capacity.items()},
+    }
     if device.allow_multiple_allocations:
         found["allowMultipleAllocations"] = True
     return found
@@ -89,18 +98,24 @@ def apply_frame(message: dict[str, Any], replica: dict[int, PublishedSlice]) -> 
         replica.pop(number, None)
     if "put" in message:
         driver = message["driver"]
-        devices = tuple(SliceDevice(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"])
+        devices = tuple(
+            SliceDevice(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"]
+        )
         for device in devices:
             _ = device.input  # cached here once, not computed in every child
         replica[message["put"]] = PublishedSlice((driver, ""), 0, "", devices)
 
 
-# --- questions ----------------------------------------------------------------------------------------------------------
+# --- questions
+# ----------------------------------------------------------------------------------------------------------
 
 
-def questions_line(questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None) -> bytes:
+def questions_line(
+    questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None
+) -> bytes:
     wire = [
-        {"kind": each.kind, "expressions": each.expressions, "slices": [numbers[slice_] for slice_ in each.slices]} for each in questions
+        {"kind": each.kind, "expressions": each.expressions, "slices": [numbers[slice_] for slice_ in each.slices]}
+        for each in questions
     ]
     return json.dumps({"questions": wire, "work": work}, separators=(",", ":")).encode()
 
@@ -108,15 +123,20 @@ def questions_line(questions: Iterable[SelectorQuestion], numbers: Mapping[Publi
 def read_questions(data: bytes, replica: Mapping[int, PublishedSlice]) -> tuple[list[SelectorQuestion], int | None]:
     """The questions and the budget of work. Raises KeyError where the replica lacks a slice."""
     wire = json.loads(data)
-    found = [SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["slices"]]) for each in wire["questions"]]
+    found = [
+        SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["slices"]])
+        for each in wire["questions"]
+    ]
     return found, wire["work"]
 
 
-# --- answers ------------------------------------------------------------------------------------------------------------
+# --- answers
+# ------------------------------------------------------------------------------------------------------------
 
 
 def answer_lines(number: int, found: Iterable[tuple[int, SliceAnswer | SliceFault]]) -> Iterator[bytes]:
-    """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is wrong with one."""
+    """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is
+    wrong with one."""
     batch: list[SliceAnswer] = []
     first = devices = characters = 0
     for position, answer in found:
@@ -142,7 +162,11 @@ def _batch(number: int, first: int, batch: Sequence[SliceAnswer]) -> bytes:
     if isinstance(batch[0], bool):
         return _line({"q": number, "at": first, "any": batch})
     depths = [each for each in batch if isinstance(each, SelectorDepths)]
-    faults = [[n, each.fault.selector, each.fault.device, each.fault.message] for n, each in enumerate(depths) if each.fault is not None]
+    faults = [
+        [n, each.fault.selector, each.fault.device, each.fault.message]
+        for n, each in enumerate(depths)
+        if each.fault is not None
+    ]
     return _line({"q": number, "at": first, "each": [each.depths.hex() for each in depths], "faults": faults})
 
 
@@ -188,7 +212,10 @@ def read_answers(line: bytes, questions: Sequence[SelectorQuestion]) -> ChildLin
             given = [(each, faults.get(n)) for n, each in enumerate(wire["each"])]
         first = _index(wire["at"], len(question.slices))
         slices = question.slices[first : first + len(given)]
-        return ChildLine(number, tuple((slice_, _answer(question, slice_, *each)) for slice_, each in zip(slices, given, strict=True)))
+        return ChildLine(
+            number,
+            tuple((slice_, _answer(question, slice_, *each)) for slice_, each in zip(slices, given, strict=True)),
+        )
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
 

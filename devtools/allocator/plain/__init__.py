@@ -1,8 +1,10 @@
-"""The rules of docs/spec/allocation.md once more, plainly: A-7.2 as it is written, nothing left out of the search, nothing remembered.
+"""The rules of docs/spec/allocation.md once more, plainly: A-7.2 as it is written, nothing left out of the search,
+nothing remembered.
 
-A second allocator to hold against ours and against the reference: each correction of section 28.2 is a switch here. With all of them
-the answer must be ours; with none it must be the reference's. It shares with ours only the types, quantities, selectors of nodes and
-CEL, and (consumption.py) the arithmetic of request policies. Slow on purpose: for small problems.
+A second allocator to hold against ours and against the reference: each correction of section 28.2 is a switch here.
+With all of them the answer must be ours; with none it must be the reference's. It shares with ours only the types,
+quantities, selectors of nodes and CEL, and (consumption.py) the arithmetic of request policies. Slow on purpose: for
+small problems.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ CORRECTIONS = (
     "AC-21a",
     "AC-23",
 )
-"""All that the allocator's answers show, but AC-17 and AC-22: there the reference's answer is a matter of luck, or of quantities."""
+"""All that the allocator's answers show, but AC-17 and AC-22: there the reference's answer is a matter of luck, or of
+quantities."""
 
 
 def plain_answer(problem: Json, corrected: Collection[str] = CORRECTIONS, *, step_limit: int = 200_000) -> Json:

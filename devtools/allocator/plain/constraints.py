@@ -1,4 +1,5 @@
-"""matchAttribute and distinctAttribute (A-15), also over derived attributes (A-16): values kept per device, compared anew each time."""
+"""matchAttribute and distinctAttribute (A-15), also over derived attributes (A-16): values kept per device, compared
+anew each time."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ class Kind:
             except CompileError as error:
                 raise Fatal(f"compile derived attribute {self.name} failed: {error}") from None
             except EvaluationError as error:
-                raise Fatal(f"evaluate derived attribute {self.name} on device {candidate.shown} failed: {error}") from None
+                raise Fatal(
+                    f"evaluate derived attribute {self.name} on device {candidate.shown} failed: {error}"
+                ) from None
         domain, slash, identifier = self.name.partition("/")
         if self.name not in published and slash and domain == driver:
             return published.get(identifier)
@@ -97,7 +100,12 @@ def _nothing() -> None:
 
 def _values(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
     """A-15.6, and in scalar mode A-15.4's order."""
-    many = (("int", attribute.ints), ("bool", attribute.bools), ("string", attribute.strings), ("version", attribute.versions))
+    many = (
+        ("int", attribute.ints),
+        ("bool", attribute.bools),
+        ("string", attribute.strings),
+        ("version", attribute.versions),
+    )
     for kind, values in many if lists else ():
         if values:
             return kind, frozenset(values)

@@ -80,7 +80,9 @@ class Facts:
     @property
     def experimental(self) -> bool:
         """Whether the reference takes its experimental variant (A-2.1)."""
-        return any(map(self.on, ("ListTypeAttributes", "OptionalNodeOperations", "DerivedAttributes", "CompatibilityGroups")))
+        return any(
+            map(self.on, ("ListTypeAttributes", "OptionalNodeOperations", "DerivedAttributes", "CompatibilityGroups"))
+        )
 
     def multi(self, candidate: Candidate) -> bool:
         """A-10.1."""

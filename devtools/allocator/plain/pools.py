@@ -1,4 +1,5 @@
-"""Slices to pools as one node sees them (A-4, A-5), judged by what the node sees (AC-4, AC-15, AC-16 not corrected) or by all slices."""
+"""Slices to pools as one node sees them (A-4, A-5), judged by what the node sees (AC-4, AC-15, AC-16 not corrected) or
+by all slices."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def visible_pools(facts: Facts) -> list[Pool]:
 
 def _usable(facts: Facts, slice_: ResourceSlice) -> bool:
     """A-4.2, A-4.3."""
-    if not facts.on("PartitionableDevices") and (slice_.spec.per_device_node_selection is not None or slice_.spec.shared_counters):
+    if not facts.on("PartitionableDevices") and (
+        slice_.spec.per_device_node_selection is not None or slice_.spec.shared_counters
+    ):
         return False
     return facts.on("CompatibilityGroups") or not _grouped(slice_)
 
@@ -75,7 +78,9 @@ def selects_device(facts: Facts, device: Device, where: str = "") -> bool:
     return _selects(facts, device.node_name, device.all_nodes, device.node_selector, where)
 
 
-def _selects(facts: Facts, name: str | None, everywhere: bool | None, selector: NodeSelector | None, where: str) -> bool:
+def _selects(
+    facts: Facts, name: str | None, everywhere: bool | None, selector: NodeSelector | None, where: str
+) -> bool:
     """A-4.5."""
     if name:
         return name == facts.node.name
@@ -84,7 +89,9 @@ def _selects(facts: Facts, name: str | None, everywhere: bool | None, selector: 
     try:
         return selector is not None and NodeMatcher(selector).matches(facts.node)
     except NodeSelectorError as error:
-        raise Fatal(f"{where}failed to parse node selector {describe_selector(selector) if selector else ''}: {error}") from None
+        raise Fatal(
+            f"{where}failed to parse node selector {describe_selector(selector) if selector else ''}: {error}"
+        ) from None
 
 
 def _pool(facts: Facts, key: tuple[str, str], seen: list[ResourceSlice]) -> Pool | None:
@@ -110,7 +117,12 @@ def _filled(facts: Facts, pool: Pool, seen: list[ResourceSlice], unseen: list[Re
     """A-5.3, A-5.4."""
     partitions = facts.on("PartitionableDevices")
     counter_slices = [each for each in sorted(seen, key=_name) + unseen if partitions and each.spec.shared_counters]
-    pool.targeting = [c for each in sorted(seen, key=_name) if not any(each is one for one in counter_slices) for c in _candidates(each)]
+    pool.targeting = [
+        c
+        for each in sorted(seen, key=_name)
+        if not any(each is one for one in counter_slices)
+        for c in _candidates(each)
+    ]
     pool.elsewhere = [c for each in unseen if not any(each is one for one in counter_slices) for c in _candidates(each)]
     names = [each.device.name for each in pool.targeting]
     if facts.fixed("AC-4/15/16"):

@@ -1,4 +1,5 @@
-"""Claims to what the search has to fill, with every pre-check (A-6, A-9), and which devices can serve a request at all (A-8, A-17)."""
+"""Claims to what the search has to fill, with every pre-check (A-6, A-9), and which devices can serve a request at all
+(A-8, A-17)."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def _claim(facts: Facts, pools: list[Pool], index: int, claim: ResourceClaim) ->
         least = min(wanted.count for wanted in entry.alternatives)
         if least > LIMIT - accounted:
             raise Fatal(
-                f"claim {claim.key}, request {request.name}: adding {least} devices exceeds the claim limit of {LIMIT}, "
+                f"claim {claim.key}, request {request.name}: adding {least} "
+                f"devices exceeds the claim limit of {LIMIT}, "
                 f"with {accounted} already accounted for"
             )
         accounted += least
@@ -81,16 +83,26 @@ def _claim(facts: Facts, pools: list[Pool], index: int, claim: ResourceClaim) ->
 def _entry(facts: Facts, pools: list[Pool], index: int, claim: ResourceClaim, request: DeviceRequest) -> Entry:
     subs = request.first_available
     if subs and not facts.on("PrioritizedList"):
-        raise Fatal(f"claim {claim.key}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled")
+        raise Fatal(
+            f"claim {claim.key}, request {request.name}: has subrequests, but "
+            "the DRAPrioritizedList feature is disabled"
+        )
     if not facts.on("ConsumableCapacity"):
         wanting = [("request", request.name, request.exactly.capacity)] if request.exactly is not None else []
         for word, name, capacity in (*wanting, *(("subrequest", sub.name, sub.capacity) for sub in subs)):
             if capacity is not None:
-                raise Fatal(f"claim {claim.key}, {word} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled")
+                raise Fatal(
+                    f"claim {claim.key}, {word} {name}: has capacity requests, but "
+                    "the DRAConsumableCapacity feature is disabled"
+                )
     if subs:
-        return Entry(request.name, True, [_wanted(facts, pools, index, claim, sub.name, request.name, sub) for sub in subs])
+        return Entry(
+            request.name, True, [_wanted(facts, pools, index, claim, sub.name, request.name, sub) for sub in subs]
+        )
     if request.exactly is None:
-        raise Fatal(f"claim {claim.key}, request {request.name}: unknown request type" if facts.fixed("AC-12") else NULL)
+        raise Fatal(
+            f"claim {claim.key}, request {request.name}: unknown request type" if facts.fixed("AC-12") else NULL
+        )
     return Entry(request.name, False, [_wanted(facts, pools, index, claim, request.name, None, request.exactly)])
 
 
@@ -132,10 +144,14 @@ def _everything(facts: Facts, pools: list[Pool], wanted: Wanted) -> list[Candida
     found = []
     for pool in pools:
         if pool.problem in (INCOMPLETE, INVALID):
-            text = f"{wanted.subject}: asks for all devices, but resource pool {pool.driver}/{pool.name} is {pool.problem}"
+            text = (
+                f"{wanted.subject}: asks for all devices, but resource pool {pool.driver}/{pool.name} is {pool.problem}"
+            )
             raise NodeOnly(text) if facts.fixed("AC-9") else Fatal(text)
         for candidate in pool.targeting:
-            if selectable(facts, wanted, candidate) and (not facts.on("ConsumableCapacity") or taken(facts, wanted, candidate) is not None):
+            if selectable(facts, wanted, candidate) and (
+                not facts.on("ConsumableCapacity") or taken(facts, wanted, candidate) is not None
+            ):
                 found.append(candidate)
     return found
 
@@ -150,13 +166,18 @@ def selectable(facts: Facts, wanted: Wanted, candidate: Candidate) -> bool:
 def _selectable(facts: Facts, wanted: Wanted, candidate: Candidate) -> bool:
     if candidate.device.binding_conditions and not facts.on("DeviceBindingAndStatus"):
         return False
-    owners = ((f"class {wanted.device_class.name}", wanted.device_class.spec.selectors), (f"claim {wanted.claim.key}", wanted.of.selectors))
+    owners = (
+        (f"class {wanted.device_class.name}", wanted.device_class.spec.selectors),
+        (f"claim {wanted.claim.key}", wanted.of.selectors),
+    )
     for owner, selectors in owners:
         for i, selector in enumerate(selectors):
             if selector.cel is None:
                 raise Fatal(f"{owner}: selector #{i}: CEL expression empty (unsupported selector type?)")
             try:
-                if not compile_selector(selector.cel.expression).matches(device_input(candidate.slice.spec.driver, candidate.device)):
+                if not compile_selector(selector.cel.expression).matches(
+                    device_input(candidate.slice.spec.driver, candidate.device)
+                ):
                     return False
             except CompileError as error:
                 raise Fatal(f"{owner}: selector #{i}: CEL compile error: {error}") from None
@@ -165,14 +186,19 @@ def _selectable(facts: Facts, wanted: Wanted, candidate: Candidate) -> bool:
     if not candidate.slice.spec.per_device_node_selection:
         return True
     device = candidate.device
-    terms = () if device.node_selector is None or device.node_name or device.all_nodes else device.node_selector.node_selector_terms
+    terms = (
+        ()
+        if device.node_selector is None or device.node_name or device.all_nodes
+        else device.node_selector.node_selector_terms
+    )
     if len(terms) > 1 and facts.fixed("AC-21a"):
         return False
     return selects_device(facts, device)
 
 
 def taken(facts: Facts, wanted: Wanted, candidate: Candidate) -> Consumption | None:
-    """What the request takes of an unused device; None where its policies or its size refuse that (A-17.1 to A-17.6)."""
+    """What the request takes of an unused device; None where its policies or its size refuse that (A-17.1 to
+    A-17.6)."""
     if candidate not in wanted.taken:
         wanted.taken[candidate] = _taken(facts, wanted, candidate)
     return wanted.taken[candidate]
@@ -196,7 +222,8 @@ def _taken(facts: Facts, wanted: Wanted, candidate: Candidate) -> Consumption | 
 
 
 def _without_min(facts: Facts, amount: Quantity | None) -> None:
-    """AC-23 not corrected: kills the reference, unless it can't write the amount in thousandths, which looks like a violation to it."""
+    """AC-23 not corrected: kills the reference, unless it can't write the amount in thousandths, which looks like a
+    violation to it."""
     exact = amount is None or (amount.nano % 10**6 == 0 and amount.nano // 10**6 < 2**63)
     if exact or not facts.on("FractionalCapacityRange"):
         raise Fatal(NULL)

@@ -19,8 +19,12 @@ def results(facts: Facts, search: Search) -> list[Json]:
         selected = [entry.alternatives[search.selected.get((c, q), 0)] for q, entry in enumerate(search.entries[c])]
         config = _config(claim.to_wire(), selected)
         if len(config) > 64 and facts.fixed("AC-14"):
-            raise Fatal(f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is 64")
-        result: Json = {"devices": {"results": [_device(facts, choice, names) for choice in search.chosen[c]], "config": config}}
+            raise Fatal(
+                f"claim {claim.key}: allocation would need {len(config)} configuration entries, the limit is 64"
+            )
+        result: Json = {
+            "devices": {"results": [_device(facts, choice, names) for choice in search.chosen[c]], "config": config}
+        }
         if selector := _node_selector(facts, claim.name, search.chosen[c]):
             result["nodeSelector"] = selector
         found.append(result)
@@ -44,7 +48,9 @@ def _device(facts: Facts, choice: Choice, shares: list[str]) -> Json:
         shares.append(device)
         found["shareID"] = f"share-{len(shares)}"
         share = taken(facts, wanted, candidate)
-        found["consumedCapacity"] = {name: str(amount) for name, amount in share.quantities.items()} if share is not None else {}
+        found["consumedCapacity"] = (
+            {name: str(amount) for name, amount in share.quantities.items()} if share is not None else {}
+        )
     return found
 
 
@@ -65,7 +71,11 @@ def _config(claim: Json, selected: list[Wanted]) -> list[Json]:
         if not listed or any(mine & set(listed) for mine in names):
             entries.append({"source": "FromClaim", **each})
     return [
-        {key: value for key, value in entry.items() if key != "requests" or not all(mine & set(value) for mine in names)}
+        {
+            key: value
+            for key, value in entry.items()
+            if key != "requests" or not all(mine & set(value) for mine in names)
+        }
         for entry in entries
     ]
 
@@ -80,7 +90,9 @@ def _node_selector(facts: Facts, claim: str, chosen: list[Choice]) -> Json | Non
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}
         terms = where.node_selector.to_wire().get("nodeSelectorTerms", []) if where.node_selector is not None else []
         if len(terms) > 1:
-            raise Fatal(f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
+            raise Fatal(
+                f"create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            )
         for kind, requirements in ((kind, term.get(kind, ())) for term in terms for kind in merged):
             for new in requirements:
                 if not any(_same(new, known) for known in merged[kind]):
@@ -90,4 +102,6 @@ def _node_selector(facts: Facts, claim: str, chosen: list[Choice]) -> Json | Non
 
 def _same(one: Json, other: Json) -> bool:
     keys = ("key", "operator")
-    return all(one.get(key) == other.get(key) for key in keys) and set(one.get("values", ())) == set(other.get("values", ()))
+    return all(one.get(key) == other.get(key) for key in keys) and set(one.get("values", ())) == set(
+        other.get("values", ())
+    )

@@ -133,7 +133,8 @@ class Search:
                 for name, amount in share.quantities.items():
                     held[name] = held.get(name, 0) + amount.nano
         return all(
-            held.get(name, 0) + amount.nano <= candidate.device.capacity[name].value.nano for name, amount in wants.quantities.items()
+            held.get(name, 0) + amount.nano <= candidate.device.capacity[name].value.nano
+            for name, amount in wants.quantities.items()
         )
 
     def _try(self, wanted: Wanted, candidate: Candidate, *, must: bool) -> Undo | None:
@@ -185,7 +186,9 @@ class Search:
 
     def _refuse(self, wanted: Wanted, candidate: Candidate) -> None:
         """E18, AC-8."""
-        text = f"{wanted.subject}: cannot add device {candidate.shown} because a claim constraint would not be satisfied"
+        text = (
+            f"{wanted.subject}: cannot add device {candidate.shown} because a claim constraint would not be satisfied"
+        )
         if not self._facts.fixed("AC-8"):
             raise Fatal(text)
         self._refused = self._refused or text
@@ -194,11 +197,17 @@ class Search:
         """A-10.3, A-2.3."""
         if not candidate.slice.spec.skip_node_operations or not self._facts.experimental:
             return True
-        return self._facts.on("OptionalNodeOperations") and "DRAOptionalNodeOperations" in self._facts.node.status.declared_features
+        return (
+            self._facts.on("OptionalNodeOperations")
+            and "DRAOptionalNodeOperations" in self._facts.node.status.declared_features
+        )
 
     def _shared_already(self, candidate: Candidate) -> bool:
         """A-12.4, AC-6."""
-        here = any(place == candidate.id and not (other.admin and self._facts.fixed("AC-6")) for place, other, _ in self._shares)
+        here = any(
+            place == candidate.id and not (other.admin and self._facts.fixed("AC-6"))
+            for place, other, _ in self._shares
+        )
         return here or self._facts.has_shares(candidate.id)
 
     def _compatible(self, candidate: Candidate) -> bool:
@@ -225,7 +234,9 @@ class Search:
         used = facts.exclusive | facts.shared | facts.consumed.keys()
         if facts.fixed("AC-2") and any(place[:2] == candidate.pool and place not in published for place in used):
             return False
-        available = {(name, counter): amount for name, counters in pool.counters.items() for counter, amount in counters.items()}
+        available = {
+            (name, counter): amount for name, counters in pool.counters.items() for counter, amount in counters.items()
+        }
         for each in pool.targeting + pool.elsewhere:
             if facts.allocated(each.id):
                 for key, amount in _consumed(each):
@@ -241,7 +252,8 @@ class Search:
     def _tainted(self, wanted: Wanted, candidate: Candidate) -> bool:
         """A-14."""
         return any(
-            taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(toleration, taint) for toleration in wanted.of.tolerations)
+            taint.effect in ("NoSchedule", "NoExecute")
+            and not any(tolerates(toleration, taint) for toleration in wanted.of.tolerations)
             for taint in candidate.device.taints
         )
 

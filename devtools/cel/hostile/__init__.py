@@ -1,4 +1,5 @@
-"""Expressions made to take long: found by the search (``python -m devtools.cel.hostile``), kept as data, tried again by the tests."""
+"""Expressions made to take long: found by the search (``python -m devtools.cel.hostile``), kept as data, tried again by
+the tests."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ FOLDER = Path(__file__).parent
 
 
 def worst(*names: str) -> list[str]:
-    """The expressions that are kept, one a line in ``*.txt``: all, or those of the files named (``evaluation``, ``compiling`` …).
+    """The expressions that are kept, one a line in ``*.txt``: all, or those of the files named (``evaluation``,
+    ``compiling`` …).
 
     The API server accepts each of them as a selector.
     """

@@ -1,7 +1,7 @@
 """Searches for expressions that hurt: ``python -m devtools.cel.hostile [--minutes M] [--seed S] [--objective NAME …]``.
 
-Prints the best finds of each objective with their times. Fails where one exceeds the bounds of ``bounds``; then it shall be mended, and its
-expression be kept in a ``*.txt`` beside this file.
+Prints the best finds of each objective with their times. Fails where one exceeds the bounds of ``bounds``; then it
+shall be mended, and its expression be kept in a ``*.txt`` beside this file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ def main() -> None:
             why = exceeded(times)
             bad += bool(why)
             out.write(
-                f"{objective} {find.score:.3f}: compiling {times.compiling * 1e3:.0f} + {times.estimating * 1e3:.0f} ms, watched"
-                f" {times.watched * 1e3:.0f} ms for {times.charged * 1e3:.0f} ms, longest stretch {times.stretch * 1e3:.0f} ms,"
-                f" unwatched {times.free * 1e3:.0f} ms, {times.outcome}{' EXCEEDS ' + why if why else ''}\n    {find.expression}\n"
+                f"{objective} {find.score:.3f}: compiling {times.compiling * 1e3:.0f} "
+                f"+ {times.estimating * 1e3:.0f} ms, watched"
+                f" {times.watched * 1e3:.0f} ms for {times.charged * 1e3:.0f} ms, "
+                f"longest stretch {times.stretch * 1e3:.0f} ms,"
+                f" unwatched {times.free * 1e3:.0f} ms, {times.outcome}{' EXCEEDS ' + why if why else ''}\n "
+                f"   {find.expression}\n"
             )
         out.flush()
     out.write("BOUNDS EXCEEDED, see above\n" if bad else "no bound exceeded\n")

@@ -16,24 +16,34 @@ from virt_dra.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, SHARED, STRING, UI
 LISTS = (parse_type("list(int)"), parse_type("list(string)"), parse_type("list(dyn)"), parse_type("list(list(int))"))
 MAPS = (parse_type("map(string, int)"), parse_type("map(int, string)"))
 _FREE = (INT, STRING, BOOL, DOUBLE, LISTS[0], LISTS[1])
-_UNUSED = ("@sortByAssociatedKeys", "fieldSelector", "labelSelector", "check", "group", "serviceAccount", "path", "resource")
+_UNUSED = (
+    "@sortByAssociatedKeys",
+    "fieldSelector",
+    "labelSelector",
+    "check",
+    "group",
+    "serviceAccount",
+    "path",
+    "resource",
+)
 _INFIX = {
-    "_+_": "+", "_-_": "-", "_*_": "*", "_/_": "/", "_%_": "%", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_": "==",
-    "_!=_": "!=", "@in": "in",
+    "_+_": "+", "_-_": "-", "_*_": "*", "_/_": "/", "_%_": "%", "_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=",
+    "_==_": "==", "_!=_": "!=", "@in": "in",
 }  # fmt: skip
 _PREFIX = {"!_": "!", "-_": "-"}
 _SURROUNDED = {"_[_]": "{}[{}]", "_[?_]": "{}[?{}]", "_?_:_": "({}?{}:{})"}
 
 TEXTS = (
-    "a", "x" * 64, "aaaaaaaaaaaaaaaa", "1111111111111111", "1s1s1s1s1s1s1s1s", "a,b,c,d,e,f,", "é" * 16, "日本" * 8, "%s%s%d%f%e%x",
-    "1.2.3-" + "a." * 10 + "b", "10Gi", "0.000000000000001", "10.0.0.1", "::ffff:1.2.3.4", "10.0.0.0/8", "2001:db8::/32", "ab\\\"\\n" * 4,
-    "2020-02-29T12:34:56.789Z", "-1h2m3.5s", "https://u:p@h:80/%41%42/c?a=b&c=d&e=f#g", "[{(?:a|b)*" , " \\t " * 8, "true", "UTC",
-    "Europe/Berlin", "\\u0131" * 16, "%.200f", "dns1123label", "a-" * 16,
+    "a", "x" * 64, "aaaaaaaaaaaaaaaa", "1111111111111111", "1s1s1s1s1s1s1s1s", "a,b,c,d,e,f,", "é" * 16, "日本" * 8,
+    "%s%s%d%f%e%x", "1.2.3-" + "a." * 10 + "b", "10Gi", "0.000000000000001", "10.0.0.1", "::ffff:1.2.3.4", "10.0.0.0/8",
+    "2001:db8::/32", "ab\\\"\\n" * 4, "2020-02-29T12:34:56.789Z", "-1h2m3.5s",
+    "https://u:p@h:80/%41%42/c?a=b&c=d&e=f#g", "[{(?:a|b)*" , " \\t " * 8, "true", "UTC", "Europe/Berlin",
+    "\\u0131" * 16, "%.200f", "dns1123label", "a-" * 16,
 )  # fmt: skip
 PATTERNS = (
-    "a", "^A[0-9]+$", r"\\pL{9", r"\\pL{98}", r"(a|b)*a(a|b){200}c", r"[ab]*a[ab]{900}c", "(a*)*b", "x{1000}", "(?i)abc", "[:", "a.*z|a",
-    r"(\\pL*\\pN*){9}z", r"[^\\P{LC}]", r"\\p{Greek}", "(", "a{2}{3}", r"\\b", "", ".", r"[\\pL\\pN]{20}", r"(\\pL+a)*.{20}\\pN", "a|",
-    r"[\\x{100}-\\x{ffff}]", "(.*){20}c", r"\\Q", "(?P<n>a)",
+    "a", "^A[0-9]+$", r"\\pL{9", r"\\pL{98}", r"(a|b)*a(a|b){200}c", r"[ab]*a[ab]{900}c", "(a*)*b", "x{1000}",
+    "(?i)abc", "[:", "a.*z|a", r"(\\pL*\\pN*){9}z", r"[^\\P{LC}]", r"\\p{Greek}", "(", "a{2}{3}", r"\\b", "", ".",
+    r"[\\pL\\pN]{20}", r"(\\pL+a)*.{20}\\pN", "a|", r"[\\x{100}-\\x{ffff}]", "(.*){20}c", r"\\Q", "(?P<n>a)",
 )  # fmt: skip
 NUMBERS = ("0", "1", "2", "7", "10", "63", "100", "1000", "9223372036854775807", "-1", "99999")
 
@@ -112,7 +122,9 @@ class Maker:
         if bound and rng.random() < 0.4:
             return leaf(wanted, rng.choice(bound))
         if depth > 0 and rng.random() < 0.85:
-            made = rng.choice((self._called, self._called, self._called, self._macro, self._bound))(wanted, depth, scope)
+            made = rng.choice((self._called, self._called, self._called, self._macro, self._bound))(
+                wanted, depth, scope
+            )
             if made is not None:
                 return made
         return self._leaf(wanted, depth, scope)
@@ -182,7 +194,11 @@ class Maker:
         if wanted.kind is TypeKind.MAP and wanted.params[0] is INT:
             second = self.name()
             inside = (*inside, (second, element))
-            return Tree(wanted, f"{{}}.transformMap({name},{second},{{}})", (over, self.make(wanted.params[1], depth - 1, inside)))
+            return Tree(
+                wanted,
+                f"{{}}.transformMap({name},{second},{{}})",
+                (over, self.make(wanted.params[1], depth - 1, inside)),
+            )
         if wanted.name == "optional_type":
             target = self.make(SHARED.optional_of(element), depth - 1, scope)
             return Tree(wanted, f"{{}}.optMap({name},{{}})", (target, self.make(wanted.params[0], depth - 1, inside)))
@@ -190,7 +206,11 @@ class Maker:
 
     def range(self, depth: int) -> Tree:
         """A long list."""
-        return Tree(LISTS[0], "lists.range({})", (leaf(INT, self.rng.choice(("3", "10", "100", "300", "1000", "10000", "100000"))),))
+        return Tree(
+            LISTS[0],
+            "lists.range({})",
+            (leaf(INT, self.rng.choice(("3", "10", "100", "300", "1000", "10000", "100000"))),),
+        )
 
     def _bound(self, wanted: Type, depth: int, scope: Scope) -> Tree:
         """A value given a name, often after it was doubled a few times."""

@@ -1,4 +1,5 @@
-"""The time an expression takes: to compile, to evaluate with and without a budget, and between two polls of the deadline."""
+"""The time an expression takes: to compile, to evaluate with and without a budget, and between two polls of the
+deadline."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import tracemalloc
 from dataclasses import dataclass
 
 from virt_dra.api.resource_v1 import Device
-from virt_dra.cel import COST_LIMIT, CompiledSelector, CompileError, EvaluationError, Work, device_input, new_expressions
+from virt_dra.cel import (
+    COST_LIMIT,
+    CompiledSelector,
+    CompileError,
+    EvaluationError,
+    Work,
+    device_input,
+    new_expressions,
+)
 from virt_dra.cel.compilations import kept_size
 from virt_dra.cel.compiler import COUNTED_NODE, KEPT_NODES
 from virt_dra.cel.functions import regex
@@ -19,7 +28,12 @@ DEVICE = device_input(
     Device.from_wire(
         {
             "name": "x",
-            "attributes": {"l": {"strings": ["a"] * 40}, "m": {"string": "x" * 64}, "n": {"int": 7}, "v": {"version": "1.2.3"}},
+            "attributes": {
+                "l": {"strings": ["a"] * 40},
+                "m": {"string": "x" * 64},
+                "n": {"int": 7},
+                "v": {"version": "1.2.3"},
+            },
             "capacity": {"memory": {"value": "40Gi"}},
         }
     ),
@@ -31,7 +45,8 @@ _LONGEST = 10_240
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of processor time. ``watched``: with ALLOWED; ``stretch``: the longest between two looks; ``charged``: seconds of work."""
+    """Seconds of processor time. ``watched``: with ALLOWED; ``stretch``: the longest between two looks; ``charged``:
+    seconds of work."""
 
     compiling: float
     charged_compiling: float
@@ -79,7 +94,8 @@ def forget() -> None:
 
 
 def measured(expression: str, *, free: bool = False) -> Times | None:
-    """None for one that the API server refuses. ``free``: measure the evaluation without a budget too, which may take seconds."""
+    """None for one that the API server refuses. ``free``: measure the evaluation without a budget too, which may take
+    seconds."""
     if len(expression) > _LONGEST:
         return None
     forget()
@@ -119,7 +135,16 @@ def _measured(expression: str, *, free: bool) -> Times | None:
         _outcome(selector, None)
         unwatched = time.thread_time() - began
     patterns = (1e12 - (compiling_work.left or 0.0)) / 1e6
-    return Times(compiled - begin, patterns, estimated - compiled, watched, (ALLOWED - left) / 1e6, looks.longest, unwatched, outcome)
+    return Times(
+        compiled - begin,
+        patterns,
+        estimated - compiled,
+        watched,
+        (ALLOWED - left) / 1e6,
+        looks.longest,
+        unwatched,
+        outcome,
+    )
 
 
 def _outcome(selector: CompiledSelector, work: Work | None) -> str:
@@ -130,7 +155,8 @@ def _outcome(selector: CompiledSelector, work: Work | None) -> str:
 
 
 def kept(expression: str) -> tuple[int, int] | None:
-    """Bytes that a compiled selector keeps once it was evaluated, and what the caches count it with; None if refused."""
+    """Bytes that a compiled selector keeps once it was evaluated, and what the caches count it with; None if
+    refused."""
     gc.collect()
     tracemalloc.start()
     try:

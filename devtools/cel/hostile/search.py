@@ -1,4 +1,5 @@
-"""A search for the worst expressions that the API server accepts: hill climbing over a population of trees, one objective at a time."""
+"""A search for the worst expressions that the API server accepts: hill climbing over a population of trees, one
+objective at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Find:
 
 
 def search(objective: str, seed: int, seconds: float, seeds: list[str]) -> list[Find]:
-    """The best finds of so many seconds, best first. What is tried follows from the seed, how much of it from the machine."""
+    """The best finds of so many seconds, best first. What is tried follows from the seed, how much of it from the
+    machine."""
     rng = random.Random(f"{seed} {objective}")
     maker = Maker(rng)
     score = OBJECTIVES[objective]
@@ -61,7 +63,9 @@ def search(objective: str, seed: int, seconds: float, seeds: list[str]) -> list[
     return [find for _, _, find in population]
 
 
-def _candidates(maker: Maker, rng: random.Random, population: list[tuple[float, Tree, Find]], seeds: list[str]) -> Iterator[Tree]:
+def _candidates(
+    maker: Maker, rng: random.Random, population: list[tuple[float, Tree, Find]], seeds: list[str]
+) -> Iterator[Tree]:
     for text in seeds:
         yield leaf(BOOL, text)
     for overload in rng.sample(OVERLOADS, len(OVERLOADS)):
@@ -122,5 +126,7 @@ def _changed(maker: Maker, rng: random.Random, tree: Tree, population: list[tupl
         case 5 if part.type is INT and not part.parts:
             return tree.replaced(path, leaf(INT, str(rng.choice((1, 30, 250, 900, 4000, 30000, 90000)))))
     if part.type.kind is TypeKind.LIST and part.parts:
-        return tree.replaced(path, Tree(part.type, "[" + ",".join(["{0}"] * rng.choice((50, 400))) + "]", part.parts[:1]))
+        return tree.replaced(
+            path, Tree(part.type, "[" + ",".join(["{0}"] * rng.choice((50, 400))) + "]", part.parts[:1])
+        )
     return tree

@@ -24,7 +24,8 @@ class _Written(BaseModel):
 
 
 class Box(_Written):
-    """``at``: column and row, from 0; ``span``: how many of each it takes. ``text``: below the title, lines divided by bars."""
+    """``at``: column and row, from 0; ``span``: how many of each it takes. ``text``: below the title, lines divided by
+    bars."""
 
     at: tuple[int, int]
     title: str
@@ -60,7 +61,8 @@ class Arrow(_Written):
 
 
 class Drawing(_Written):
-    """``description``: the picture in words, for those who don't see it. ``gaps``: pixels between columns and between rows."""
+    """``description``: the picture in words, for those who don't see it. ``gaps``: pixels between columns and between
+    rows."""
 
     title: str
     description: str

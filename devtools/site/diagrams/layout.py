@@ -59,7 +59,8 @@ class Layout:
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """What a line of a sans-serif font takes at most, estimated: a font's own measures depend on where the picture is seen."""
+    """What a line of a sans-serif font takes at most, estimated: a font's own measures depend on where the picture is
+    seen."""
     ems = sum(0.32 if each in _NARROW else 0.88 if each in _WIDE else 0.68 if each.isupper() else 0.57 for each in text)
     return ems * size * (1.14 if bold else 1.0)
 
@@ -112,7 +113,9 @@ def _rectangle(box: Box, xs: list[float], ys: list[float], columns: list[float],
 
 def _frame(boxes: Sequence[Rectangle]) -> Rectangle:
     x, y = min(each.x for each in boxes) - _FRAME, min(each.y for each in boxes) - _FRAME - _FRAME_TITLE
-    return Rectangle(x, y, max(each.right for each in boxes) + _FRAME - x, max(each.bottom for each in boxes) + _FRAME - y)
+    return Rectangle(
+        x, y, max(each.right for each in boxes) + _FRAME - x, max(each.bottom for each in boxes) + _FRAME - y
+    )
 
 
 def _paths(arrows: Sequence[Arrow], boxes: Mapping[str, Rectangle]) -> tuple[Path, ...]:
@@ -128,7 +131,9 @@ def _paths(arrows: Sequence[Arrow], boxes: Mapping[str, Rectangle]) -> tuple[Pat
         at_first = _port(first, start, users[arrow.start, start], number)
         at_last = _port(last, end, users[arrow.end, end], number)
         if {start, end} in ({"left", "right"}, {"top", "bottom"}):
-            at_first, at_last = _aligned(first, last, start, at_first, at_last, len(users[arrow.start, start]), len(users[arrow.end, end]))
+            at_first, at_last = _aligned(
+                first, last, start, at_first, at_last, len(users[arrow.start, start]), len(users[arrow.end, end])
+            )
         points = _route(_point(first, start, at_first), start, _point(last, end, at_last), end)
         paths.append(Path(arrow, points, _label_place(points)))
     return tuple(paths)
@@ -153,8 +158,11 @@ def _port(box: Rectangle, side: Side, users: list[tuple[float, int]], number: in
     return start + length * (place + 1) / (len(users) + 1)
 
 
-def _aligned(first: Rectangle, last: Rectangle, side: Side, at_first: float, at_last: float, many: int, others: int) -> tuple[float, float]:
-    """One coordinate for both ends where a straight line is possible: that of the shorter side, or of the one with more arrows."""
+def _aligned(
+    first: Rectangle, last: Rectangle, side: Side, at_first: float, at_last: float, many: int, others: int
+) -> tuple[float, float]:
+    """One coordinate for both ends where a straight line is possible: that of the shorter side, or of the one with more
+    arrows."""
     upright = side in ("top", "bottom")
     low = max(first.x, last.x) if upright else max(first.y, last.y)
     high = min(first.right, last.right) if upright else min(first.bottom, last.bottom)

@@ -51,12 +51,14 @@ def picture(drawing: Drawing) -> str:
     place = lay_out(drawing)
     width, height = _number(place.width), _number(place.height)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" '
         'aria-labelledby="title description">',
         f'<title id="title">{escape(drawing.title)}</title>',
         f'<desc id="description">{escape(drawing.description)}</desc>',
         f"<style>\n{_STYLE}</style>",
-        f'<rect class="page" x="0.5" y="0.5" width="{_number(place.width - 1)}" height="{_number(place.height - 1)}" rx="10"/>',
+        f'<rect class="page" x="0.5" y="0.5" width="{_number(place.width - 1)}" '
+        f'height="{_number(place.height - 1)}" rx="10"/>',
         *_frames(place),
         *(_line(path) for path in place.paths),
         *_boxes(drawing, place),
@@ -68,7 +70,8 @@ def picture(drawing: Drawing) -> str:
 
 def _frames(place: Layout) -> list[str]:
     return [
-        f'{_rectangle(frame, "frame", 10)}<text class="frame-title" x="{_number(frame.x + 14)}" y="{_number(frame.y + 22)}">'
+        f'{_rectangle(frame, "frame", 10)}<text class="frame-title" '
+        f'x="{_number(frame.x + 14)}" y="{_number(frame.y + 22)}">'
         f"{escape(group.title)}</text>"
         for group, frame in place.groups
     ]
@@ -82,7 +85,8 @@ def _boxes(drawing: Drawing, place: Layout) -> list[str]:
         first = at.y + (at.height - LINE * (1 + len(box.lines))) / 2 + LINE * 0.75
         lines = [("title", box.title), *(("text", line) for line in box.lines)]
         texts = (
-            f'<text class="{kind}" x="{x}" y="{_number(first + LINE * number)}" text-anchor="middle">{escape(line)}</text>'
+            f'<text class="{kind}" x="{x}" y="{_number(first + LINE * number)}" '
+            f'text-anchor="middle">{escape(line)}</text>'
             for number, (kind, line) in enumerate(lines)
         )
         found.append(f"{_rectangle(at, box.look, 8)}{''.join(texts)}")
@@ -114,7 +118,8 @@ def _label(path: Path) -> str:
     x, y = path.label_at
     behind = Rectangle(x - width / 2, y - height / 2, width, height)
     texts = (
-        f'<text class="label" x="{_number(x)}" y="{_number(behind.y + LINE * (number + 0.74))}" text-anchor="middle">{escape(line)}</text>'
+        f'<text class="label" x="{_number(x)}" y="{_number(behind.y + LINE * (number + 0.74))}" '
+        f'text-anchor="middle">{escape(line)}</text>'
         for number, line in enumerate(lines)
     )
     return f"{_rectangle(behind, 'behind', 3)}{''.join(texts)}"

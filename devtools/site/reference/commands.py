@@ -1,4 +1,5 @@
-"""Every command of ``virt-dra``: what it does, its arguments and options, examples and exit codes; all from click's own objects."""
+"""Every command of ``virt-dra``: what it does, its arguments and options, examples and exit codes; all from click's own
+objects."""
 
 from __future__ import annotations
 
@@ -49,8 +50,12 @@ def _within(group: click.Group, context: click.Context) -> Iterator[tuple[str, c
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     yield code_block(" ".join((context.command_path, *command.collect_usage_pieces(context))))
     yield from _paragraphs(inspect.cleandoc(command.help or ""))
-    records = [record for param in command.get_params(context) if (record := param.get_help_record(context)) is not None]
-    yield table(("option", "meaning"), ((code(option), escaped(" ".join(meaning.split()))) for option, meaning in records))
+    records = [
+        record for param in command.get_params(context) if (record := param.get_help_record(context)) is not None
+    ]
+    yield table(
+        ("option", "meaning"), ((code(option), escaped(" ".join(meaning.split()))) for option, meaning in records)
+    )
     yield from _epilog(command)
 
 

@@ -1,4 +1,5 @@
-"""Every CustomResourceDefinition that virt-dra installs, read from the manifests: columns, and each field with type, limits and meaning."""
+"""Every CustomResourceDefinition that virt-dra installs, read from the manifests: columns, and each field with type,
+limits and meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ Schema = Mapping[str, Any]
 
 def definitions() -> list[tuple[str, Schema]]:
     """Each definition with the installation that has it (``beside-kubevirt``, ``standalone``)."""
-    read = ((path.parent.name, yaml.safe_load(path.read_text(encoding="utf-8"))) for path in sorted(MANIFESTS.rglob("*.yaml")))
+    read = (
+        (path.parent.name, yaml.safe_load(path.read_text(encoding="utf-8")))
+        for path in sorted(MANIFESTS.rglob("*.yaml"))
+    )
     return [(place, definition) for place, definition in read if definition["kind"] == "CustomResourceDefinition"]
 
 
@@ -41,7 +45,10 @@ def crds_page() -> str:
     for place, definition in definitions():
         spec = definition["spec"]
         names = ", ".join(code(name) for name in (spec["names"]["plural"], *spec["names"].get("shortNames", ())))
-        parts.append(f"## {spec['names']['kind']}\n\nGroup {code(spec['group'])}, {spec['scope'].lower()}; {names}. Installed: {place}.\n")
+        parts.append(
+            f"## {spec['names']['kind']}\n\nGroup {code(spec['group'])}, "
+            f"{spec['scope'].lower()}; {names}. Installed: {place}.\n"
+        )
         for version in spec["versions"]:
             columns = (
                 (escaped(column["name"]), code(column["jsonPath"]), "`-o wide` only" if column.get("priority") else "")
@@ -85,7 +92,9 @@ def _limits(schema: Schema, required: bool) -> str:
     if "enum" in schema:
         limits.append(f"One of {', '.join(map(code, schema['enum']))}.")
     limits += [
-        f"{text} {schema[key]}." for key, text in (("maxItems", "Members at most"), ("maxLength", "Characters at most")) if key in schema
+        f"{text} {schema[key]}."
+        for key, text in (("maxItems", "Members at most"), ("maxLength", "Characters at most"))
+        if key in schema
     ]
     if "pattern" in schema and not schema.get("x-kubernetes-int-or-string"):
         limits.append(f"Pattern {code(schema['pattern'])}.")

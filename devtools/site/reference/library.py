@@ -84,7 +84,8 @@ def library_page() -> str:
 
 
 def as_markdown(docstring: str) -> str:
-    """A docstring as Markdown: roles and double backticks become code, indented blocks below ``::`` or on their own code blocks."""
+    """A docstring as Markdown: roles and double backticks become code, indented blocks below ``::`` or on their own
+    code blocks."""
     text = inspect.cleandoc(docstring)
     parts: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
@@ -103,7 +104,10 @@ def as_markdown(docstring: str) -> str:
 
 def _outside_code(text: str) -> str:
     """Escapes what Markdown or HTML would read into the words around code; lists stay lists."""
-    return "".join(part if part.startswith("`") else re.sub(r"([<>\[\]{}|$~_\\])", r"\\\1", part) for part in re.split(r"(`[^`]*`)", text))
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([<>\[\]{}|$~_\\])", r"\\\1", part)
+        for part in re.split(r"(`[^`]*`)", text)
+    )
 
 
 def _definitions(module: ModuleType) -> dict[str, PublicName]:
@@ -123,14 +127,20 @@ def _imported(module: ModuleType, name: str) -> PublicName:
     """The definition of a name that a package takes from one of its modules, which may take it from another."""
     path = Path(module.__file__ or "")
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and node.module is not None and any((each.asname or each.name) == name for each in node.names):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module is not None
+            and any((each.asname or each.name) == name for each in node.names)
+        ):
             source = importlib.import_module(node.module)
             return _definitions(source).get(name) or _imported(source, name)
     raise LookupError(f"{module.__name__} has no {name}")
 
 
 def _assigned(node: ast.stmt) -> str | None:
-    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    target = (
+        node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    )
     return target.id if isinstance(target, ast.Name) else None
 
 
@@ -193,7 +203,9 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         else:
             continue
         spoken = as_markdown(text).strip()
-        lines.append(textwrap.indent(f"{code(shown)}{': ' if spoken else ''}{spoken}", "  ").replace("  ", "* ", 1) + "\n")
+        lines.append(
+            textwrap.indent(f"{code(shown)}{': ' if spoken else ''}{spoken}", "  ").replace("  ", "* ", 1) + "\n"
+        )
     if lines:
         yield "\n".join(lines)
 

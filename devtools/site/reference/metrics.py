@@ -1,4 +1,5 @@
-"""Every Prometheus metric of webhook, operator, extender and report server, read from the registries that the processes serve."""
+"""Every Prometheus metric of webhook, operator, extender and report server, read from the registries that the processes
+serve."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def metric_rows(process: str) -> Iterator[MetricRow]:
     for collector in registry.collectors:
         for family in collector.collect():
             labels = tuple(dict.fromkeys(name for sample in family.samples for name in sample.labels if name != "le"))
-            # A metric with labels has no samples before its first value; the client offers no other way to ask for its labels.
+            # A metric with labels has no samples before its first value; the client offers no other way to ask for its
+            # labels.
             declared = collector._labelnames if isinstance(collector, MetricWrapperBase) else labels
             name = f"{family.name}_total" if family.type == "counter" else family.name
             yield MetricRow(name, family.type, tuple(declared), family.documentation)
@@ -82,6 +84,9 @@ def metric_rows(process: str) -> Iterator[MetricRow]:
 def metrics_page() -> str:
     parts = [_INTRODUCTION]
     for process in PROCESSES:
-        rows = ((code(row.name), row.kind, ", ".join(map(code, row.labels)), escaped(row.help)) for row in metric_rows(process))
+        rows = (
+            (code(row.name), row.kind, ", ".join(map(code, row.labels)), escaped(row.help))
+            for row in metric_rows(process)
+        )
         parts += [f"## {process.capitalize()}\n", table(("metric", "type", "labels", "meaning"), rows)]
     return "\n".join(parts)

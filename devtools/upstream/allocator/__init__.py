@@ -1,1 +1,2 @@
-"""Kubernetes' own structured allocator (main.go) as the witness for ours: random problems, comparing, shrinking what differs."""
+"""Kubernetes' own structured allocator (main.go) as the witness for ours: random problems, comparing, shrinking what
+differs."""

@@ -20,7 +20,11 @@ def as_case(problem: Json, answer: Json) -> str:
     if node != {"name": "n1", "labels": {}}:
         given["node"] = {key: value for key, value in node.items() if value}
     given["classes"] = [_class(each) for each in problem["classes"]]
-    claims = [each["status"]["allocation"]["devices"] for each in problem["allocated"] if "allocation" in each.get("status", {})]
+    claims = [
+        each["status"]["allocation"]["devices"]
+        for each in problem["allocated"]
+        if "allocation" in each.get("status", {})
+    ]
     used = [_used(result) for devices in claims for result in devices.get("results", ())]
     if used:
         given["used"] = used
@@ -115,7 +119,11 @@ def _request(request: Json) -> Json:
 
 
 def _wanted(wanted: Json) -> Json:
-    short = {key: value for key, value in wanted.items() if key not in ("deviceClassName", "selectors", "allocationMode", "count")}
+    short = {
+        key: value
+        for key, value in wanted.items()
+        if key not in ("deviceClassName", "selectors", "allocationMode", "count")
+    }
     short["class"] = wanted.get("deviceClassName", "")
     if selectors := _selectors(wanted):
         short["when"] = selectors

@@ -1,4 +1,5 @@
-"""Ours against the reference over random problems: ``python -m devtools.upstream.allocator.compare N [--seed S] [--processes P]``."""
+"""Ours against the reference over random problems: ``python -m devtools.upstream.allocator.compare N [--seed S]
+[--processes P]``."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _TRIES = 12
 TOO_LONG = "too long for the plain allocator"
 """A difference on a problem that leaves the plain allocator no time to explain it."""
 _UNREADABLE = re.compile("^(gather pool information: failed to perform node selection for ).*", re.DOTALL)
-"""Of several unreadable selectors the reference names the first slice given, we the first by name; and it prints devices with pointers."""
+"""Of several unreadable selectors the reference names the first slice given, we the first by name; and it prints
+devices with pointers."""
 
 
 def comparable(answer: Json) -> Json:
@@ -51,11 +53,16 @@ def comparable(answer: Json) -> Json:
         return [strip(each) for each in value] if isinstance(value, list) else value
 
     results = None if answer["results"] is None else [strip(each) for each in answer["results"]]
-    return {"results": results, "error": _UNREADABLE.sub(r"\1", answer["error"] or "") or None, "node_error": answer["node_error"]}
+    return {
+        "results": results,
+        "error": _UNREADABLE.sub(r"\1", answer["error"] or "") or None,
+        "node_error": answer["node_error"],
+    }
 
 
 def canonical(given: Json, theirs: Json) -> tuple[Json, bool]:
-    """AC-22: the reference repeats how some amounts were spelled (``1e0``). The answer with canonical texts, and whether that is new."""
+    """AC-22: the reference repeats how some amounts were spelled (``1e0``). The answer with canonical texts, and
+    whether that is new."""
     text = json.dumps(given)
     respelled = False
     for device in (device for result in theirs["results"] or () for device in result["devices"].get("results") or ()):
@@ -74,7 +81,8 @@ def verdict(answer: Json) -> str:
 
 
 def answer(given: Json, *, eager: bool = False) -> Json:
-    """Ours; a crash is an answer too, and a difference. ``eager``: pruning begins at once, not only in a long search."""
+    """Ours; a crash is an answer too, and a difference. ``eager``: pruning begins at once, not only in a long
+    search."""
     try:
         return ours(given, Effort(patience=0) if eager else DEFAULT_EFFORT)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must be shown with the problem that causes it
@@ -103,11 +111,15 @@ def explanation(asked: Reference, given: Json, theirs: Json, mine: Json) -> str 
 
 
 def _has_a_choice(given: Json, theirs: Json, mine: Json) -> bool:
-    """Whether the order of a map may decide the reference's answer (A-19.1): of several errors about capacities, or which form of a
-    name CEL sees (AC-17)."""
-    if any("capacity" in (each["error"] or "") or (each["error"] or "").startswith("panic: ") for each in (theirs, mine)):
+    """Whether the order of a map may decide the reference's answer (A-19.1): of several errors about capacities, or
+    which form of a name CEL sees (AC-17)."""
+    if any(
+        "capacity" in (each["error"] or "") or (each["error"] or "").startswith("panic: ") for each in (theirs, mine)
+    ):
         return True
-    devices = ((each["spec"]["driver"], device) for each in given["slices"] for device in each["spec"].get("devices", ()))
+    devices = (
+        (each["spec"]["driver"], device) for each in given["slices"] for device in each["spec"].get("devices", ())
+    )
     return any(f"{driver}/{name}" in names for driver, device in devices for names in _names(device) for name in names)
 
 
@@ -130,7 +142,9 @@ class Outcome:
         for given, theirs, mine in differing:
             why = explanation(asked, given, theirs, mine)
             if why is None:
-                self.unexplained.append({"given": given, "theirs": comparable(theirs), "ours": comparable(mine), "eager": eager})
+                self.unexplained.append(
+                    {"given": given, "theirs": comparable(theirs), "ours": comparable(mine), "eager": eager}
+                )
             self.counts[why or "UNEXPLAINED"] += 1
 
     def merge(self, other: Outcome) -> None:
@@ -210,7 +224,9 @@ def main() -> None:
     outcome, start, reported = Outcome(), monotonic(), 0
     with built() as binary:
         with ProcessPoolExecutor(options.processes) as pool:
-            for done in as_completed([pool.submit(_share, binary, *each) for each in batches(options.seed, options.count)]):
+            for done in as_completed(
+                [pool.submit(_share, binary, *each) for each in batches(options.seed, options.count)]
+            ):
                 outcome.merge(done.result())
                 if outcome.total >= reported + 10_000:
                     reported = outcome.total

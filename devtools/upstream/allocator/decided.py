@@ -76,7 +76,9 @@ def _first_of_lists(problem: Json) -> None:
 
 
 def _first_alternative(problem: Json) -> None:
-    for request in (request for claim in _claims(problem) for request in claim["requests"] if "firstAvailable" in request):
+    for request in (
+        request for claim in _claims(problem) for request in claim["requests"] if "firstAvailable" in request
+    ):
         del request["firstAvailable"][1:]
 
 
@@ -156,7 +158,8 @@ WITHOUT: Mapping[str, Edit] = {
 
 @dataclass
 class Decided:
-    """Of a sample: in how many problems a feature occurs, in how many it decides (verdict or devices), or only shapes the result."""
+    """Of a sample: in how many problems a feature occurs, in how many it decides (verdict or devices), or only shapes
+    the result."""
 
     problems: int = 0
     occurs: Counter[str] = field(default_factory=Counter)
@@ -164,9 +167,16 @@ class Decided:
     shapes: Counter[str] = field(default_factory=Counter)
 
     def table(self) -> str:
-        lines = [f"of {self.problems} problems: in how many a feature occurs, decides verdict or devices, only shapes the result"]
+        lines = [
+            f"of {self.problems} problems: in how many a feature occurs, decides "
+            "verdict or devices, only shapes the result"
+        ]
         return "\n".join(
-            lines + [f"{name:34} {self.occurs[name]:6} {self.decides[name]:6} {self.shapes[name]:6}" for name in sorted(WITHOUT)]
+            lines
+            + [
+                f"{name:34} {self.occurs[name]:6} {self.decides[name]:6} {self.shapes[name]:6}"
+                for name in sorted(WITHOUT)
+            ]
         )
 
 

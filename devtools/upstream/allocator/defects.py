@@ -1,7 +1,8 @@
 """The reference's defects that the rules correct (allocation.md, section 28.2): which of them explain a difference.
 
-The plain allocator (devtools/allocator/plain) has every correction as a switch. A difference is excused only if it gives our answer with
-all corrections and the reference's with none; it is blamed on those corrections that can't be left out.
+The plain allocator (devtools/allocator/plain) has every correction as a switch. A difference is excused only if it
+gives our answer with all corrections and the reference's with none; it is blamed on those corrections that can't be
+left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _FEW_STEPS = 100_000
 
 def blamed(problem: Json, is_ours: Callable[[Json], bool], is_theirs: Callable[[Json], bool]) -> tuple[str, ...] | None:
     """The corrections that explain the two answers; None if none do. Raises TooLong for a problem too big to tell."""
-    if not is_ours(plain_answer(problem, step_limit=_STEPS)) or not is_theirs(plain_answer(problem, (), step_limit=_STEPS)):
+    if not is_ours(plain_answer(problem, step_limit=_STEPS)) or not is_theirs(
+        plain_answer(problem, (), step_limit=_STEPS)
+    ):
         return None
 
     def suffices(defects: frozenset[str]) -> bool:
@@ -32,7 +35,8 @@ def blamed(problem: Json, is_ours: Callable[[Json], bool], is_theirs: Callable[[
 
 
 def _needed(suffices: Callable[[frozenset[str]], bool], among: Sequence[str], given: frozenset[str]) -> frozenset[str]:
-    """As few as possible ``among`` some defects that suffice together with the ``given`` ones, as all of them do: found by halves."""
+    """As few as possible ``among`` some defects that suffice together with the ``given`` ones, as all of them do: found
+    by halves."""
     if suffices(given):
         return frozenset()
     if len(among) == 1:

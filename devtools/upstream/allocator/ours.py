@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from devtools.upstream.allocator.problems import FEATURES, Json
-from virt_dra.allocator import DEFAULT_EFFORT, Allocated, AllocationError, Allocator, Effort, Features, NodeError, Snapshot, Unsatisfiable
+from virt_dra.allocator import (
+    DEFAULT_EFFORT,
+    Allocated,
+    AllocationError,
+    Allocator,
+    Effort,
+    Features,
+    NodeError,
+    Snapshot,
+    Unsatisfiable,
+)
 from virt_dra.allocator.usage import DeviceUse
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
@@ -47,7 +57,9 @@ def ours(problem: Json, effort: Effort = DEFAULT_EFFORT) -> Json:
     """``{"results", "error", "node_error"}``."""
     claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
     node, on = Node.from_wire(problem["node"]), features(problem)
-    return wire_answer(lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS, effort=effort).allocate(node, explain=False))
+    return wire_answer(
+        lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS, effort=effort).allocate(node, explain=False)
+    )
 
 
 def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:
@@ -56,7 +68,9 @@ def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:
         found = decide()
     except AllocationError as error:
         return {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
-    results = _with_share_names([result.to_wire() for result in found.results]) if isinstance(found, Allocated) else None
+    results = (
+        _with_share_names([result.to_wire() for result in found.results]) if isinstance(found, Allocated) else None
+    )
     return {"results": results, "error": None, "node_error": False}
 
 

@@ -43,12 +43,16 @@ class Reference:
     """One running program; ends with the context."""
 
     def __init__(self, binary: Path) -> None:
-        self._process = subprocess.Popen([binary, "-limit", LIMIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [binary, "-limit", LIMIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is not None:
             self._process.kill()  # it may be waiting for someone to read
         self._process.communicate()

@@ -14,8 +14,30 @@ from devtools.upstream.allocator.problems.mix import BASE
 _NAMES = re.compile(r"claim \S+|request \S+|device \S+|pool \S+|class \S+|slice \S+|#\d+|\d+|\"[^\"]*\"")
 _KEPT = frozenset(
     (
-        *("metadata", "name", "spec", "driver", "pool", "generation", "resourceSliceCount", "node", "slices", "classes", "claims"),
-        *("allocated", "deviceClassName", "counterSet", "value", "request", "device", "status", "allocation", "devices"),
+        *(
+            "metadata",
+            "name",
+            "spec",
+            "driver",
+            "pool",
+            "generation",
+            "resourceSliceCount",
+            "node",
+            "slices",
+            "classes",
+            "claims",
+        ),
+        *(
+            "allocated",
+            "deviceClassName",
+            "counterSet",
+            "value",
+            "request",
+            "device",
+            "status",
+            "allocation",
+            "devices",
+        ),
     )
 )
 """Without these an object isn't one."""

@@ -1,7 +1,7 @@
 """Random objects and claim statuses: what a real API server answers, and what the embedded cluster does. See README.md.
 
-Writes are tried out (``dryRun``), so nothing has to be cleaned up. Printed are the answers that differ; the end is 1 if there are any
-that no rule of :func:`explained` knows.
+Writes are tried out (``dryRun``), so nothing has to be cleaned up. Printed are the answers that differ; the end is 1 if
+there are any that no rule of :func:`explained` knows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def reply(server: Server, method: str, path: str, body: Json) -> Json:
     if code < 400:
         return {"code": code, "object": obj}
     causes = [
-        [cause.get("field", ""), cause.get("reason", ""), cause.get("message", "")] for cause in obj.get("details", {}).get("causes", ())
+        [cause.get("field", ""), cause.get("reason", ""), cause.get("message", "")]
+        for cause in obj.get("details", {}).get("causes", ())
     ]
     return {"code": code, "reason": obj.get("reason", ""), "message": obj.get("message", ""), "causes": causes}
 
@@ -51,23 +52,31 @@ def difference(step: Json, server: Json, memory: Json) -> str:
         if "object" in reported:
             reported["object"] = _without_zeros({**reported["object"], "metadata": {}})
         reported["causes"] = [
-            [field, reason, text.replace("value: []: ", "value: null: ")] for field, reason, text in reported.get("causes", ())
+            [field, reason, text.replace("value: []: ", "value: null: ")]
+            for field, reason, text in reported.get("causes", ())
         ]
     if wanted == given or explained(wanted, given):
         return ""
-    return f"\n  server {json.dumps(wanted, sort_keys=True)[:2000]}\n  memory {json.dumps(given, sort_keys=True)[:2000]}"
+    return (
+        f"\n  server {json.dumps(wanted, sort_keys=True)[:2000]}\n  memory {json.dumps(given, sort_keys=True)[:2000]}"
+    )
 
 
 def _without_zeros(value: Any) -> Any:
     """A generation of 0 is written by the server where memory keeps it absent, or the other way round."""
     if isinstance(value, dict):
         kept = {key: _without_zeros(entry) for key, entry in value.items()}
-        return {key: entry for key, entry in kept.items() if not (key in ("generation", "observedGeneration") and entry == 0)}
+        return {
+            key: entry
+            for key, entry in kept.items()
+            if not (key in ("generation", "observedGeneration") and entry == 0)
+        }
     return [_without_zeros(entry) for entry in value] if isinstance(value, list) else value
 
 
 def explained(server: Json, memory: Json) -> bool:
-    """What docs/decisions/0007-embedded-cluster.md tells: times are validated, AC-5, AC-21a, structs of v1beta1, nodes aren't asked."""
+    """What docs/decisions/0007-embedded-cluster.md tells: times are validated, AC-5, AC-21a, structs of v1beta1, nodes
+    aren't asked."""
     if server["code"] == 400 and "parsing time" in server["message"]:
         return True
     if server["code"] == 403 and "node" in server["message"]:
@@ -82,7 +91,11 @@ def explained(server: Json, memory: Json) -> bool:
 
 def _is_correction(field: str, reason: str, message: str) -> bool:
     """AC-21a: two terms in a device's selector; AC-5: both kinds of constraint."""
-    terms = field.startswith("spec.devices[") and field.endswith(".nodeSelector.nodeSelectorTerms") and reason == "FieldValueInvalid"
+    terms = (
+        field.startswith("spec.devices[")
+        and field.endswith(".nodeSelector.nodeSelectorTerms")
+        and reason == "FieldValueInvalid"
+    )
     return terms or '"{matchAttribute, distinctAttribute}"' in message
 
 
@@ -113,7 +126,9 @@ async def compare(server: Server, rng: Random, cases: int) -> int:
             body = changed({**stored, "status": FULL_STATUS}, "status", rng)
             step, known = {"verb": "updateStatus", "object": body}, stored
             reported = (
-                reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body) if knows_all(body) else None
+                reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body)
+                if knows_all(body)
+                else None
             )
         else:
             body = changed(rng.choice(bodies), "spec", rng)

@@ -1,4 +1,5 @@
-"""Objects with every field, changed at random places: values of other fields, faults, repetitions, lists that are too long, nulls."""
+"""Objects with every field, changed at random places: values of other fields, faults, repetitions, lists that are too
+long, nulls."""
 
 from __future__ import annotations
 
@@ -11,18 +12,39 @@ from devtools.upstream.apiserver.scenarios.building import UID, Json
 from devtools.upstream.apiserver.scenarios.tables import DRIVERS, KEYS, NAMES, POOLS, QNAMES, REFERENCES
 
 WORDS = [
-    "All", "ExactCount", "NoExecute", "NoSchedule", "None", "Equal", "Exists", "FromClaim", "FromClass", "*", "NodePrepareResources",
-    "a.b/x", "a.b/y", "r", "f", "f/big", "1.2.3", "1.2", "10.0.0.1/24", "True", "x" * 65, "In", "metadata.name", UID, "é" * 33,
-    "a\u2028b", "<>&",
+    "All", "ExactCount", "NoExecute", "NoSchedule", "None", "Equal", "Exists", "FromClaim", "FromClass", "*",
+    "NodePrepareResources", "a.b/x", "a.b/y", "r", "f", "f/big", "1.2.3", "1.2", "10.0.0.1/24", "True", "x" * 65, "In",
+    "metadata.name", UID, "é" * 33, "a\u2028b", "<>&",
 ]  # fmt: skip
-TEXTS = [*NAMES.values(), *DRIVERS.values(), *POOLS.values(), *KEYS.values(), *QNAMES.values(), *REFERENCES.values(), *WORDS]
+TEXTS = [
+    *NAMES.values(),
+    *DRIVERS.values(),
+    *POOLS.values(),
+    *KEYS.values(),
+    *QNAMES.values(),
+    *REFERENCES.values(),
+    *WORDS,
+]
 QUANTITIES = [
-    "0", "1", "-1", "500m", "0.5", "1Gi", "1k", "1000", "1.5Gi", "1n", "9223372036854775807", "9223372036854775808", "1e3", "10E",
-    "0.1Ki", "2", "3", "4", "80Gi", "100m", "250m",
+    "0", "1", "-1", "500m", "0.5", "1Gi", "1k", "1000", "1.5Gi", "1n", "9223372036854775807", "9223372036854775808",
+    "1e3", "10E", "0.1Ki", "2", "3", "4", "80Gi", "100m", "250m",
 ]  # fmt: skip
 NUMBERS = [-1, 0, 1, 2, 3, 32, 33, 2**31, 2**63 - 1, -(2**63)]
 EXPRESSIONS = ["true", "1", 'device.driver == "x"', "", "x", '"a"']
-AMOUNTS = {"value", "default", "min", "max", "step", "perPod", "perContainer", "capacityMultiplier", "deviceMultiplier", "m", "n", "a.b/m"}
+AMOUNTS = {
+    "value",
+    "default",
+    "min",
+    "max",
+    "step",
+    "perPod",
+    "perContainer",
+    "capacityMultiplier",
+    "deviceMultiplier",
+    "m",
+    "n",
+    "a.b/m",
+}
 MAPS = {"attributes", "capacity", "counters", "nodeAllocatableResources", "consumedCapacity"}
 LENGTHS = (5, 9, 17, 33, 65)
 

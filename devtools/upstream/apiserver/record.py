@@ -1,4 +1,5 @@
-"""Asks real API servers what ``scenarios`` asks, and writes their answers to ``tests/cluster/memory/recorded``. See README.md."""
+"""Asks real API servers what ``scenarios`` asks, and writes their answers to ``tests/cluster/memory/recorded``. See
+README.md."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ CONTENT = {"merge": "application/merge-patch+json", "operations": "application/j
 
 
 class Server:
-    """One API server on loopback, named by its port: one of servers.sh, with its token, unless ``context`` has a certificate of its
-    user."""
+    """One API server on loopback, named by its port: one of servers.sh, with its token, unless ``context`` has a
+    certificate of its user."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self._headers = {"Accept": "application/json"}
@@ -56,7 +57,12 @@ class Server:
                 [cause.get("field", ""), cause.get("reason", ""), cause.get("message", "")]
                 for cause in reply.get("details", {}).get("causes", ())
             ]
-            return {"code": code, "reason": reply.get("reason", ""), "message": reply.get("message", ""), "causes": causes}
+            return {
+                "code": code,
+                "reason": reply.get("reason", ""),
+                "message": reply.get("message", ""),
+                "causes": causes,
+            }
         if step["verb"] == "list":
             return {"code": code, "names": [item["metadata"]["name"] for item in reply["items"]]}
         return {"code": code} if step["verb"] == "delete" else {"code": code, "object": reply}
@@ -93,7 +99,11 @@ def request_of(step: Json) -> tuple[str, str, Any, str]:
     resource = resource_of(kind)
     version = obj.get("apiVersion") or step.get("apiVersion") or resource.api_version
     meta = obj.get("metadata") if isinstance(obj.get("metadata"), dict) else {}
-    namespace = (meta.get("namespace") or step.get("namespace", "") or ("" if verb == "list" else "default")) if resource.namespaced else ""
+    namespace = (
+        (meta.get("namespace") or step.get("namespace", "") or ("" if verb == "list" else "default"))
+        if resource.namespaced
+        else ""
+    )
     name = meta.get("name") or step.get("name", "")
 
     def path(*parts: str) -> str:
@@ -109,11 +119,21 @@ def request_of(step: Json) -> tuple[str, str, Any, str]:
             return "PATCH", path(name, step.get("subresource", "")), step[form], CONTENT[form]
         case "delete":
             preconditions = {key: step[key] for key in ("uid", "resourceVersion") if key in step}
-            options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": preconditions}
+            options = {
+                "kind": "DeleteOptions",
+                "apiVersion": "v1",
+                "gracePeriodSeconds": 0,
+                "preconditions": preconditions,
+            }
             return "DELETE", path(name), options, "application/json"
         case "list":
             query = {"labelSelector": step.get("labels", ""), "fieldSelector": step.get("fields", "")}
-            return "GET", f"{path()}?{urlencode({key: value for key, value in query.items() if value})}", None, "application/json"
+            return (
+                "GET",
+                f"{path()}?{urlencode({key: value for key, value in query.items() if value})}",
+                None,
+                "application/json",
+            )
         case _:
             return "GET", path(name), None, "application/json"
 
@@ -134,7 +154,11 @@ def main() -> None:
     chosen = options.parse_args()
     plain, every, off = Server(chosen.port), Server(chosen.port + 1), Server(chosen.port + 4)
     for server in (plain, every, off):
-        server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
+        server.ask(
+            "POST",
+            "/api/v1/namespaces",
+            {"metadata": {"name": "admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}},
+        )
         server.forget()
     found: dict[str, list[str]] = {}
     for scenario in scenarios():
@@ -148,7 +172,9 @@ def main() -> None:
                 line["plain"] = without_alpha
             if without_any != without_alpha:
                 line["off"] = without_any
-        found.setdefault(name.partition("/")[0], []).append(json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+        found.setdefault(name.partition("/")[0], []).append(
+            json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        )
     if chosen.only:
         sys.stdout.writelines(f"{line}\n" for lines in found.values() for line in lines)
         return

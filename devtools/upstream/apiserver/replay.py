@@ -69,7 +69,9 @@ def differences(steps: list[Json], expected: list[Json], found: list[Json]) -> l
     for step, wanted, given in zip(steps, expected, found, strict=True):
         wanted, given = comparable(step, wanted, given)
         reported.append(
-            "" if wanted == given else f"\n  server {json.dumps(wanted, sort_keys=True)}\n  memory {json.dumps(given, sort_keys=True)}"
+            ""
+            if wanted == given
+            else f"\n  server {json.dumps(wanted, sort_keys=True)}\n  memory {json.dumps(given, sort_keys=True)}"
         )
     return reported
 
@@ -77,7 +79,9 @@ def differences(steps: list[Json], expected: list[Json], found: list[Json]) -> l
 def comparable(step: Json, wanted: Json, given: Json) -> tuple[Json, Json]:
     """Both answers without the differences that docs/decisions/0007-embedded-cluster.md lists."""
     wanted, given = dict(wanted), dict(given)
-    unreadable = wanted["code"] == 400 and (given["code"] == 400 or "must be a time in RFC 3339" in given.get("message", ""))
+    unreadable = wanted["code"] == 400 and (
+        given["code"] == 400 or "must be a time in RFC 3339" in given.get("message", "")
+    )
     if unreadable and step["verb"] in ("create", "update", "updateStatus"):
         return {"code": 400}, {"code": 400}  # an object that can't be read never reaches the cluster
     if step["verb"] == "patch" and wanted["code"] == given["code"] == 422 and _no_details(wanted):
@@ -91,14 +95,19 @@ def comparable(step: Json, wanted: Json, given: Json) -> tuple[Json, Json]:
 
 
 FLAT_PATHS = (
-    (re.compile(r"(\.requests\[\d+\])\.(tolerations|derivedAttributes|deviceClassName|allocationMode|selectors)"), r"\1.exactly.\2"),
+    (
+        re.compile(r"(\.requests\[\d+\])\.(tolerations|derivedAttributes|deviceClassName|allocationMode|selectors)"),
+        r"\1.exactly.\2",
+    ),
     (re.compile(r"(\.devices\[\d+\])\.basic\."), r"\1."),
 )
-"""Faults of rules declared on the types have the paths of the requested version; the embedded cluster knows only v1's."""
+"""Faults of rules declared on the types have the paths of the requested version; the embedded cluster knows only
+v1's."""
 
 
 PARTS = ("compilation failed: ", "Forbidden: pod updates may not change")
-"""What follows in a message is left out: CEL's texts have their own witness (devtools/upstream/cel); of a pod the difference is shown."""
+"""What follows in a message is left out: CEL's texts have their own witness (devtools/upstream/cel); of a pod the
+difference is shown."""
 
 
 def _no_details(answer: Json) -> bool:
@@ -168,7 +177,9 @@ async def answer(cluster: MemoryCluster, step: Json) -> Json:
     except WireError as error:
         return {"code": 400, "message": str(error)}
     except ApiError as error:
-        causes = [[cause.field, cause.reason, cause.message] for cause in error.causes] if isinstance(error, Invalid) else []
+        causes = (
+            [[cause.field, cause.reason, cause.message] for cause in error.causes] if isinstance(error, Invalid) else []
+        )
         return {"code": error.status, "reason": error.reason, "message": str(error), "causes": causes}
 
 
@@ -190,7 +201,9 @@ async def perform(cluster: MemoryCluster, step: Json) -> Json:
             changes = {key: step[key] for key in ("merge", "operations", "subresource") if key in step}
             result = await cluster.patch(kind, name, namespace, **changes)
         case "delete":
-            await cluster.delete(kind, name, namespace, uid=step.get("uid", ""), resource_version=step.get("resourceVersion", ""))
+            await cluster.delete(
+                kind, name, namespace, uid=step.get("uid", ""), resource_version=step.get("resourceVersion", "")
+            )
             return {"code": 200}
         case "list":
             listed = await cluster.list(kind, namespace, labels=step.get("labels", ""), fields=step.get("fields", ""))

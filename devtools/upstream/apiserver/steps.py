@@ -1,9 +1,9 @@
 """Requests as data, and answers without what differs from server to server. Shared by the replay and by the recorder.
 
-A step is ``{"verb": "create" | "update" | "updateStatus" | "patch" | "get" | "list" | "delete", …}``: with ``object``, or with ``base``
-(the number of the step whose answer is changed) and ``change`` (a merge patch); or with ``kind``, ``name``, ``namespace`` and what the
-verb takes; ``verb: none`` if the step it builds on was refused. An answer is ``{"code", "object" | "names"}`` or
-``{"code", "reason", "message", "causes"}``.
+A step is ``{"verb": "create" | "update" | "updateStatus" | "patch" | "get" | "list" | "delete", …}``: with ``object``,
+or with ``base`` (the number of the step whose answer is changed) and ``change`` (a merge patch); or with ``kind``,
+``name``, ``namespace`` and what the verb takes; ``verb: none`` if the step it builds on was refused. An answer is
+``{"code", "object" | "names"}`` or ``{"code", "reason", "message", "causes"}``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def prepared(step: Json, answers: Sequence[Json]) -> Json:
 
     def resolve(value: Any) -> Any:
         if isinstance(value, str):
-            return _VALUE.sub(lambda match: str(_at(answers[int(match[1])]["object"], match[2])), value) if "${" in value else value
+            return (
+                _VALUE.sub(lambda match: str(_at(answers[int(match[1])]["object"], match[2])), value)
+                if "${" in value
+                else value
+            )
         if isinstance(value, dict):
             return {key: resolve(item) for key, item in value.items()}
         return [resolve(item) for item in value] if isinstance(value, list) else value
@@ -51,7 +55,8 @@ def _at(value: Any, path: str) -> Any:
 
 
 def normalized(answers: Sequence[Json]) -> list[Json]:
-    """Raw answers of one scenario with uids and versions numbered as they appear, the present as :data:`NOW`, long texts cut."""
+    """Raw answers of one scenario with uids and versions numbered as they appear, the present as :data:`NOW`, long
+    texts cut."""
     numbers: dict[str, str] = {}
 
     def number(kind: str, value: str) -> str:
@@ -107,7 +112,10 @@ def _compared(obj: Json, number: Callable[[str, str], str]) -> Json:
             "kind": "Pod",
             "metadata": {key: value for key, value in meta.items() if not key.startswith("deletion")},
             "claims": spec.get("resourceClaims"),
-            "uses": [entry.get("resources", {}).get("claims") for entry in (*spec.get("initContainers", ()), *spec.get("containers", ()))],
+            "uses": [
+                entry.get("resources", {}).get("claims")
+                for entry in (*spec.get("initContainers", ()), *spec.get("containers", ()))
+            ],
             "statuses": status.get("resourceClaimStatuses"),
             "extended": status.get("extendedResourceClaimStatus"),
             "nodeResources": status.get("nodeAllocatableResourceClaimStatuses"),
@@ -123,10 +131,24 @@ def _without_empty(value: Any, path: str = "") -> Any:
         return value
     if isinstance(value, dict):
         kept = {key: _without_empty(item, f"{path}.{key}") for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item is not None and (item not in ({}, [], "") or _counts_when_empty(key))}
+        return {
+            key: item
+            for key, item in kept.items()
+            if item is not None and (item not in ({}, [], "") or _counts_when_empty(key))
+        }
     return [_without_empty(item, path) for item in value] if isinstance(value, list) else value
 
 
 def _counts_when_empty(key: str) -> bool:
     """Objects and texts behind pointers, whose presence says something."""
-    return key in {"parameters", "data", "exactly", "cel", "opaque", "deviceSelector", "allocation", "string", "version"}
+    return key in {
+        "parameters",
+        "data",
+        "exactly",
+        "cel",
+        "opaque",
+        "deviceSelector",
+        "allocation",
+        "string",
+        "version",
+    }

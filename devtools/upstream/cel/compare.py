@@ -1,6 +1,8 @@
-"""Ours against the reference over random questions: ``python -m devtools.upstream.cel.compare N [--seed S] [--processes P]``.
+"""Ours against the reference over random questions: ``python -m devtools.upstream.cel.compare N [--seed S] [--processes
+P]``.
 
-A seed's questions are the same whatever the number of processes. Differences are shrunk before they are printed; any makes the exit code 1.
+A seed's questions are the same whatever the number of processes. Differences are shrunk before they are printed; any
+makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from devtools.upstream.cel.reference import Reference, temporary
 from devtools.upstream.cel.shrink import shrunk
 
 _AGAIN = (60, 3000)
-"""How often a question is asked again to see whether the reference's answer varies from run to run (spec L-6.1), and how often if that
-showed nothing: Go begins a small map's entries with the second in one of eight runs only, and maps nest."""
+"""How often a question is asked again to see whether the reference's answer varies from run to run (spec L-6.1), and
+how often if that showed nothing: Go begins a small map's entries with the second in one of eight runs only, and maps
+nest."""
 _RARELY = 20
 """How many questions of one part are asked that often."""
 
@@ -43,7 +46,8 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What came of some questions: how often which outcome and which documented difference occurred, and the unexplained ones."""
+    """What came of some questions: how often which outcome and which documented difference occurred, and the
+    unexplained ones."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     unexplained: list[Difference] = field(default_factory=list)
@@ -80,7 +84,9 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
         other = answer(question)
         if one != other and reason(question, one, other) is None:
             unclear.append(Difference(question, one, other))
-    made.unexplained = [difference for difference, steady in zip(unclear, steadily(reference, unclear), strict=True) if steady]
+    made.unexplained = [
+        difference for difference, steady in zip(unclear, steadily(reference, unclear), strict=True) if steady
+    ]
     if len(made.unexplained) < len(unclear):
         made.outcomes[VARIES] += len(unclear) - len(made.unexplained)
     return made
@@ -89,7 +95,10 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
 def steadily(reference: Reference, unclear: Sequence[Difference]) -> list[bool]:
     """Whether each difference stays however often the reference is asked."""
     often, very_often = _AGAIN
-    steady = [not varies(difference, again) for difference, again in zip(unclear, _asked_again(reference, unclear, often), strict=True)]
+    steady = [
+        not varies(difference, again)
+        for difference, again in zip(unclear, _asked_again(reference, unclear, often), strict=True)
+    ]
     for number in [number for number, stays in enumerate(steady) if stays][:_RARELY]:
         orders = [replace(unclear[number], question=one) for one in shuffled(unclear[number].question, 12)]
         again = [answer for answers in _asked_again(reference, orders, very_often // len(orders)) for answer in answers]
@@ -98,8 +107,8 @@ def steadily(reference: Reference, unclear: Sequence[Difference]) -> list[bool]:
 
 
 def shuffled(question: Question, times: int) -> Iterator[Question]:
-    """The question with its attributes in other orders, as which they may come too: Go goes round a small map in the order in which it was
-    filled, beginning anywhere."""
+    """The question with its attributes in other orders, as which they may come too: Go goes round a small map in the
+    order in which it was filled, beginning anywhere."""
     random_order = random.Random(times)
     device = question.get("device", {})
     for _ in range(times):
@@ -151,7 +160,9 @@ def minimal(reference: Reference, difference: Difference) -> Difference:
                 yield Difference(candidate, theirs, ours)
 
     kind = _kind(difference.theirs, difference.ours)
-    smallest = shrunk(difference.question, lambda candidates: next((found.question for found in differing(candidates)), None))
+    smallest = shrunk(
+        difference.question, lambda candidates: next((found.question for found in differing(candidates)), None)
+    )
     return next(differing([smallest]), difference)
 
 
@@ -166,7 +177,9 @@ def _kind(theirs: Answer, ours: Answer) -> _Kind:
 
 def _said(answer: Answer) -> frozenset[str]:
     lines = [line for line in answer.get("compile_error", "").splitlines() if not line.startswith(" | ")]
-    return frozenset(re.sub(r"<input>:-?\d+:\d+|'[^']*'", "…", line.removeprefix("compilation failed: ")) for line in lines)
+    return frozenset(
+        re.sub(r"<input>:-?\d+:\d+|'[^']*'", "…", line.removeprefix("compilation failed: ")) for line in lines
+    )
 
 
 def _chunk(seed: int, binary: str, part: tuple[int, int]) -> Comparison:
@@ -174,7 +187,9 @@ def _chunk(seed: int, binary: str, part: tuple[int, int]) -> Comparison:
     return compare(Reference(binary), list(chunk_of(seed, number, count)))
 
 
-def run(reference: Reference, seed: int, count: int, processes: int, reported: Callable[[Comparison], None] = lambda _: None) -> Comparison:
+def run(
+    reference: Reference, seed: int, count: int, processes: int, reported: Callable[[Comparison], None] = lambda _: None
+) -> Comparison:
     """Compare ``count`` questions of a seed. ``reported`` is called with each part's outcome."""
     parts = [(number, min(CHUNK, count - number * CHUNK)) for number in range(-(-count // CHUNK))]
     total = Comparison()

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from devtools.cel.answers import Answer, Question
 from virt_dra.api.quantity import Quantity
 
-_BEYOND_INT64 = re.compile(r'quantity\("(8Ei|9223372036854775807)"\)|(?:quantity\(|capacity).*sub\(.*-9223372036854775808')
+_BEYOND_INT64 = re.compile(
+    r'quantity\("(8Ei|9223372036854775807)"\)|(?:quantity\(|capacity).*sub\(.*-9223372036854775808'
+)
 
 _QUANTITY = re.compile(r"(?<=kubernetes\.Quantity\()([^()]*)(?=\))")
 MAP_ORDER = "order of a map's entries"
@@ -61,11 +63,16 @@ _PLACE = re.compile(r"ERROR: <input>:\d+:\d+: Syntax error: ")
 
 
 def _syntax(question: Question, theirs: Answer, ours: Answer) -> bool:
-    """Our first syntax error stands where one of theirs does, or where theirs stop making sense of a text that doesn't end."""
+    """Our first syntax error stands where one of theirs does, or where theirs stop making sense of a text that doesn't
+    end."""
     if not _both("compile_error", theirs, ours):
         return False
     places = [set(_PLACE.findall(_text(answer))) for answer in (theirs, ours)]
-    return len(places[1]) == 1 and bool(places[0]) and (places[1] <= places[0] or "token recognition error" in _text(theirs))
+    return (
+        len(places[1]) == 1
+        and bool(places[0])
+        and (places[1] <= places[0] or "token recognition error" in _text(theirs))
+    )
 
 
 def _type_variable(question: Question, theirs: Answer, ours: Answer) -> bool:
@@ -90,19 +97,26 @@ _GO_CONTAINER = re.compile(r"(?<= )(?:\[\]|map\[).*")
 def _container(question: Question, theirs: Answer, ours: Answer) -> bool:
     """What Go holds a list or map in, which the text shows for one that can't be an attribute."""
     texts = [_text(answer) for answer in (theirs, ours)]
-    return texts[0] != texts[1] and len({_GO_CONTAINER.sub("[]", text) for text in texts}) == 1 and bool(question.get("derived"))
+    return (
+        texts[0] != texts[1]
+        and len({_GO_CONTAINER.sub("[]", text) for text in texts}) == 1
+        and bool(question.get("derived"))
+    )
 
 
 def _spelling(question: Question, theirs: Answer, ours: Answer) -> bool:
     """The same amounts, written otherwise, alone or within other values."""
     if not _both("result", theirs, ours) or not _only(("result",), theirs, ours):
         return False
-    one, two = (_QUANTITY.sub(lambda found: str(Quantity(found[1]).nano), str(answer["result"])) for answer in (theirs, ours))
+    one, two = (
+        _QUANTITY.sub(lambda found: str(Quantity(found[1]).nano), str(answer["result"])) for answer in (theirs, ours)
+    )
     return one == two
 
 
 def _failure_as_value(question: Question, theirs: Answer, ours: Answer) -> bool:
-    """Upstream looks up the entries that transformMapEntry adds; not-a-number isn't found, and the failure becomes the entry's value."""
+    """Upstream looks up the entries that transformMapEntry adds; not-a-number isn't found, and the failure becomes the
+    entry's value."""
     lost = any("no such key: NaN" in str(theirs.get(kind, "")) for kind in ("result", "error"))
     return lost and "transformMapEntry" in question["expression"] and _only(("error", "result", "cost"), theirs, ours)
 
@@ -116,7 +130,9 @@ def _type_name(question: Question, theirs: Answer, ours: Answer) -> bool:
 
 
 def _semver(question: Question, theirs: Answer, ours: Answer) -> bool:
-    return _both("error", theirs, ours) and all(_text(answer).startswith("Invalid character(s) found in ") for answer in (theirs, ours))
+    return _both("error", theirs, ours) and all(
+        _text(answer).startswith("Invalid character(s) found in ") for answer in (theirs, ours)
+    )
 
 
 def _pattern(question: Question, theirs: Answer, ours: Answer) -> bool:
@@ -176,7 +192,11 @@ def reason(question: Question, theirs: Answer, ours: Answer) -> str | None:
     """Which documented difference this is; None if it is none."""
     same = _without_text(theirs) == _without_text(ours)
     return next(
-        (name for name, applies in _REASONS.items() if (same or name not in _WORDING) and applies(question, theirs, ours)),
+        (
+            name
+            for name, applies in _REASONS.items()
+            if (same or name not in _WORDING) and applies(question, theirs, ours)
+        ),
         None,
     )
 
@@ -185,7 +205,8 @@ _LARGE_NUMBERS = (('quantity("8Ei")', 'quantity("8")'), ("9223372036854775807", 
 
 
 def control(why: str, question: Question) -> Question | None:
-    """Where a reason says only what a difference may come from: the question without that, to which both must give the same answer."""
+    """Where a reason says only what a difference may come from: the question without that, to which both must give the
+    same answer."""
     if why != LARGE_QUANTITIES:
         return None
     text = question["expression"]

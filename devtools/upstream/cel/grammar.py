@@ -1,7 +1,7 @@
 """Random text from a grammar of templates.
 
-A template is text with ``$int`` for an expression of that kind, ``$int|uint`` for one of either, ``$any`` for any value; ``«x …»`` brings
-the variable ``x`` into scope for the expressions within, ``«k,v …»`` two of them.
+A template is text with ``$int`` for an expression of that kind, ``$int|uint`` for one of either, ``$any`` for any
+value; ``«x …»`` brings the variable ``x`` into scope for the expressions within, ``«k,v …»`` two of them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ _LOCAL = 0.2
 
 
 class Grammar:
-    """``leaves`` are the templates at the bottom of a tree, ``branches`` those above; ``anything`` is what ``$any`` draws from."""
+    """``leaves`` are the templates at the bottom of a tree, ``branches`` those above; ``anything`` is what ``$any``
+    draws from."""
 
-    def __init__(self, leaves: Mapping[str, Sequence[str]], branches: Mapping[str, Sequence[str]], anything: Sequence[str]) -> None:
+    def __init__(
+        self, leaves: Mapping[str, Sequence[str]], branches: Mapping[str, Sequence[str]], anything: Sequence[str]
+    ) -> None:
         self._leaves = leaves
         self._branches = branches
         self._anything = anything

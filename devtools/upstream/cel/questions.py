@@ -1,4 +1,5 @@
-"""Random questions of every kind, each with stored and new text and all gates: language, patterns, selectors, derived attributes."""
+"""Random questions of every kind, each with stored and new text and all gates: language, patterns, selectors, derived
+attributes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Answers the cases of tests/cel/cases anew: ``python -m devtools.upstream.cel.record [FILE]`` adds the expressions of FILE, one a line.
+"""Answers the cases of tests/cel/cases anew: ``python -m devtools.upstream.cel.record [FILE]`` adds the expressions of
+FILE, one a line.
 
-A line is a question as JSON or just an expression; one that mentions ``device`` is asked as a selector on the device of ``device.json``,
-any other as plain CEL. Where ours
-differs from the reference, the case goes to ``deviations.jsonl`` with the reason; one without a reason is printed, and no file is changed.
+A line is a question as JSON or just an expression; one that mentions ``device`` is asked as a selector on the device of
+``device.json``, any other as plain CEL. Where ours differs from the reference, the case goes to ``deviations.jsonl``
+with the reason; one without a reason is printed, and no file is changed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,23 @@ def record(reference: Reference, added: Iterable[str]) -> int:
 
     for name in (*_FILES, "deviations"):
         for case in load(f"{name}.jsonl"):
-            ask(case, name if name in _FILES else None, case.get("mode") or ("language" if name in ("language", "random") else "selector"))
+            ask(
+                case,
+                name if name in _FILES else None,
+                case.get("mode") or ("language" if name in ("language", "random") else "selector"),
+            )
     for line in added:
         case = json.loads(line) if line.startswith('{"expression"') else {"expression": line}
-        ask(case, None, case.get("mode") or ("selector" if "device" in case["expression"] or "device" in case else "language"))
+        ask(
+            case,
+            None,
+            case.get("mode") or ("selector" if "device" in case["expression"] or "device" in case else "language"),
+        )
     lines: dict[str, list[Answer]] = {name: [] for name in (*_FILES, "deviations")}
     unexplained = 0
-    for (home, question), theirs in zip(asked.values(), reference.ask([question for _, question in asked.values()]), strict=True):
+    for (home, question), theirs in zip(
+        asked.values(), reference.ask([question for _, question in asked.values()]), strict=True
+    ):
         mine = answer(question)
         case = {**question, **mine}
         if case.get("device") == SAMPLE:

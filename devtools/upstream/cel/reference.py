@@ -35,7 +35,8 @@ class Reference:
         return answers
 
     def declarations(self) -> dict[tuple[str, bool], list[str]]:
-        """For a function's name and whether it has a receiver its overloads, ``(list(<A>)) -> int``, in the order of declaration."""
+        """For a function's name and whether it has a receiver its overloads, ``(list(<A>)) -> int``, in the order of
+        declaration."""
         ran = subprocess.run([self.binary, "declarations"], capture_output=True, text=True, check=True)
         found: dict[tuple[str, bool], list[str]] = {}
         for line in ran.stdout.splitlines():

@@ -34,13 +34,15 @@ _LEAVES = {
     "name": [f'"{name}"' for name in _IDS],
     "size": [f'"{size}"' for size in _SIZES],
     "value": [
-        '"A100"', '"a"', "1", "4", "0", "true", "false", 'semver("1.2.3")', '"pci0000:00"', "2u", "1.0", "null", '["a", "b"]', "[]",
-        "[1, 2]",
+        '"A100"', '"a"', "1", "4", "0", "true", "false", 'semver("1.2.3")', '"pci0000:00"', "2u", "1.0", "null",
+        '["a", "b"]', "[]", "[1, 2]",
     ],
     "attribute": ["device.attributes[$domain].$id", "device.attributes[$domain][$name]"],
-    "amount": ["device.capacity[$domain].memory", "device.capacity[$domain].cores", 'device.capacity[$domain]["memory"]'],
+    "amount": ["device.capacity[$domain].memory", "device.capacity[$domain].cores",
+        'device.capacity[$domain]["memory"]'],
     "selector": [
-        "device.driver == $driver", "device.attributes[$domain].$id == $value", "$attribute == $value", "$attribute != $value",
+        "device.driver == $driver", "device.attributes[$domain].$id "
+"== $value", "$attribute == $value", "$attribute != $value",
         "$attribute",
         "device.allowMultipleAllocations", "true", "device.driver.startsWith('gpu')",
     ],
@@ -58,17 +60,21 @@ _BRANCHES = {
         "device.driver == $driver && $selector", "has($attribute) && $selector",
         "has(device.attributes[$domain].$id) && device.attributes[$domain].$id == $value",
         "$name in device.attributes[$domain]", "$domain in device.attributes", "$name in device.capacity[$domain]",
-        "device.attributes[$domain].?$id.orValue($value) == $value", "device.attributes[$domain][?$name].orValue($value) == $value",
+        "device.attributes[$domain].?$id.orValue($value) "
+"== $value", "device.attributes[$domain][?$name].orValue($value) "
+"== $value",
         "device.attributes[?$domain].?$id.hasValue()", "device.attributes[$domain].?$id == optional.of($value)",
         "$attribute in [$value, $value]",
-        "$attribute in ['a', 'A100']", "$attribute in [1, 4]", "$value in $attribute", "$attribute > $value", "$attribute <= $int",
-        "$attribute.matches('^A[0-9]+$|b')",
+        "$attribute in ['a', 'A100']", "$attribute in [1, 4]", "$value in $attribute", "$attribute > $value",
+        "$attribute <= $int", "$attribute.matches('^A[0-9]+$|b')",
         "$attribute.contains('A100')", "$attribute.startsWith('pci')", "$attribute.lowerAscii() == 'a100'",
         "$attribute.split('-')[0] == 'a'",
-        "$attribute.isGreaterThan(semver('1.2.0'))", "$attribute.compareTo(semver('1.2.3')) >= 0", "$attribute == semver('1.2.3')",
-        "semver('1.2.3') == $attribute", "$attribute.major() >= 1", "$attribute.isLessThan($semver)", "$attribute == $attribute",
-        "$attribute != $attribute",
-        "$attribute.exists(x, x == $value)", "$attribute.all(x, x in ['a', 'b'])", "$attribute.includes($value)", "$attribute.size() > 1",
+        "$attribute.isGreaterThan(semver('1.2.0'))", "$attribute.compareTo(semver('1.2.3')) >= 0",
+        "$attribute == semver('1.2.3')", "semver('1.2.3') == $attribute", "$attribute.major() >= 1",
+        "$attribute.isLessThan($semver)", "$attribute == $attribute", "$attribute != $attribute",
+        "$attribute.exists(x, x == "
+"$value)", "$attribute.all(x, x in ['a', "
+"'b'])", "$attribute.includes($value)", "$attribute.size() > 1",
         "size($attribute) == 2",
         "$attribute[0] == $value", "$attribute.exists(x, «x $selector»)", "$amount.compareTo(quantity($size)) >= 0",
         "$amount.isGreaterThan(quantity($size))",
@@ -79,7 +85,9 @@ _BRANCHES = {
         "sign($amount) == 1", "$amount.asApproximateFloat() > 1.0",
         "cel.bind(dra, device.attributes[$domain], dra.$id == $value && dra.?$id.orValue($value) == $value)",
         "cel.bind(w, $attribute, «w w == $value || $selector»)",
-        "device.attributes.exists(d, d == $domain)", "device.attributes.all(d, m, m.all(k, v, k != $name || v == $value))",
+        "device.attributes.exists(d, d "
+"== $domain)", "device.attributes.all(d, m, m.all(k, v, k "
+"!= $name || v == $value))",
         "device.attributes[$domain].exists(k, k == $name)",
         "device.attributes == device.attributes", "device.attributes[$domain] == {}", "device.attributes.size() == 1",
         "type($attribute) == $type", "string($attribute) == 'a'",
@@ -91,13 +99,17 @@ _BRANCHES = {
     "derived": [
         "$attribute", "$attribute", "[$attribute]", "[$attribute, $attribute]", "$attribute.map(x, «x $any»)",
         "$attribute.filter(x, «x $bool»)", "[$value, $value]", "dyn([$attribute, $value])", "$attribute + $attribute",
-        "device.attributes[$domain].?$id.orValue($value)", "device.attributes[$domain].?$id", "dyn(optional.of($attribute))",
-        "dyn(device.attributes[$domain].?$id)", "$amount.asInteger()", "$amount", "dyn($amount)", "string($attribute)",
-        "($selector ? $attribute : $value)", "device.driver", "device.allowMultipleAllocations", "$attribute.split('-')[0]",
-        "$attribute.substring(0, 2)", "$attribute / 2", "int($attribute) % 2", "semver($attribute)", "[semver('1.0.0'), $semver]",
-        "[$string, $string].sort()", "cel.bind(a, $attribute, [a, a])", "$attribute.lowerAscii()", "dyn(device.attributes)",
-        "dyn(device.attributes[$domain])", "device.attributes[$domain].map(k, k)", "dyn(type($attribute))", "dyn(device)", "dyn($any)",
-        "[dyn($any)]", "$attribute.flatten()", "[[$attribute]]", "device.attributes[$domain].map(k, v, v)", "$list", "$any",
+        "device.attributes[$domain].?$id.orValue($value)", "device.attributes[$domain].?$id",
+        "dyn(optional.of($attribute))", "dyn(device.attributes[$domain].?$id)", "$amount.asInteger()", "$amount",
+        "dyn($amount)", "string($attribute)", "($selector ? $attribute : "
+"$value)", "device.driver", "device.allowMultipleAllocations", "$attribute.split('-')[0]",
+        "$attribute.substring(0, 2)", "$attribute / 2", "int($attribute) % 2", "semver($attribute)",
+        "[semver('1.0.0'), $semver]", "[$string, $string].sort()", "cel.bind(a, $attribute, "
+"[a, a])", "$attribute.lowerAscii()", "dyn(device.attributes)",
+        "dyn(device.attributes[$domain])", "device.attributes[$domain].map(k, k)", "dyn(type($attribute))",
+        "dyn(device)", "dyn($any)", "[dyn($any)]", "$attribute.flatten()", "[[$attribute]]",
+        "device.attributes[$domain].map(k, "
+"v, v)", "$list", "$any",
     ],
 }  # fmt: skip
 
@@ -112,8 +124,14 @@ def device(random: Random) -> Json:
         kind = random.choice(tuple(_VALUES))
         attributes[_qualified(random, random.choice(_IDS))] = {kind: random.choice(_VALUES[kind])}
     if random.random() < 0.05:
-        attributes["bad"] = random.choice(({}, {"version": "1.2"}, {"version": ""}, {"version": "v1.2.3"}, {"versions": ["x"]}))
-    capacity = {_qualified(random, name): {"value": random.choice(_SIZES)} for name in ("memory", "cores") if random.random() < 0.7}
+        attributes["bad"] = random.choice(
+            ({}, {"version": "1.2"}, {"version": ""}, {"version": "v1.2.3"}, {"versions": ["x"]})
+        )
+    capacity = {
+        _qualified(random, name): {"value": random.choice(_SIZES)}
+        for name in ("memory", "cores")
+        if random.random() < 0.7
+    }
     made: Json = {"driver": random.choice(DRIVERS), "attributes": attributes, "capacity": capacity}
     if random.random() < 0.3:
         made["allowMultipleAllocations"] = random.random() < 0.5
@@ -130,7 +148,20 @@ def selector(random: Random) -> Question:
     return {"expression": _short(random, ("selector",)), "device": device(random)}
 
 
-_DERIVED = ("derived", "derived", "derived", "derived", "derived", "list", "string", "int", "semver", "dyn", "bool", "any")
+_DERIVED = (
+    "derived",
+    "derived",
+    "derived",
+    "derived",
+    "derived",
+    "list",
+    "string",
+    "int",
+    "semver",
+    "dyn",
+    "bool",
+    "any",
+)
 
 
 def derived_attribute(random: Random) -> Question:

@@ -19,7 +19,8 @@ _BATCH = 400
 
 
 def shrunk(question: Question, first_of: FirstOf) -> Question:
-    """The smallest question that can be reached by dropping and replacing parts of the text, of the device and of the rest."""
+    """The smallest question that can be reached by dropping and replacing parts of the text, of the device and of the
+    rest."""
     while True:
         smaller = _first(sorted(_candidates(question), key=_size), first_of)
         if smaller is None:
@@ -60,7 +61,8 @@ def _candidates(question: Question) -> Iterator[Question]:
 
 
 def _texts(text: str) -> Iterator[str]:
-    """The text with a run of tokens left out, with a bracket replaced by what is in it, or with a run replaced by a small value."""
+    """The text with a run of tokens left out, with a bracket replaced by what is in it, or with a run replaced by a
+    small value."""
     tokens: list[str] = [token for token in _TOKEN.findall(text) if token.strip()]
     for start in range(len(tokens)):
         for end in range(start + 1, len(tokens) + 1):
@@ -69,7 +71,9 @@ def _texts(text: str) -> Iterator[str]:
             yield _joined(tokens[:start] + tokens[end:])
             if end - start > 1 or tokens[start] not in _LEAVES:
                 for leaf in _LEAVES:
-                    shorter = len(_TOKEN.findall(leaf)) < end - start or (end - start == 1 and len(leaf) < len(tokens[start]))
+                    shorter = len(_TOKEN.findall(leaf)) < end - start or (
+                        end - start == 1 and len(leaf) < len(tokens[start])
+                    )
                     if shorter:
                         yield _joined([*tokens[:start], leaf, *tokens[end:]])
             if tokens[start] in _CLOSING:

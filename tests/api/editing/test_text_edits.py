@@ -1,4 +1,5 @@
-"""Edits applied, joined and shown: whatever they are, the joined ones do what both do, and the diff leads from one text to the other."""
+"""Edits applied, joined and shown: whatever they are, the joined ones do what both do, and the diff leads from one text
+to the other."""
 
 from __future__ import annotations
 
@@ -70,7 +71,11 @@ def test_the_diff_leads_from_one_text_to_the_other(data: st.DataObject) -> None:
 
 def test_a_diff_shows_what_changes_with_three_lines_around_it() -> None:
     text = "".join(f"{number}\n" for number in range(1, 21)) + "end"
-    edits = [TextEdit(0, 0, "zero\n"), TextEdit(text.index("14"), text.index("15"), ""), TextEdit(len(text), len(text), "ing")]
+    edits = [
+        TextEdit(0, 0, "zero\n"),
+        TextEdit(text.index("14"), text.index("15"), ""),
+        TextEdit(len(text), len(text), "ing"),
+    ]
     assert DiffedText(text).unified_diff("dir/f.yaml", edits) == (
         "--- dir/f.yaml\n+++ dir/f.yaml\n@@ -1,3 +1,4 @@\n+zero\n 1\n 2\n 3\n"
         "@@ -11,11 +12,10 @@\n 11\n 12\n 13\n-14\n 15\n 16\n 17\n 18\n 19\n 20\n"

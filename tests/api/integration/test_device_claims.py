@@ -22,11 +22,18 @@ FIELD = "metadata.annotations[virt-dra.io/device-claims]"
 
 
 def vmi_of(case: dict[str, Any]) -> VirtualMachineInstance:
-    devices = {kind: [{"name": name, "deviceName": d} for name, d in case.get(kind, {}).items()] for kind in ("gpus", "hostDevices")}
-    devices["gpus"] += [{"name": name, "claimName": claim, "requestName": "r"} for name, claim in case.get("dra", {}).items()]
+    devices = {
+        kind: [{"name": name, "deviceName": d} for name, d in case.get(kind, {}).items()]
+        for kind in ("gpus", "hostDevices")
+    }
+    devices["gpus"] += [
+        {"name": name, "claimName": claim, "requestName": "r"} for name, claim in case.get("dra", {}).items()
+    ]
     claims = [{"name": name, "resourceClaimTemplateName": "other"} for name in case.get("entries", ())]
     metadata = {"name": "vm", "annotations": {DEVICE_CLAIMS_ANNOTATION: case["text"]}}
-    return VirtualMachineInstance.from_wire({"metadata": metadata, "spec": {"resourceClaims": claims, "domain": {"devices": devices}}})
+    return VirtualMachineInstance.from_wire(
+        {"metadata": metadata, "spec": {"resourceClaims": claims, "domain": {"devices": devices}}}
+    )
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in CASES])
@@ -40,7 +47,11 @@ def test_device_claims(case: dict[str, Any]) -> None:
     assigned = assign(vmi, read_device_claims(vmi.metadata.annotations), case.get("taken", ()))
 
     def source(claim: Any) -> str:
-        return f"claim {claim.resource_claim_name}" if claim.resource_claim_name else f"template {claim.resource_claim_template_name}"
+        return (
+            f"claim {claim.resource_claim_name}"
+            if claim.resource_claim_name
+            else f"template {claim.resource_claim_template_name}"
+        )
 
     assert [[d.kind, d.name, d.entry.name, source(d.entry), d.request] for d in assigned] == case["want"]
     assert [entry.name for entry in pod_claims(assigned)] == sorted({device.entry.name for device in assigned})

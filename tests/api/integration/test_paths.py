@@ -1,4 +1,5 @@
-"""Which path a pair takes, and the names that webhook and operator share (K-11, docs/decisions/0012-real-cluster.md)."""
+"""Which path a pair takes, and the names that webhook and operator share (K-11,
+docs/decisions/0012-real-cluster.md)."""
 
 from __future__ import annotations
 
@@ -122,7 +123,11 @@ def test_what_a_tenant_may_not_bring_along_is_named() -> None:
 @pytest.mark.parametrize(
     ("source", "version", "directory"),
     [
-        ("resourceClaimTemplateName", "1.9", "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/entry/gpu"),
+        (
+            "resourceClaimTemplateName",
+            "1.9",
+            "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/entry/gpu",
+        ),
         ("resourceClaimName", "1.8.3", "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/object/gpu"),
         ("resourceClaimTemplateName", "1.8.2", "/var/run/dra-device-attributes/entry_/gpu"),
         ("resourceClaimName", "1.8.0", "/var/run/dra-device-attributes/object/gpu"),

@@ -1,4 +1,5 @@
-"""The record on the launcher pod: what is written is read again, what somebody else writes is refused with its place."""
+"""The record on the launcher pod: what is written is read again, what somebody else writes is refused with its
+place."""
 
 from __future__ import annotations
 

@@ -76,20 +76,27 @@ def test_a_pod_and_its_extended_claim_are_charged_once() -> None:
     assert "requests.example.com/gpu" not in texts(first, CLAIMS, **around)
     assert texts(second, CLAIMS, **around)["requests.example.com/gpu"] == "2"
     assert texts(extended_claim("other", uid="v"), CLAIMS, **around)["requests.example.com/gpu"] == "2"
-    named = owner.from_wire({**owner.to_wire(), "status": {"extendedResourceClaimStatus": {"resourceClaimName": "second"}}})
+    named = owner.from_wire(
+        {**owner.to_wire(), "status": {"extendedResourceClaimStatus": {"resourceClaimName": "second"}}}
+    )
     assert "requests.example.com/gpu" not in texts(second, CLAIMS, **{**around, "pods": (named,)})
 
 
 def test_which_names_concern_claims() -> None:
-    """C-15.5: an implicit name those of a class without an explicit name, too; not those of a class that isn't there."""
+    """C-15.5: an implicit name those of a class without an explicit name, too; not those of a class that isn't
+    there."""
     names = (
-        f"count/{CLAIMS}", "pods", "gpu.deviceclass.resource.k8s.io/devices", "requests.example.com/gpu", "requests.example.com/other",
-        "requests.deviceclass.resource.kubernetes.io/plain", "requests.deviceclass.resource.kubernetes.io/missing",
+        f"count/{CLAIMS}", "pods", "gpu.deviceclass.resource.k8s.io/devices", "requests.example.com/gpu",
+        "requests.example.com/other", "requests.deviceclass.resource.kubernetes.io/plain",
+        "requests.deviceclass.resource.kubernetes.io/missing",
     )  # fmt: skip
     around = context({"gpu": "example.com/gpu", "plain": None})
     assert matching_names(names, CLAIMS, around) == (names[0], names[2], names[3], names[5])
     assert matching_names(names, "pods", around) == ("pods", *names[3:])
-    assert matching_names(("count/configmaps", "configmaps", "pods"), "configmaps", around) == ("count/configmaps", "configmaps")
+    assert matching_names(("count/configmaps", "configmaps", "pods"), "configmaps", around) == (
+        "count/configmaps",
+        "configmaps",
+    )
 
 
 def test_a_finished_pod_counts_as_an_object_only() -> None:
@@ -130,4 +137,7 @@ def test_scopes_and_what_must_be_asked_for() -> None:
     assert in_scope(best_effort, pod(asking({})))
     assert not in_scope(best_effort, pod(asking({"cpu": "1"})))
     assert not in_scope(best_effort, ResourceClaim())
-    assert missing_amounts(pod(asking({"cpu": "1"})), ("requests.cpu", "limits.memory", "pods")) == "must specify limits.memory for: c"
+    assert (
+        missing_amounts(pod(asking({"cpu": "1"})), ("requests.cpu", "limits.memory", "pods"))
+        == "must specify limits.memory for: c"
+    )

@@ -1,4 +1,5 @@
-"""Reading manifests: Kubernetes' meaning of YAML (yaml_upstream.jsonl, made by devtools/upstream/yaml), places, limits, hostile input."""
+"""Reading manifests: Kubernetes' meaning of YAML (yaml_upstream.jsonl, made by devtools/upstream/yaml), places, limits,
+hostile input."""
 
 from __future__ import annotations
 
@@ -94,9 +95,15 @@ spec: {}
     ("text", "values"),
     [
         ('{"a": 1}', [({"a": 1}, "f:1")]),
-        ('{"a": 1}{"a": 2}\n\n{"a": 3}', [({"a": 1}, "f:1"), ({"a": 2}, "f:1 (document 2)"), ({"a": 3}, "f:3 (document 3)")]),
+        (
+            '{"a": 1}{"a": 2}\n\n{"a": 3}',
+            [({"a": 1}, "f:1"), ({"a": 2}, "f:1 (document 2)"), ({"a": 3}, "f:3 (document 3)")],
+        ),
         ('{"a": 1}\n{"a": 2.0}\n', [({"a": 1}, "f:1"), ({"a": 2}, "f:2 (document 2)")]),
-        ('{"kind":"XList","apiVersion":"g/v","items":[{"n":1}]}', [({"apiVersion": "g/v", "kind": "X", "n": 1}, "f:1 (items[0])")]),
+        (
+            '{"kind":"XList","apiVersion":"g/v","items":[{"n":1}]}',
+            [({"apiVersion": "g/v", "kind": "X", "n": 1}, "f:1 (items[0])")],
+        ),
         ('{"a": 1}\n---\n{"a": 2}\n', [({"a": 1}, "f:1"), ({"a": 2}, "f:3 (document 2)")]),
         ("{a: b}\n", [({"a": "b"}, "f:1")]),
         ('[{"a": 1e3, "b": 1.5, "c": "\\ud83d\\ude00"}]', [([{"a": 1000, "b": 1.5, "c": "😀"}], "f:1")]),
@@ -122,12 +129,16 @@ def test_encodings_that_yaml_allows(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"\xef\xbb\xbfa: 1\nb: \xff", "in.yaml: line 2, column 4, document 1: not UTF-8 text (byte 0xff); save it as UTF-8"),
+        (
+            b"\xef\xbb\xbfa: 1\nb: \xff",
+            "in.yaml: line 2, column 4, document 1: not UTF-8 text (byte 0xff); save it as UTF-8",
+        ),
         (b"a: \xff", "in.yaml: line 1, column 4, document 1: not UTF-8 text (byte 0xff); save it as UTF-8"),
         (b"\xff\xfea", "in.yaml: line 1, column 3, document 1: not UTF-16 text (byte 0x61); save it as UTF-8"),
         (
             "a: 1\nb: \x00",
-            "in.yaml: line 2, column 4, document 1: not YAML: control characters are not allowed (character U+0000); is this a text file?",
+            "in.yaml: line 2, column 4, document 1: not YAML: control characters are "
+            "not allowed (character U+0000); is this a text file?",
         ),
         (
             "a: 1\n---\nb: 1\nc: 2\nb: 3",
@@ -140,7 +151,10 @@ def test_encodings_that_yaml_allows(encoding: str) -> None:
         ("a: [*x]", "in.yaml: line 1, column 5, document 1: unknown anchor 'x' referenced"),
         ("a: &x [*x]", "in.yaml: line 1, column 8, document 1: anchor 'x' value contains itself"),
         ("[a]: b", "in.yaml: line 1, column 1, document 1: a key must be a string, not a list or mapping"),
-        ("a:\n  ~: b", 'in.yaml: line 2, column 3, document 1: null can\'t be a key; quote it ("null") if the string is meant'),
+        (
+            "a:\n  ~: b",
+            'in.yaml: line 2, column 3, document 1: null can\'t be a key; quote it ("null") if the string is meant',
+        ),
         (
             "a: .inf",
             "in.yaml: line 1, column 4, document 1: .inf is not a number that JSON can express; write a finite number, "
@@ -149,10 +163,14 @@ def test_encodings_that_yaml_allows(encoding: str) -> None:
         ('{"a": NaN}', "in.yaml: line 1, column 1, document 1: NaN is not a number that JSON can express"),
         (
             '{"a": 1e999}',
-            "in.yaml: line 1, column 1, document 1: the number 1e999 is out of range; write it as a string if a quantity is meant",
+            "in.yaml: line 1, column 1, document 1: the number 1e999 is out of "
+            "range; write it as a string if a quantity is meant",
         ),
         ('{"a": ' + "9" * 5000 + "}", "in.yaml: line 1, column 1, document 1: an integer has too many digits"),
-        ('{"a": "\\ud800"}', "in.yaml: line 1, column 8, document 1: \\ud800 is half of a surrogate pair and no character"),
+        (
+            '{"a": "\\ud800"}',
+            "in.yaml: line 1, column 8, document 1: \\ud800 is half of a surrogate pair and no character",
+        ),
         ('{"a": 1,\n "b" 2}', "in.yaml: line 2, column 6, document 1: not JSON: Expecting ':' delimiter"),
         (
             "a: b: c",
@@ -162,10 +180,18 @@ def test_encodings_that_yaml_allows(encoding: str) -> None:
         (
             "a:\n\t- b",
             "in.yaml: line 2, column 1, document 1: not YAML: found character that cannot start any token "
-            "(while scanning for the next token); indent with spaces, not tabs, and quote text that begins with a special character",
+            "(while scanning for the next token); indent with spaces, not tabs, "
+            "and quote text that begins with a special character",
         ),
-        ("[" * 201 + "]" * 201, "in.yaml: line 1, column 1, document 1: nested more than 200 levels deep; no Kubernetes object needs that"),
-        ("- " * 300 + "a", "in.yaml: line 1, column 401, document 1: nested more than 200 levels deep; no Kubernetes object needs that"),
+        (
+            "[" * 201 + "]" * 201,
+            "in.yaml: line 1, column 1, document 1: nested more than 200 levels deep; no Kubernetes object needs that",
+        ),
+        (
+            "- " * 300 + "a",
+            "in.yaml: line 1, column 401, document 1: nested more than 200 "
+            "levels deep; no Kubernetes object needs that",
+        ),
     ],
 )
 def test_errors_say_where_and_what(text: str | bytes, message: str) -> None:
@@ -173,7 +199,17 @@ def test_errors_say_where_and_what(text: str | bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "{a: " * 100_000, '{"a":' * 100_000, "- " * 100_000, "a:\n " * 50_000, "? " * 50_000, "&a " * 9, "{" * 9]
+    "text",
+    [
+        "[" * 100_000,
+        "{a: " * 100_000,
+        '{"a":' * 100_000,
+        "- " * 100_000,
+        "a:\n " * 50_000,
+        "? " * 50_000,
+        "&a " * 9,
+        "{" * 9,
+    ],
 )
 def test_deep_nesting_does_not_recurse(text: str) -> None:
     assert refusal(text).startswith("in.yaml: line ")
@@ -185,9 +221,12 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 
 
 def test_alias_bombs_are_refused_without_being_written_out() -> None:
-    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30))
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30)
+    )
     assert refusal(bomb) == (
-        "in.yaml: line 6, column 20, document 1: document contains excessive aliasing: written out, its aliases have more than 400000 nodes"
+        "in.yaml: line 6, column 20, document 1: document contains excessive aliasing: "
+        "written out, its aliases have more than 400000 nodes"
     )
     merge_bomb = "a0: &a0 {x: [1, 2, 3, 4]}\n" + "".join(
         f"a{i}: &a{i} {{x: *a{i - 1}, y: *a{i - 1}, <<: *a{i - 1}}}\n" for i in range(1, 40)
@@ -199,7 +238,11 @@ def test_an_alias_of_a_long_text_counts_as_what_it_stands_for() -> None:
     """Written out this has 100 GB: neither reader may begin with it."""
     long = "x" * 1_000_000
     aliases = "".join("- *x\n" for _ in range(100_000))
-    for text in (f"x: &x {long}\nall:\n{aliases}", f"x: &x\n- {long}\nall:\n{aliases}", f"x: &x\n  ? {long}\n  : 1\nall:\n{aliases}"):
+    for text in (
+        f"x: &x {long}\nall:\n{aliases}",
+        f"x: &x\n- {long}\nall:\n{aliases}",
+        f"x: &x\n  ? {long}\n  : 1\nall:\n{aliases}",
+    ):
         assert "excessive aliasing" in refusal(text)
 
 
@@ -208,7 +251,9 @@ def test_a_flood_of_documents_ends_with_an_error() -> None:
     assert raws("---\n" * 100_000) == []
     assert raws("--- a\n" * 100_000) == ["a"] * 100_000
     for flood in ("---\n", "--- a\n", "---\na: 1\n", "---\n# c\n"):
-        assert "more than 100,000 documents in one text; split it, or write the objects as a List" in refusal(flood * 100_001)
+        assert "more than 100,000 documents in one text; split it, or write the objects as a List" in refusal(
+            flood * 100_001
+        )
     assert len(raws("{} " * 100_001)) == 100_001  # values of JSON cost next to nothing
 
 
@@ -508,7 +553,8 @@ def test_one_odd_document_among_many_is_read_exactly() -> None:
     values = raws(text)
     assert (len(values), values[12]) == (14, {"a": True, "b": 16, "c": 16})
     assert refusal(text + "---\na: 1\na: 2\n") == (
-        f'in.yaml: line {text.count(chr(10)) + 3}, column 1, document 15: key "a" is given twice in the same mapping; remove one of them'
+        f'in.yaml: line {text.count(chr(10)) + 3}, column 1, document 15: key "a" '
+        "is given twice in the same mapping; remove one of them"
     )
 
 
@@ -543,8 +589,10 @@ kind: Pod
     assert [(s.object.key, s.source) for s in read.objects] == [("good", DocumentSource("f.yaml", 1, 1))]
     assert [str(problem) for problem in read.problems] == [
         'f.yaml:5 (document 2): ResourceSlice "bad": spec.driver: must be a string, not an integer',
-        'f.yaml:5 (document 2): ResourceSlice "bad": spec.devices[0].capacity.x.value: "1K" is not a quantity: unknown suffix "K" '
-        '(write "k" for 1000 or "Ki" for 1024); known are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and exponents such as e3',
+        'f.yaml:5 (document 2): ResourceSlice "bad": spec.devices[0].capacity.x.value: '
+        '"1K" is not a quantity: unknown suffix "K" '
+        '(write "k" for 1000 or "Ki" for 1024); known are n u m k M G T P '
+        "E, Ki Mi Gi Ti Pi Ei and exponents such as e3",
         "f.yaml:12 (document 3): Pod: apiVersion: is required and must be a string",
         "f.yaml:14 (document 4): a Kubernetes object must be a JSON object",
     ]
@@ -636,17 +684,30 @@ ODD_ENTRIES = (
     "- items:\n  - 1",
     "-\tx",
 )
-TAILS = ("", "kind: List\n", "metadata: {}\nkind: List\n", "items: []\n", "# end\n", "- x\n", "  odd: 1\n", "text: |\n  - no entry\n")
+TAILS = (
+    "",
+    "kind: List\n",
+    "metadata: {}\nkind: List\n",
+    "items: []\n",
+    "# end\n",
+    "- x\n",
+    "  odd: 1\n",
+    "text: |\n  - no entry\n",
+)
 HEADS = ("", "apiVersion: v1\n", "# remark\n\n", "---\n", "text: |\n  items:\n  - x\n", "a: 'x\nitems:\n- y'\n")
 
 
 @pytest.mark.slow
 @given(
-    st.lists(st.sampled_from(ODD_ENTRIES), min_size=2, max_size=6), st.sampled_from(HEADS), st.sampled_from(TAILS), st.sampled_from((0, 2))
+    st.lists(st.sampled_from(ODD_ENTRIES), min_size=2, max_size=6),
+    st.sampled_from(HEADS),
+    st.sampled_from(TAILS),
+    st.sampled_from((0, 2)),
 )
 @settings(max_examples=1500)
 def test_entry_by_entry_means_the_same_as_in_one_go(entries: list[str], head: str, tail: str, indent: int) -> None:
-    """Whatever may be taken apart gives the exact reader's value and places; whatever it refuses is never taken apart."""
+    """Whatever may be taken apart gives the exact reader's value and places; whatever it refuses is never taken
+    apart."""
     inner = "".join(" " * indent + line + "\n" for entry in entries for line in entry.split("\n"))
     text = f"{head}items:\n{inner}{tail}"
     try:
@@ -655,12 +716,19 @@ def test_entry_by_entry_means_the_same_as_in_one_go(entries: list[str], head: st
         exact = []
     apart = yaml_fast.read_by_items(text, "in", 1, 1, {})
     if apart is not None:
-        assert [(p.value, p.line, p.document, p.item_lines) for p in exact] == [(apart.value, apart.line, apart.document, apart.item_lines)]
+        assert [(p.value, p.line, p.document, p.item_lines) for p in exact] == [
+            (apart.value, apart.line, apart.document, apart.item_lines)
+        ]
 
 
 def test_one_odd_entry_of_a_large_list_is_read_exactly_and_the_others_fast() -> None:
     many = slices(12)
-    odd = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}, "data": {"text": "one\n- two\n", "é": "y"}}
+    odd = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "odd"},
+        "data": {"text": "one\n- two\n", "é": "y"},
+    }
     text = write_yaml({"apiVersion": "v1", "kind": "List", "items": [*many[:5], odd, *many[5:]], "metadata": {}})
     (exact,) = yaml_text.parse(text, "in")
     apart = yaml_fast.read_by_items(text, "in", 1, 1, {})

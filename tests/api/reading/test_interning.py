@@ -36,8 +36,13 @@ def anatomy(value: object) -> object:
 @pytest.mark.parametrize("seed", range(300))
 def test_slices_are_read_as_by_their_types(seed: int) -> None:
     raw = random_object(ResourceSlice, Random(seed))
-    assert anatomy(ResourceSlice.from_wire(raw)) == anatomy(ResourceSlice.model_validate(raw, by_alias=True, by_name=False))
-    assert ResourceSlice.from_wire(raw).to_wire() == ResourceSlice.model_validate(raw, by_alias=True, by_name=False).to_wire()
+    assert anatomy(ResourceSlice.from_wire(raw)) == anatomy(
+        ResourceSlice.model_validate(raw, by_alias=True, by_name=False)
+    )
+    assert (
+        ResourceSlice.from_wire(raw).to_wire()
+        == ResourceSlice.model_validate(raw, by_alias=True, by_name=False).to_wire()
+    )
 
 
 def test_equal_parts_are_one_object_in_all_slices() -> None:
@@ -54,9 +59,18 @@ def test_equal_parts_are_one_object_in_all_slices() -> None:
     ("device", "problem"),
     [
         (gpu("a", "1", capacity={"memory": {"value": "80 GB"}}), "spec.devices[0].capacity.memory.value: "),
-        ({"name": "a", "attributes": {"numa": {"int": True}}}, "spec.devices[0].attributes.numa.int: must be an integer, not a boolean"),
-        ({"name": "a", "attributes": {"numa": {"int": 1.0}}}, "spec.devices[0].attributes.numa.int: must be an integer, not a number"),
-        ({"name": "a", "attributes": {"numa": 1}}, "spec.devices[0].attributes.numa: must be an object, not an integer"),
+        (
+            {"name": "a", "attributes": {"numa": {"int": True}}},
+            "spec.devices[0].attributes.numa.int: must be an integer, not a boolean",
+        ),
+        (
+            {"name": "a", "attributes": {"numa": {"int": 1.0}}},
+            "spec.devices[0].attributes.numa.int: must be an integer, not a number",
+        ),
+        (
+            {"name": "a", "attributes": {"numa": 1}},
+            "spec.devices[0].attributes.numa: must be an object, not an integer",
+        ),
         ({"name": 1, "attributes": {}}, "spec.devices[0].name: must be a string, not an integer"),
         ({"name": "a", "attributes": []}, "spec.devices[0].attributes: must be an object, not a list"),
         ([], "spec.devices[0]: must be an object, not a list"),
@@ -70,7 +84,9 @@ def test_errors_name_the_field_though_an_equal_value_was_read_before(device: obj
 
 
 def test_null_is_absent_or_empty_as_elsewhere() -> None:
-    read = ResourceSlice.from_wire(slice_of({"name": "a", "attributes": {"x": None, "y": {"int": None}}, "taints": None}))
+    read = ResourceSlice.from_wire(
+        slice_of({"name": "a", "attributes": {"x": None, "y": {"int": None}}, "taints": None})
+    )
     device = read.spec.devices[0]
     assert device.attributes == {"x": DeviceAttribute(), "y": DeviceAttribute(int_value=None)}
     assert device.taints == ()
@@ -95,7 +111,11 @@ def test_equal_devices_are_one_object_in_all_slices() -> None:
     (first, second), devices = (each.spec.devices for each in slices), slices[0].spec.devices
     assert all(one is other for one, other in zip(first, second, strict=True))
     assert len({id(device) for device in devices}) == 3
-    assert [(device.name, device.attributes["uuid"].string) for device in devices] == [("a", "1"), ("b", "1"), ("a", "2")]
+    assert [(device.name, device.attributes["uuid"].string) for device in devices] == [
+        ("a", "1"),
+        ("b", "1"),
+        ("a", "2"),
+    ]
 
 
 def test_a_map_with_a_wrong_part_is_left_to_its_type() -> None:

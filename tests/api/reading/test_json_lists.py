@@ -15,7 +15,23 @@ from virt_dra.api.reading.documents import MAX_OBJECT_BYTES, TOO_LARGE, Document
 Pairs = list[tuple[str, str]]
 
 SCALARS = st.sampled_from(
-    ["null", "true", "0", "-1", "1.5", "1e3", "1e400", "NaN", '""', '"a:b"', '"\\u003a"', '"\\ud800"', '"é"', '"{["', "9" * 5_000]
+    [
+        "null",
+        "true",
+        "0",
+        "-1",
+        "1.5",
+        "1e3",
+        "1e400",
+        "NaN",
+        '""',
+        '"a:b"',
+        '"\\u003a"',
+        '"\\ud800"',
+        '"é"',
+        '"{["',
+        "9" * 5_000,
+    ]
 )
 
 
@@ -70,7 +86,11 @@ def test_it_is_read_as_any_text_is(text: str, before: str, after: str) -> None:
 @pytest.mark.parametrize(
     ("text", "itemwise"),
     [
-        ('{"apiVersion": "v1", "items": [{"a": 1}, null, 1, []], "kind": "List", "metadata": {"resourceVersion": ""}}', True),
+        (
+            '{"apiVersion": "v1", "items": [{"a": 1}, null, 1, []], "kind": '
+            '"List", "metadata": {"resourceVersion": ""}}',
+            True,
+        ),
         ('\n\n {"kind": "List", "items": []} \n', True),
         ('{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}', False),
         ('{"apiVersion": "v1", "items": [{"metadata": {"name": "a"}}], "kind": "PodList"}', False),
@@ -122,11 +142,18 @@ def test_a_list_may_be_larger_than_an_object_and_its_items_may_not() -> None:
 
 
 def test_what_is_taken_before_a_fault_is_forgotten() -> None:
-    good, bad = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}, {"apiVersion": "v1", "kind": "Pod", "spec": 1}
+    good, bad = (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": "Pod", "spec": 1},
+    )
     text = json.dumps({"kind": "List", "items": [good, bad] * 3_000})
     loaded = read_objects(text.encode(), "file")
-    assert [str(each.source) for each in loaded.objects] == [f"file:1 (items[{number}])" for number in range(0, 6_000, 2)]
-    assert [str(each) for each in loaded.problems[:1]] == ["file:1 (items[1]): Pod: spec: must be an object, not an integer"]
+    assert [str(each.source) for each in loaded.objects] == [
+        f"file:1 (items[{number}])" for number in range(0, 6_000, 2)
+    ]
+    assert [str(each) for each in loaded.problems[:1]] == [
+        "file:1 (items[1]): Pod: spec: must be an object, not an integer"
+    ]
     assert len(loaded.problems) == 3_000
     concatenated = read_objects(f"{text}{json.dumps(good)}".encode(), "file")
     assert (len(concatenated.objects), len(concatenated.problems)) == (3_001, 3_000)

@@ -32,7 +32,8 @@ def test_it_is_what_json_reads(value: object, indent: int | None) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", '{"a"', '{"a":', '{"a":[', '{"a":[1', '{"a":[1,', '{"a":[1,]}', '{"a":[1}', '{"a":[1]', '{"a":[1],}', '{"a":[1]}x',
+    ["", "{", '{"a"', '{"a":', '{"a":[', '{"a":[1', '{"a":[1,', '{"a":[1,]}', '{"a":[1}', '{"a":[1]', '{"a":[1],}',
+        '{"a":[1]}x',
      '{"a" 1}', "{1:2}", '{"a":[1 2]}', '{"a":1 "b":2}', "{,}", "[1,", '{"a":[1],"b":tru}'],
 )  # fmt: skip
 def test_a_fault_is_described_as_json_does(text: str) -> None:

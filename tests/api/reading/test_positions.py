@@ -40,7 +40,9 @@ def test_a_field_stands_at(document: int, item: int | None, field: str, wanted: 
 
 
 @pytest.mark.parametrize(
-    "text", [b'{"a": 1}{"a": 2}', b"a: [", b"\xff\xfe", b"a: " + b"x" * MAX_TEXT], ids=["concatenated", "broken", "bytes", "large"]
+    "text",
+    [b'{"a": 1}{"a": 2}', b"a: [", b"\xff\xfe", b"a: " + b"x" * MAX_TEXT],
+    ids=["concatenated", "broken", "bytes", "large"],
 )
 def test_a_text_without_positions(text: bytes) -> None:
     assert SourceText(text).position(DocumentSource("t"), "a.b") is None or text == b"\xff\xfe"

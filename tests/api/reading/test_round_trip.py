@@ -30,7 +30,12 @@ def test_every_kind_survives_reading_and_writing(kind: type[TypedObject], rng: R
 CONVERTED = [
     (kind, version)
     for version in ("v1beta2", "v1beta1", "v1alpha3")
-    for kind in (resource_v1.ResourceClaim, resource_v1.ResourceClaimTemplate, resource_v1.ResourceSlice, resource_v1.DeviceClass)
+    for kind in (
+        resource_v1.ResourceClaim,
+        resource_v1.ResourceClaimTemplate,
+        resource_v1.ResourceSlice,
+        resource_v1.DeviceClass,
+    )
 ] + [(resource_v1.DeviceTaintRule, "v1beta2"), (resource_v1.DeviceTaintRule, "v1alpha3")]
 
 
@@ -78,7 +83,8 @@ def _without_empty_places(old: Json) -> Json:
 
 
 def _oddly_written(value: Any, rng: Random) -> Any:
-    """As clients of v1beta1 write, too: fields that say nothing, devices without ``basic`` or with fields on both sides."""
+    """As clients of v1beta1 write, too: fields that say nothing, devices without ``basic`` or with fields on both
+    sides."""
     if isinstance(value, list):
         return [_oddly_written(item, rng) for item in value]
     if not isinstance(value, dict):
@@ -86,12 +92,21 @@ def _oddly_written(value: Any, rng: Random) -> Any:
     odd = {key: _oddly_written(item, rng) for key, item in value.items()}
     if "name" in odd and rng.random() < 0.3:
         odd |= rng.choice(
-            [{"deviceClassName": ""}, {"count": 0}, {"selectors": []}, {"tolerations": []}, {"adminAccess": False}, {"nodeName": ""}]
+            [
+                {"deviceClassName": ""},
+                {"count": 0},
+                {"selectors": []},
+                {"tolerations": []},
+                {"adminAccess": False},
+                {"nodeName": ""},
+            ]
         )
     basic = odd.get("basic")
     if isinstance(basic, dict) and rng.random() < 0.5:
         del odd["basic"]
-        odd |= rng.choice([{}, {"basic": None}, {"basic": {}}, basic, {"basic": basic, **dict(list(basic.items())[:1])}])
+        odd |= rng.choice(
+            [{}, {"basic": None}, {"basic": {}}, basic, {"basic": basic, **dict(list(basic.items())[:1])}]
+        )
     return odd
 
 
@@ -127,7 +142,11 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
             "driver": ["d"],
             "pool": {"generation": "1"},
             "allNodes": "yes",
-            "devices": [{"name": "a", "attributes": {"example.com/x": {"int": 1.5}, "y": []}}, 7, {"capacity": {"memory": {"value": []}}}],
+            "devices": [
+                {"name": "a", "attributes": {"example.com/x": {"int": 1.5}, "y": []}},
+                7,
+                {"capacity": {"memory": {"value": []}}},
+            ],
         },
     }
     with pytest.raises(WireError) as refused:
@@ -142,7 +161,10 @@ def test_type_errors_come_all_at_once_with_their_paths() -> None:
         ("spec.devices[0].attributes[example.com/x].int", "must be an integer, not a number"),
         ("spec.devices[0].attributes.y", "must be an object, not a list"),
         ("spec.devices[1]", "must be an object, not an integer"),
-        ("spec.devices[2].capacity.memory.value", 'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not a list'),
+        (
+            "spec.devices[2].capacity.memory.value",
+            'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not a list',
+        ),
     )
 
 
@@ -152,7 +174,10 @@ def test_null_is_absent_in_an_object_and_an_empty_entry_in_a_map() -> None:
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
             "metadata": {"name": None, "labels": {"a": None}},
-            "spec": {"pool": None, "devices": [{"attributes": {"x": None}, "capacity": {"c": {"value": None}, "d": None}, "taints": None}]},
+            "spec": {
+                "pool": None,
+                "devices": [{"attributes": {"x": None}, "capacity": {"c": {"value": None}, "d": None}, "taints": None}],
+            },
         }
     )
     assert isinstance(obj, resource_v1.ResourceSlice)
@@ -165,7 +190,11 @@ def test_null_is_absent_in_an_object_and_an_empty_entry_in_a_map() -> None:
 
 
 def test_a_number_must_fit_into_its_type() -> None:
-    raw = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest", "spec": {"driver": "d", "limit": 2**31}}
+    raw = {
+        "apiVersion": "resource.k8s.io/v1alpha3",
+        "kind": "ResourcePoolStatusRequest",
+        "spec": {"driver": "d", "limit": 2**31},
+    }
     with pytest.raises(WireError, match=r"^spec\.limit: must fit into 32 bits$"):
         read_object(raw)
     raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": {"pool": {"generation": -(2**63) - 1}}}

@@ -1,4 +1,5 @@
-"""yaml-rs makes reading large YAML faster and nothing else: without it the same texts give the same objects (docs/decisions/0015)."""
+"""yaml-rs makes reading large YAML faster and nothing else: without it the same texts give the same objects
+(docs/decisions/0015)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ print(json.dumps([read.object.to_wire() for read in read_inputs(sys.argv[1:]).ob
 
 def test_large_yaml_gives_the_same_objects_without_the_fast_parser(tmp_path: Path) -> None:
     devices = [
-        {"name": f"gpu-{number}", "attributes": {"model": {"string": "0000:01:00.0"}, "count": {"int": number}}} for number in range(100)
+        {"name": f"gpu-{number}", "attributes": {"model": {"string": "0000:01:00.0"}, "count": {"int": number}}}
+        for number in range(100)
     ]
     objects = [
         {
@@ -40,7 +42,10 @@ def test_large_yaml_gives_the_same_objects_without_the_fast_parser(tmp_path: Pat
         for number in range(20)
     ]
     file = tmp_path / "slices.yaml"
-    file.write_text(yaml.dump_all(objects, Dumper=type("Plain", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})), encoding="utf-8")
+    file.write_text(
+        yaml.dump_all(objects, Dumper=type("Plain", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})),
+        encoding="utf-8",
+    )
     assert file.stat().st_size > 128 * 1024  # shorter texts don't go the fast way
     answer = subprocess.run([sys.executable, "-c", WITHOUT, file], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr

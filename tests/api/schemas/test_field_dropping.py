@@ -1,5 +1,6 @@
-"""Fields of gates that are off (A-2.5, C-13.4). A real API server's answers are in tests/cluster/memory/recorded/gates.jsonl; here are the
-gates that a 1.37 server no longer lets anyone switch off, and what holds for every object.
+"""Fields of gates that are off (A-2.5, C-13.4). A real API server's answers are in
+tests/cluster/memory/recorded/gates.jsonl; here are the gates that a 1.37 server no longer lets anyone switch off, and
+what holds for every object.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def test_with_every_gate_on_nothing_is_lost(kind: type[TypedObject], rng: Random
 @pytest.mark.parametrize("kind", KINDS_WITH_GATES, ids=lambda kind: kind.__name__)
 @settings(max_examples=60)
 @given(rng=RANDOMS, gates=GATES)
-def test_dropping_is_done_once_and_keeps_what_is_in_use(kind: type[TypedObject], rng: Random, gates: FeatureGates) -> None:
+def test_dropping_is_done_once_and_keeps_what_is_in_use(
+    kind: type[TypedObject], rng: Random, gates: FeatureGates
+) -> None:
     new = read_object(random_object(kind, rng))
     dropped = without_disabled_fields(new, None, gates)
     assert type(dropped) is kind
@@ -69,7 +72,9 @@ def test_dropping_is_done_once_and_keeps_what_is_in_use(kind: type[TypedObject],
 
 
 def a_request(**fields: object) -> DeviceRequest:
-    return DeviceRequest(name="r", exactly=ExactDeviceRequest.model_validate({"device_class_name": "c", **fields}, by_name=True))
+    return DeviceRequest(
+        name="r", exactly=ExactDeviceRequest.model_validate({"device_class_name": "c", **fields}, by_name=True)
+    )
 
 
 ALTERNATIVES = DeviceRequest(name="f", first_available=(DeviceSubRequest(name="a", device_class_name="c"),))
@@ -95,15 +100,23 @@ def a_class(spec: DeviceClassSpec) -> DeviceClass:
         ("prioritized_list", a_template(ALTERNATIVES), a_template(DeviceRequest(name="f"))),
         ("admin_access", a_claim(a_request(admin_access=False)), a_claim(a_request())),
         ("admin_access", a_template(a_request(admin_access=True)), a_template(a_request())),
-        ("extended_resource", a_class(DeviceClassSpec(extended_resource_name="example.com/gpu")), a_class(DeviceClassSpec())),
+        (
+            "extended_resource",
+            a_class(DeviceClassSpec(extended_resource_name="example.com/gpu")),
+            a_class(DeviceClassSpec()),
+        ),
         (
             "partitionable_devices_type",
-            ResourcePoolStatusRequest(spec=ResourcePoolStatusRequestSpec(driver="d", default_partition_type_attribute="a.b/t")),
+            ResourcePoolStatusRequest(
+                spec=ResourcePoolStatusRequestSpec(driver="d", default_partition_type_attribute="a.b/t")
+            ),
             ResourcePoolStatusRequest(spec=ResourcePoolStatusRequestSpec(driver="d")),
         ),
     ],
 )
-def test_a_gate_that_is_off_takes_its_fields_unless_they_are_stored(gate: str, full: TypedObject, bare: TypedObject) -> None:
+def test_a_gate_that_is_off_takes_its_fields_unless_they_are_stored(
+    gate: str, full: TypedObject, bare: TypedObject
+) -> None:
     off = replace(FeatureGates.all(), **{gate: False})
     assert without_disabled_fields(full, None, off).to_wire() == bare.to_wire()
     assert without_disabled_fields(full, bare, off).to_wire() == bare.to_wire()
@@ -113,7 +126,9 @@ def test_a_gate_that_is_off_takes_its_fields_unless_they_are_stored(gate: str, f
 RESULT = DeviceRequestAllocationResult(request="r", driver="d", pool="p", device="x")
 
 
-def allocated(*results: DeviceRequestAllocationResult, devices: tuple[AllocatedDeviceStatus, ...] | None = None) -> ResourceClaimStatus:
+def allocated(
+    *results: DeviceRequestAllocationResult, devices: tuple[AllocatedDeviceStatus, ...] | None = None
+) -> ResourceClaimStatus:
     status = ResourceClaimStatus(allocation=AllocationResult(devices=DeviceAllocationResult(results=results)))
     return status if devices is None else status.with_(devices=devices)
 
@@ -156,7 +171,10 @@ def test_so_it_does_in_a_claims_status(gate: str, full: ResourceClaimStatus, bar
 def test_so_it_does_in_a_pods_status(gate: str, fields: Json) -> None:
     off = replace(FeatureGates.all(), **{gate: False})
     head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
-    new, old = read_object({**head, "status": {"phase": "Running", **fields}}), read_object({**head, "status": {"phase": "Running"}})
+    new, old = (
+        read_object({**head, "status": {"phase": "Running", **fields}}),
+        read_object({**head, "status": {"phase": "Running"}}),
+    )
     assert without_disabled_status(new, old, off).to_wire() == old.to_wire()
     assert without_disabled_status(new, new, off) is new
 
@@ -171,4 +189,7 @@ def test_binding_conditions_of_slices_also_need_the_gate_of_device_status() -> N
     device = {"name": "d", "bindsToNode": True, "bindingConditions": ["a"], "bindingFailureConditions": ["b"]}
     raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {}, "spec": {"devices": [device]}}
     off = replace(FeatureGates.all(), device_status=False)
-    assert without_disabled_fields(read_object(raw), None, off).to_wire() == {**raw, "spec": {"devices": [{"name": "d"}]}}
+    assert without_disabled_fields(read_object(raw), None, off).to_wire() == {
+        **raw,
+        "spec": {"devices": [{"name": "d"}]},
+    }

@@ -27,7 +27,9 @@ def vmi(*, spec: Json | None = None, **devices: object) -> Json:
 
 def reported(raw: Json, version: str | None) -> list[str]:
     schema = of(raw["kind"], version)
-    return [str(each) for each in unknown_fields(raw, schema)] + [f"{fault.path}: {fault.message}" for fault in faults(raw, schema)]
+    return [str(each) for each in unknown_fields(raw, schema)] + [
+        f"{fault.path}: {fault.message}" for fault in faults(raw, schema)
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -42,14 +44,20 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
             },
             "podAntiAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}}
+                    {
+                        "weight": 1,
+                        "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}},
+                    }
                 ]
             },
         },
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 3}],
         "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
         "dnsConfig": {"nameservers": ["10.0.0.1"], "options": [{"name": "ndots", "value": "2"}]},
-        "readinessProbe": {"httpGet": {"port": "http", "httpHeaders": [{"name": "a", "value": "b"}]}, "periodSeconds": 3},
+        "readinessProbe": {
+            "httpGet": {"port": "http", "httpHeaders": [{"name": "a", "value": "b"}]},
+            "periodSeconds": 3,
+        },
         "livenessProbe": {"tcpSocket": {"port": 80}, "initialDelaySeconds": 1},
         "accessCredentials": [
             {
@@ -68,17 +76,38 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
             {"name": "scratch", "emptyDisk": {"capacity": "1Gi"}},
         ],
         "domain": {
-            "cpu": {"cores": 2, "model": "host-passthrough", "features": [{"name": "vmx", "policy": "require"}], "numa": {}},
+            "cpu": {
+                "cores": 2,
+                "model": "host-passthrough",
+                "features": [{"name": "vmx", "policy": "require"}],
+                "numa": {},
+            },
             "memory": {"guest": "4Gi", "hugepages": {"pageSize": "1Gi"}},
             "resources": {"requests": {"memory": "4Gi", "cpu": 2}},
             "machine": {"type": "q35"},
             "firmware": {"bootloader": {"efi": {"secureBoot": False}}},
             "clock": {"utc": {}, "timer": {"hpet": {"present": False}}, "of another release": {}},
-            "features": {"acpi": {}, "hyperv": {"relaxed": {}, "spinlocks": {"spinlocks": 8191}}, "kvm": {"hidden": True}},
+            "features": {
+                "acpi": {},
+                "hyperv": {"relaxed": {}, "spinlocks": {"spinlocks": 8191}},
+                "kvm": {"hidden": True},
+            },
             "devices": {
-                "disks": [{"name": "root", "disk": {"bus": "virtio"}, "bootOrder": 1}, {"name": "init", "cdrom": {"bus": "sata"}}],
-                "interfaces": [{"name": "default", "masquerade": {}, "ports": [{"port": 22}]}, {"name": "more", "sriov": {}}],
-                "gpus": [{"name": "g", "deviceName": "vendor.com/gpu", "virtualGPUOptions": {"display": {"ramFB": {"enabled": True}}}}],
+                "disks": [
+                    {"name": "root", "disk": {"bus": "virtio"}, "bootOrder": 1},
+                    {"name": "init", "cdrom": {"bus": "sata"}},
+                ],
+                "interfaces": [
+                    {"name": "default", "masquerade": {}, "ports": [{"port": 22}]},
+                    {"name": "more", "sriov": {}},
+                ],
+                "gpus": [
+                    {
+                        "name": "g",
+                        "deviceName": "vendor.com/gpu",
+                        "virtualGPUOptions": {"display": {"ramFB": {"enabled": True}}},
+                    }
+                ],
                 "tpm": {"persistent": True},
                 "rng": {},
                 "watchdog": {"name": "w", "i6300esb": {"action": "reset"}},
@@ -88,7 +117,11 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
     machine: Json = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
-        "metadata": {"name": "vm", "labels": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u"}]},
+        "metadata": {
+            "name": "vm",
+            "labels": {"a": "b"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u"}],
+        },
         "spec": {
             "runStrategy": "Always",
             "instancetype": {"name": "large"},
@@ -135,12 +168,14 @@ def test_a_usual_vm_conforms_to_every_release(version: str) -> None:
         (vmi(spec={"resourceClaims": [{"name": "c"}, {"name": "c"}]}), "1.7", [
             'spec.resourceClaims[1]: Duplicate value: {"name":"c"}'
         ]),
-        (vmi(spec={"resourceClaims": [{"name": "c", "source": {}}]}), "1.9", ['unknown field "spec.resourceClaims[0].source"']),
+        (vmi(spec={"resourceClaims": [{"name": "c", "source": {}}]}), "1.9", ['unknown field '
+'"spec.resourceClaims[0].source"']),
         (vmi(gpus=[{"deviceName": "d"}]), "1.9", ["spec.domain.devices.gpus[0].name: Required value"]),
         (vmi(gpus=[{"name": "", "deviceName": "d"}]), "1.9", []),
         ({**vmi(), "spec": {}}, "1.9", ["spec.domain: Required value"]),
         ({**vmi(), "spec": {}}, None, []),
-        ({**vmi(), "spec": {"domain": {"memroy": {"guest": "1Gi"}}}}, None, ['unknown field "spec.domain.memroy", did you mean "memory"?']),
+        ({**vmi(), "spec": {"domain": {"memroy": {"guest": "1Gi"}}}}, None, ['unknown field "spec.domain.memroy", did '
+'you mean "memory"?']),
         ({**vmi(), "status": {"deviceStatus": {}}}, "1.8", ['unknown field "status.deviceStatus"']),
         ({**vmi(), "status": {"deviceStatus": {}}}, "1.7", []),
     ],

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from virt_dra.api.schemas.structural import PRESERVE, QUANTITY
-from virt_dra.api.schemas.walk import LATER, Schema, SchemaFault, UnknownSchemaField, conforms, faults, pruned, unknown_fields
+from virt_dra.api.schemas.walk import (
+    LATER,
+    Schema,
+    SchemaFault,
+    UnknownSchemaField,
+    conforms,
+    faults,
+    pruned,
+    unknown_fields,
+)
 from virt_dra.api.wire import Json
 
 NAMED: Json = {
@@ -24,7 +33,13 @@ STRUCTURAL: Json = {
     "type": "object",
     "required": ["items"],
     "properties": {
-        "items": {"type": "array", "items": NAMED, "maxItems": 3, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        "items": {
+            "type": "array",
+            "items": NAMED,
+            "maxItems": 3,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
         "users": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "anything": {"type": "object", PRESERVE: True},
@@ -59,7 +74,10 @@ def test_unknown_fields(raw: Json, unknown: list[UnknownSchemaField]) -> None:
 def test_what_strict_validation_says_of_a_field() -> None:
     assert str(UnknownSchemaField("a.gpu", "gpu", "gpus")) == 'unknown field "a.gpu", did you mean "gpus"?'
     assert str(UnknownSchemaField("a.x", "x")) == 'unknown field "a.x"'
-    assert str(UnknownSchemaField("a.claim", "claim", None, "1.9")) == 'unknown field "a.claim"; it exists since KubeVirt 1.9'
+    assert (
+        str(UnknownSchemaField("a.claim", "claim", None, "1.9"))
+        == 'unknown field "a.claim"; it exists since KubeVirt 1.9'
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +90,10 @@ def test_what_strict_validation_says_of_a_field() -> None:
         ({"items": [None]}, [("FieldValueInvalid", "items[0]", "must be an object, not null")]),
         ({"items": [{"name": ""}]}, []),
         ({"items": [{}]}, [("FieldValueRequired", "items[0].name", "Required value")]),
-        ({"items": [{"name": True}]}, [("FieldValueInvalid", "items[0].name", "must be a string, not a boolean; put it in quotes")]),
+        (
+            {"items": [{"name": True}]},
+            [("FieldValueInvalid", "items[0].name", "must be a string, not a boolean; put it in quotes")],
+        ),
         (
             {"items": [{"name": "a"}, {"name": "b"}, {"name": "a"}]},
             [("FieldValueDuplicate", "items[2]", 'Duplicate value: {"name":"a"}')],
@@ -101,8 +122,14 @@ def test_what_strict_validation_says_of_a_field() -> None:
         ({"items": [], "count": 1.0}, [("FieldValueInvalid", "count", "must be an integer, not a number")]),
         ({"items": [], "count": 2**63}, [("FieldValueInvalid", "count", "must fit into 64 bits")]),
         ({"items": [], "labels": {"a": 1}}, [("FieldValueInvalid", "labels.a", "must be a string, not an integer")]),
-        ({"items": [], "labels": {"a/b": 1}}, [("FieldValueInvalid", "labels.a/b", "must be a string, not an integer")]),
-        ({"items": [], "clock": {"zone": 1, "x": 2}}, [("FieldValueInvalid", "clock.zone", "must be a string, not an integer")]),
+        (
+            {"items": [], "labels": {"a/b": 1}},
+            [("FieldValueInvalid", "labels.a/b", "must be a string, not an integer")],
+        ),
+        (
+            {"items": [], "clock": {"zone": 1, "x": 2}},
+            [("FieldValueInvalid", "clock.zone", "must be a string, not an integer")],
+        ),
         ({"items": [], "labels": {"a": None}, "on": None}, []),
     ],
 )
@@ -116,7 +143,11 @@ def test_faults(raw: Json, wrong: list[tuple[str, str, str]]) -> None:
     [
         ({"properties": {"a": {}}}, {"a": {"b": 1}, "c": 2}, {"a": {}}),
         ({PRESERVE: True}, [{"b": [1]}], [{"b": [1]}]),
-        ({PRESERVE: True, "properties": {"a": {"properties": {}}}}, {"a": {"b": 1}, "c": {"d": 2}}, {"a": {}, "c": {"d": 2}}),
+        (
+            {PRESERVE: True, "properties": {"a": {"properties": {}}}},
+            {"a": {"b": 1}, "c": {"d": 2}},
+            {"a": {}, "c": {"d": 2}},
+        ),
         ({"additionalProperties": {"properties": {"x": {}}}}, {"k": {"x": 1, "y": 2}}, {"k": {"x": 1}}),
         ({"items": {"properties": {"x": {}}}}, [{"x": 1, "y": 2}], [{"x": 1}]),
         (
@@ -132,8 +163,17 @@ def test_pruning(schema: Json, value: object, left: object) -> None:
     assert value == before
 
 
-_keys = st.sampled_from(["items", "users", "labels", "anything", "clock", "empty", "count", "on", "name", "size", "mode", "zone", "x"])
-_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3) | st.sampled_from(["A", "1Gi"])
+_keys = st.sampled_from(
+    ["items", "users", "labels", "anything", "clock", "empty", "count", "on", "name", "size", "mode", "zone", "x"]
+)
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=3)
+    | st.sampled_from(["A", "1Gi"])
+)
 _json: st.SearchStrategy[Any] = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4), max_leaves=12
 )

@@ -1,4 +1,5 @@
-"""Fields that don't exist: found where they stand, in the version that the object names, and in no object that is right."""
+"""Fields that don't exist: found where they stand, in the version that the object names, and in no object that is
+right."""
 
 from __future__ import annotations
 
@@ -67,7 +68,10 @@ REQUEST = "spec.spec.devices.requests[0]"
         ),
         (
             _template("v1", devices={}),
-            {"spec.devices": "unknown field; a template has the spec of its claims one level deeper: spec.spec.devices"},
+            {
+                "spec.devices": "unknown field; a template has the spec of its claims "
+                "one level deeper: spec.spec.devices"
+            },
         ),
         (
             _slice("v1", {"name": "d", "basic": {}}),
@@ -82,17 +86,29 @@ REQUEST = "spec.spec.devices.requests[0]"
             {"spec.devices[0].basic.atributes": 'unknown field, did you mean "attributes"?'},
         ),
         (_slice("v1alpha3", {"name": "d", "basic": {"capacity": {"memory": "80Gi"}}}), {}),
-        (_slice("v1", {"name": "d", "attributes": {"a": {"text": "x"}}}), {"spec.devices[0].attributes.a.text": "unknown field"}),
+        (
+            _slice("v1", {"name": "d", "attributes": {"a": {"text": "x"}}}),
+            {"spec.devices[0].attributes.a.text": "unknown field"},
+        ),
         ({**_template("v1"), "metadata": {"lables": {}}}, {"metadata.lables": 'unknown field, did you mean "labels"?'}),
         (
-            {"apiVersion": "v1", "kind": "Pod", "spec": {"resourceClaims": [{"name": "a", "source": {}}], "whatever": 1}},
             {
-                "spec.resourceClaims[0].source": "unknown field; write what is in it, resourceClaimName or resourceClaimTemplateName, "
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "spec": {"resourceClaims": [{"name": "a", "source": {}}], "whatever": 1},
+            },
+            {
+                "spec.resourceClaims[0].source": "unknown field; write what is in it, resourceClaimName "
+                "or resourceClaimTemplateName, "
                 "beside name (Kubernetes had source until 1.30)"
             },
         ),
         (
-            {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"resources": {"claims": [{"name": "a", "requests": "b"}]}}]}},
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "spec": {"containers": [{"resources": {"claims": [{"name": "a", "requests": "b"}]}}]},
+            },
             {"spec.containers[0].resources.claims[0].requests": 'unknown field, did you mean "request"?'},
         ),
         ({"apiVersion": "apps/v1", "kind": "Deployment", "x": 1}, {}),

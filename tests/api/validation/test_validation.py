@@ -1,10 +1,10 @@
 """What an API server refuses, case by case (C-14.1 to C-14.6, limits of C-2.6): ``cases/*.yaml``.
 
-A file has a ``base`` object that is valid, and cases that change it: ``set`` maps paths (``spec.devices.requests[0].name``) to
-values. A value ``{absent: true}`` removes, ``{text, times}`` is a long text, ``{entry, times}`` a list and ``{keys, value, times}`` a
-map of numbered entries. ``errors`` is everything validation then says, in order, as an API server writes it;
-``<<name>>`` stands for one of the long texts below. ``old`` (changed by ``old-set``) makes it an update, ``status: true`` one of
-status. Every gate is on but what ``gates`` turns off.
+A file has a ``base`` object that is valid, and cases that change it: ``set`` maps paths
+(``spec.devices.requests[0].name``) to values. A value ``{absent: true}`` removes, ``{text, times}`` is a long text,
+``{entry, times}`` a list and ``{keys, value, times}`` a map of numbered entries. ``errors`` is everything validation
+then says, in order, as an API server writes it; ``<<name>>`` stands for one of the long texts below. ``old`` (changed
+by ``old-set``) makes it an update, ``status: true`` one of status. Every gate is on but what ``gates`` turns off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,16 @@ from virt_dra.api.validation import (
     validate_status_update,
     validate_update,
 )
-from virt_dra.api.validation.field_errors import TypedText, duplicate, invalid, not_found, not_supported, rendered, too_long, too_many
+from virt_dra.api.validation.field_errors import (
+    TypedText,
+    duplicate,
+    invalid,
+    not_found,
+    not_supported,
+    rendered,
+    too_long,
+    too_many,
+)
 from virt_dra.api.validation.formats import shortened
 from virt_dra.api.wire import Json
 
@@ -50,18 +59,22 @@ TEXTS = {
     "key": texts.KEY,
     "value": texts.VALUE,
     "identifier": texts.IDENTIFIER,
-    "no-request": "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
+    "no-request": "must be the name of a request in the claim or the name of a "
+    "request and a subrequest separated by '/'",
     "caseless": texts.CASELESS,
     "members": "`int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`",
     "uuid": "must be a lowercase UUID in 8-4-4-4-12 format",
     "one-place": "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required",
     "one-device-place": (
-        "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+        "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required "
+        "when `perDeviceNodeSelection` is set to true "
         "in the ResourceSlice spec"
     ),
     "reason": (
-        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', "
-        "and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or "
+        "a condition reason must start with alphabetic character, optionally followed "
+        "by a string of alphanumeric characters or '_,:', "
+        "and must end with an alphanumeric character or '_' (e.g. 'my_name',  or "
+        "'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or "
         "'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
     ),
 }
@@ -117,7 +130,11 @@ def compiler(expression: str) -> str | None:
 
 
 def verdict(base: Json, case: Json) -> tuple[FieldError, ...]:
-    rules = Rules(check_selector=compiler, check_derived_attribute=compiler, gates=replace(FeatureGates.all(), **case.get("gates", {})))
+    rules = Rules(
+        check_selector=compiler,
+        check_derived_attribute=compiler,
+        gates=replace(FeatureGates.all(), **case.get("gates", {})),
+    )
     new = read_object(changed(base, case.get("set", {})))
     if "old-set" not in case and not case.get("status"):
         return validate_create(new, rules)
@@ -159,7 +176,9 @@ def test_any_object_gets_a_verdict_and_an_unchanged_one_a_yes(kind: type[TypedOb
 
 # --- admin access -------------------------------------------------------------------------------------------------
 
-ADMIN_RULE = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+ADMIN_RULE = (
+    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+)
 PERMITTED = {"resource.kubernetes.io/admin-access": "true"}
 
 
@@ -247,7 +266,10 @@ def test_values_are_shown_as_compact_json() -> None:
     ("errors", "message"),
     [
         ((), 'ResourceClaim.resource.k8s.io "x" is invalid'),
-        ((too_long("a", 2),), 'ResourceClaim.resource.k8s.io "x" is invalid: a: Too long: may not be more than 2 bytes'),
+        (
+            (too_long("a", 2),),
+            'ResourceClaim.resource.k8s.io "x" is invalid: a: Too long: may not be more than 2 bytes',
+        ),
         (
             (invalid("a", 1, "b"), invalid("a", 1, "b"), invalid("c", 1, "d")),
             'ResourceClaim.resource.k8s.io "x" is invalid: [a: Invalid value: 1: b, c: Invalid value: 1: d]',

@@ -1,4 +1,5 @@
-"""``virt-dra allocate`` on manifests and dumps as a user meets it: tables, trees, documents, exit codes, and what bad input is told."""
+"""``virt-dra allocate`` on manifests and dumps as a user meets it: tables, trees, documents, exit codes, and what bad
+input is told."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def _claim(name: str, count: int = 1, namespace: str | None = None, **more: Any)
 
 
 def _allocation(*devices: tuple[str, str]) -> dict[str, Any]:
-    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": device} for pool, device in devices]
+    results = [
+        {"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": device} for pool, device in devices
+    ]
     return {"allocation": {"devices": {"results": results}}}
 
 
@@ -103,11 +106,22 @@ def test_what_is_allocated_in_the_dump_is_in_use() -> None:
                         "results": [
                             {
                                 "devices": {
-                                    "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-b", "device": "gpu-0"}]
+                                    "results": [
+                                        {
+                                            "request": "gpu",
+                                            "driver": "gpu.example.com",
+                                            "pool": "node-b",
+                                            "device": "gpu-0",
+                                        }
+                                    ]
                                 },
                                 "nodeSelector": {
                                     "nodeSelectorTerms": [
-                                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-b"]}]}
+                                        {
+                                            "matchFields": [
+                                                {"key": "metadata.name", "operator": "In", "values": ["node-b"]}
+                                            ]
+                                        }
                                     ]
                                 },
                             }
@@ -121,7 +135,9 @@ def test_what_is_allocated_in_the_dump_is_in_use() -> None:
 
 
 def test_a_claim_that_fits_nowhere_is_told_in_one_line_and_makes_exit_code_one() -> None:
-    result = _run("-f", "-", stdin=CLUSTER + _claim("used", 1, status=_allocation(("node-a", "gpu-0"))) + _claim("big", 3))
+    result = _run(
+        "-f", "-", stdin=CLUSTER + _claim("used", 1, status=_allocation(("node-a", "gpu-0"))) + _claim("big", 3)
+    )
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "CLAIM         NODE   REQUEST   DEVICE   DETAILS",
@@ -275,7 +291,16 @@ def test_features_can_be_switched() -> None:
     text = tainted + _claim("one")
     assert _run("-f", "-", "--node", "node-a", stdin=text).exit_code == 1
     assert (
-        _run("-f", "-", "--node", "node-a", "--feature-gates", "DRADeviceTaints=false,DRADeviceTaintRules=false", stdin=text).exit_code == 0
+        _run(
+            "-f",
+            "-",
+            "--node",
+            "node-a",
+            "--feature-gates",
+            "DRADeviceTaints=false,DRADeviceTaintRules=false",
+            stdin=text,
+        ).exit_code
+        == 0
     )
 
 
@@ -283,7 +308,8 @@ def test_an_error_of_the_allocator_is_shown_as_the_reference_words_it() -> None:
     result = _run("-f", "-", stdin=CLUSTER.replace("{name: gpu}\nspec", "{name: other}\nspec") + _claim("one"))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].endswith(
-        'claim default/one, request gpu: could not retrieve device class gpu: deviceclass.resource.k8s.io "gpu" not found'
+        "claim default/one, request gpu: could not retrieve device class "
+        'gpu: deviceclass.resource.k8s.io "gpu" not found'
     )
     assert result.stderr == ""
 
@@ -360,7 +386,10 @@ def test_of_an_object_that_is_given_twice_the_last_one_counts(text: str, devices
             CLUSTER + _claim("a", status=_allocation(("node-a", "gpu-0"))) + TEMPLATE,
             "every claim of the input is already allocated; --claim NAME allocates a claim of a template: team/t\n",
         ),
-        (_claim("a"), "no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up"),
+        (
+            _claim("a"),
+            "no node to allocate on: neither a Node nor a ResourceSlice that names one; --node NAME makes one up",
+        ),
         ("", "standard input: contains no objects"),
     ],
 )
@@ -374,9 +403,15 @@ def test_unusable_input_is_exit_code_two_with_the_reason(text: str, error: str) 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--claim", "default/ome"], "no claim or template default/ome in the input; did you mean default/one or default/done?"),
+        (
+            ["--claim", "default/ome"],
+            "no claim or template default/ome in the input; did you mean default/one or default/done?",
+        ),
         (["--claim", "x/y"], "no claim or template x/y in the input; it has default/one, default/done"),
-        (["--claim", "done"], "claim default/done is already allocated; remove its status.allocation to have it allocated again"),
+        (
+            ["--claim", "done"],
+            "claim default/done is already allocated; remove its status.allocation to have it allocated again",
+        ),
         (["--node", "node-c"], "no node node-c in the input; did you mean node-b or node-a?"),
     ],
 )

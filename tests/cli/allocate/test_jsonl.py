@@ -39,11 +39,21 @@ def _problem(**changes: Any) -> Json:
         "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
         "devices": [*cards, {"name": "whole"}],
     }
-    exactly = {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1, "capacity": {"requests": {"bandwidth": "40G"}}}
+    exactly = {
+        "deviceClassName": "nic",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "capacity": {"requests": {"bandwidth": "40G"}},
+    }
     problem = {
         "id": 1,
         "node": {"metadata": {"name": "n1"}},
-        "classes": [{"metadata": {"name": "nic"}, "spec": {"selectors": [{"cel": {"expression": "device.allowMultipleAllocations"}}]}}],
+        "classes": [
+            {
+                "metadata": {"name": "nic"},
+                "spec": {"selectors": [{"cel": {"expression": "device.allowMultipleAllocations"}}]},
+            }
+        ],
         "slices": [{"metadata": {"name": "s1"}, "spec": spec}],
         "claims": [_claim("c", exactly)],
     }
@@ -56,7 +66,9 @@ def _claim(name: str, *requests: Json) -> Json:
 
 
 def _ask(*problems: Json | str | bytes) -> list[Json]:
-    lines = [p if isinstance(p, bytes) else p.encode() if isinstance(p, str) else json.dumps(p).encode() for p in problems]
+    lines = [
+        p if isinstance(p, bytes) else p.encode() if isinstance(p, str) else json.dumps(p).encode() for p in problems
+    ]
     result = CliRunner().invoke(cli, ["allocate", "--jsonl"], input=b"\n".join(lines) + b"\n")
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -92,7 +104,10 @@ def test_an_answer_has_the_results_with_shares_by_order() -> None:
                 },
                 "nodeSelector": selector,
             },
-            {"devices": {"results": [{**shared, "request": "r0", "device": "nic-1", "shareID": "share-3"}]}, "nodeSelector": selector},
+            {
+                "devices": {"results": [{**shared, "request": "r0", "device": "nic-1", "shareID": "share-3"}]},
+                "nodeSelector": selector,
+            },
         ],
         "error": None,
         "node_error": False,
@@ -107,16 +122,36 @@ def test_without_a_solution_results_are_null_and_without_claims_empty() -> None:
 
 
 def test_allocated_claims_count_as_used() -> None:
-    share = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "nic-0", "shareID": "x", "consumedCapacity": {"bandwidth": "70G"}}
-    used = {"metadata": {"name": "u", "namespace": "default"}, "status": {"allocation": {"devices": {"results": [share]}}}}
+    share = {
+        "request": "r",
+        "driver": DRIVER,
+        "pool": "n1",
+        "device": "nic-0",
+        "shareID": "x",
+        "consumedCapacity": {"bandwidth": "70G"},
+    }
+    used = {
+        "metadata": {"name": "u", "namespace": "default"},
+        "status": {"allocation": {"devices": {"results": [share]}}},
+    }
     assert _devices(_answer(_problem(allocated=[used]))) == [["nic-1"]]
 
 
 @pytest.mark.parametrize(
     ("state", "devices"),
     [
-        ({"capacity": [{"driver": DRIVER, "pool": "n1", "device": "nic-0", "consumed": {"bandwidth": "60G"}}]}, [["nic-0"]]),
-        ({"capacity": [{"driver": DRIVER, "pool": "n1", "device": "nic-0", "consumed": {"bandwidth": 61_000_000_000}}]}, [["nic-1"]]),
+        (
+            {"capacity": [{"driver": DRIVER, "pool": "n1", "device": "nic-0", "consumed": {"bandwidth": "60G"}}]},
+            [["nic-0"]],
+        ),
+        (
+            {
+                "capacity": [
+                    {"driver": DRIVER, "pool": "n1", "device": "nic-0", "consumed": {"bandwidth": 61_000_000_000}}
+                ]
+            },
+            [["nic-1"]],
+        ),
         ({"devices": [{"driver": DRIVER, "pool": "n1", "device": "nic-0"}]}, [["nic-1"]]),
         ({"shared": [{"driver": DRIVER, "pool": "n1", "device": "nic-0", "shareID": "x"}]}, [["nic-0"]]),
         ({"devices": None, "shared": [], "capacity": []}, [["nic-0"]]),
@@ -137,7 +172,12 @@ def test_a_missing_feature_is_off_and_without_the_object_all_are_on() -> None:
 def test_an_error_of_the_node_is_told_from_one_that_ends_the_attempt() -> None:
     doubled = copy.deepcopy(_problem())
     doubled["slices"][0]["spec"]["devices"].append({"name": "whole"})
-    assert _answer(doubled) == {"id": 1, "results": None, "error": "invalid resource pools were encountered", "node_error": True}
+    assert _answer(doubled) == {
+        "id": 1,
+        "results": None,
+        "error": "invalid resource pools were encountered",
+        "node_error": True,
+    }
     fatal = _answer(_problem(classes=[]))
     assert (fatal["error"], fatal["node_error"]) == (
         'claim default/c, request r0: could not retrieve device class nic: deviceclass.resource.k8s.io "nic" not found',
@@ -147,7 +187,10 @@ def test_an_error_of_the_node_is_told_from_one_that_ends_the_attempt() -> None:
 
 def test_nothing_is_defaulted() -> None:
     request = {"deviceClassName": "nic"}
-    assert _answer(_problem(claims=[_claim("c", request)]))["error"] == "claim default/c, request r0: unsupported count mode "
+    assert (
+        _answer(_problem(claims=[_claim("c", request)]))["error"]
+        == "claim default/c, request r0: unsupported count mode "
+    )
 
 
 def test_older_versions_are_converted() -> None:
@@ -155,7 +198,11 @@ def test_older_versions_are_converted() -> None:
         "apiVersion": "resource.k8s.io/v1beta1",
         "kind": "ResourceClaim",
         "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r0", "deviceClassName": "nic", "allocationMode": "ExactCount", "count": 2}]}},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "r0", "deviceClassName": "nic", "allocationMode": "ExactCount", "count": 2}]
+            }
+        },
     }
     assert _devices(_answer(_problem(claims=[old]))) == [["nic-0", "nic-1"]]
 
@@ -195,12 +242,21 @@ def test_validation_adds_what_the_allocator_does_not_refuse() -> None:
         ({"features": {"Admin": True}}, "features.Admin: no such feature; there are AdminAccess, "),
         ({"features": {"AdminAccess": "yes"}}, "features.AdminAccess: must be a boolean, not a string"),
         ({"allocated_state": []}, "allocated_state: must be an object, not a list"),
-        ({"allocated_state": {"device": []}}, "allocated_state.device: no such list; there are devices, shared and capacity"),
+        (
+            {"allocated_state": {"device": []}},
+            "allocated_state.device: no such list; there are devices, shared and capacity",
+        ),
         ({"allocated_state": {"devices": {}}}, "allocated_state.devices: must be a list"),
         ({"allocated_state": {"devices": ["d"]}}, "allocated_state.devices[0]: must be an object"),
         ({"allocated_state": {"shared": [{"shareID": 1}]}}, "allocated_state.shared[0].shareID: must be a string"),
-        ({"allocated_state": {"capacity": [{"consumed": [1]}]}}, "allocated_state.capacity[0].consumed: must be an object of quantities"),
-        ({"allocated_state": {"capacity": [{"consumed": []}]}}, "allocated_state.capacity[0].consumed: must be an object of quantities"),
+        (
+            {"allocated_state": {"capacity": [{"consumed": [1]}]}},
+            "allocated_state.capacity[0].consumed: must be an object of quantities",
+        ),
+        (
+            {"allocated_state": {"capacity": [{"consumed": []}]}},
+            "allocated_state.capacity[0].consumed: must be an object of quantities",
+        ),
         ({"allocated_state": {"capacity": [{"consumed": {"m": "x"}}]}}, "allocated_state.capacity[0].consumed[m]: "),
         ({"explain": 1}, "explain: must be a boolean, not an integer"),
     ],
@@ -219,7 +275,9 @@ def test_objects_of_the_wrong_shape_name_the_field() -> None:
     assert answer["error"].startswith("line 1: slices[0].spec.devices[1].capacity.bandwidth.value: ")
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b"\xff", b"[" * 100_000, b'{"id": 1e999}', b'{"id": 1, "node": ' + b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line", [b"{", b"[]", b"\xff", b"[" * 100_000, b'{"id": 1e999}', b'{"id": 1, "node": ' + b"[" * 100_000]
+)
 def test_what_is_no_request_is_answered_and_the_next_is_read(line: bytes) -> None:
     bad, good = _ask(line, _problem(id=2))
     assert bad["results"] is None
@@ -250,7 +308,11 @@ def test_a_hostile_expression_costs_little_and_is_refused_or_answered(expression
 
 
 _anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
     lambda children: st.lists(children, max_size=2) | st.dictionaries(st.text(max_size=3), children, max_size=2),
     max_leaves=4,
 )
@@ -307,4 +369,6 @@ def test_a_fault_of_ours_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Allocator, "allocate", fail)
     answers = _ask(_problem(), _problem(id=2))
-    assert [(a["id"], a["error"]) for a in answers] == [(i, "internal error, please report it: KeyError in fail: 'n1'") for i in (1, 2)]
+    assert [(a["id"], a["error"]) for a in answers] == [
+        (i, "internal error, please report it: KeyError in fail: 'n1'") for i in (1, 2)
+    ]

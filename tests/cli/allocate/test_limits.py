@@ -1,4 +1,5 @@
-"""``virt-dra allocate --timeout``: an allocation that isn't decided in time says so, with how far it came; ``--feature-gates``."""
+"""``virt-dra allocate --timeout``: an allocation that isn't decided in time says so, with how far it came;
+``--feature-gates``."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def _claim(name: str, *selectors: str, **more: Any) -> Json:
     first = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, **more}
     asked = [{"name": "easy", "exactly": {**first}}]
     if selectors:
-        asked.append({"name": "slow", "exactly": {**first, "selectors": [{"cel": {"expression": each}} for each in selectors]}})
+        asked.append(
+            {"name": "slow", "exactly": {**first, "selectors": [{"cel": {"expression": each}} for each in selectors]}}
+        )
     return {
         "apiVersion": API,
         "kind": "ResourceClaim",
@@ -43,7 +46,10 @@ def _claim(name: str, *selectors: str, **more: Any) -> Json:
 
 
 CLASS: Json = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "gpu"}}
-NODES = [_slice(name, *({"name": f"gpu-{i}", "attributes": {"i": {"int": i}}} for i in range(4))) for name in ("node-a", "node-b")]
+NODES = [
+    _slice(name, *({"name": f"gpu-{i}", "attributes": {"i": {"int": i}}} for i in range(4)))
+    for name in ("node-a", "node-b")
+]
 PROGRESS = "timed out after 0.05 s; it was still evaluating selectors"
 
 
@@ -100,11 +106,15 @@ def test_a_pod_of_a_workload_that_takes_too_long_is_an_error_that_is_told(tmp_pa
     path = tmp_path / "workload.json"
     variants = [[_claim("slow", SLOW)], [_claim("easy")]]
     nodes = [{"metadata": {"name": "node-a"}}]
-    path.write_text(json.dumps({"nodes": nodes, "classes": [CLASS], "slices": NODES, "pod_variants": variants, "pods": 2}))
+    path.write_text(
+        json.dumps({"nodes": nodes, "classes": [CLASS], "slices": NODES, "pod_variants": variants, "pods": 2})
+    )
     result = _run("--workload", str(path), "--timeout", "0.05", stdin="")
     figures = json.loads(result.stdout)
     assert (result.exit_code, figures["scheduled"], figures["unschedulable"], figures["errors"]) == (0, 1, 0, 1)
-    assert figures["first_error"].startswith("filter operation aborted: context deadline exceeded; it was still evaluating selectors")
+    assert figures["first_error"].startswith(
+        "filter operation aborted: context deadline exceeded; it was still evaluating selectors"
+    )
 
 
 def test_a_search_that_takes_too_long_says_which_request_it_reached() -> None:
@@ -119,7 +129,12 @@ def test_a_search_that_takes_too_long_says_which_request_it_reached() -> None:
     claim = _claim("deep")
     one = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     claim["spec"]["devices"] = {"requests": [{"name": f"r{i}", "exactly": one} for i in range(32)]}
-    problem = {"node": {"metadata": {"name": "node-a"}}, "classes": [CLASS], "slices": [_slice("node-a", *devices)], "claims": [claim]}
+    problem = {
+        "node": {"metadata": {"name": "node-a"}},
+        "classes": [CLASS],
+        "slices": [_slice("node-a", *devices)],
+        "claims": [claim],
+    }
     error = allocate_lines.answer(problem, AllocationDeadline(1, clock))["error"]
     aborted = "filter operation aborted: context deadline exceeded; it got as far as claim default/deep, request "
     told = re.fullmatch(re.escape(aborted) + r"r(\d+) \((\d+) of 32 requests\)", error)
@@ -157,7 +172,11 @@ RULE: Json = {
     ("arguments", "objects", "allocated"),
     [
         ((), [_slice("node-a", TAINTED), _claim("c")], False),
-        (("--feature-gates", "DRADeviceTaints=false,DRADeviceTaintRules=false"), [_slice("node-a", TAINTED), _claim("c")], True),
+        (
+            ("--feature-gates", "DRADeviceTaints=false,DRADeviceTaintRules=false"),
+            [_slice("node-a", TAINTED), _claim("c")],
+            True,
+        ),
         ((), [NODES[0], RULE, _claim("c")], False),
         (("--feature-gates", "DRADeviceTaintRules=false"), [NODES[0], RULE, _claim("c")], True),
         (
@@ -168,7 +187,9 @@ RULE: Json = {
         (("--feature-gates", "DRAListTypeAttributes=true"), [_slice("node-a", LIST), NAMED_LIST], True),
     ],
 )
-def test_gates_decide_what_the_allocator_minds(arguments: tuple[str, ...], objects: list[Json], allocated: bool) -> None:
+def test_gates_decide_what_the_allocator_minds(
+    arguments: tuple[str, ...], objects: list[Json], allocated: bool
+) -> None:
     result = _run("-f", "-", "-o", "json", *arguments, stdin=[CLASS, *objects])
     assert json.loads(result.stdout).get("allocated") is allocated, result.stdout
 
@@ -176,13 +197,19 @@ def test_gates_decide_what_the_allocator_minds(arguments: tuple[str, ...], objec
 @pytest.mark.parametrize(
     ("gates", "told"),
     [
-        ("DRADeviceTaint=false", "unrecognized feature gate: DRADeviceTaint; did you mean DRADeviceTaints or DRADeviceTaintRules?"),
+        (
+            "DRADeviceTaint=false",
+            "unrecognized feature gate: DRADeviceTaint; did you mean DRADeviceTaints or DRADeviceTaintRules?",
+        ),
         ("admin_access=false", "unrecognized feature gate: admin_access; did you mean DRAAdminAccess?"),
         ("Foo=true", "unrecognized feature gate: Foo; known are DRAAdminAccess, DRAPrioritizedList, "),
         ("DRADeviceTaints", "missing bool value for DRADeviceTaints"),
         ("DRADeviceTaints=off", "invalid value of DRADeviceTaints=off: write true or false"),
         ("DRAAdminAccess=false", "cannot set feature gate DRAAdminAccess to false, feature is locked to true"),
-        ("DRADeviceTaints=false", "DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]"),
+        (
+            "DRADeviceTaints=false",
+            "DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]",
+        ),
     ],
 )
 def test_gates_that_no_component_would_start_with_are_refused(gates: str, told: str) -> None:
@@ -201,8 +228,15 @@ def test_an_object_that_needs_a_gate_is_refused_with_the_gate() -> None:
 
 @pytest.mark.parametrize(("features", "refused"), [(None, False), ({"ListTypeAttributes": True}, False), ({}, True)])
 def test_jsonl_validates_as_a_cluster_with_the_features_would(features: Json | None, refused: bool) -> None:
-    problem = {"node": {"metadata": {"name": "node-a"}}, "classes": [CLASS], "slices": [_slice("node-a", LIST)], "claims": [NAMED_LIST]}
-    answer = allocate_lines.answer({**problem, "validate": True, **({} if features is None else {"features": features})})
+    problem = {
+        "node": {"metadata": {"name": "node-a"}},
+        "classes": [CLASS],
+        "slices": [_slice("node-a", LIST)],
+        "claims": [NAMED_LIST],
+    }
+    answer = allocate_lines.answer(
+        {**problem, "validate": True, **({} if features is None else {"features": features})}
+    )
     assert ("undeclared reference to 'includes'" in (answer["error"] or "")) is refused
     assert (answer["results"] is None) is refused
 

@@ -1,4 +1,5 @@
-"""``virt-dra allocate --workload``: which pods go where, in both modes, the digest of it, and what bad input is told."""
+"""``virt-dra allocate --workload``: which pods go where, in both modes, the digest of it, and what bad input is
+told."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def _workload(nodes: int, devices: int, **more: Any) -> Json:
 
 def _claim(count: int, class_name: str = "c") -> Json:
     exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
-    return {"metadata": {"name": "t", "namespace": "ns"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+    return {
+        "metadata": {"name": "t", "namespace": "ns"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
 
 
 def _run(tmp_path: Path, workload: object, *arguments: str) -> Result:
@@ -64,7 +68,9 @@ def _digest(*placed: str | None) -> str:
     lines = []
     for each in placed:
         node, _, devices = (each or "").partition("/")
-        lines.append([node, [["r", "d.example.com", node, device] for device in devices.split(",")]] if each else ["", None])
+        lines.append(
+            [node, [["r", "d.example.com", node, device] for device in devices.split(",")]] if each else ["", None]
+        )
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -97,7 +103,12 @@ def test_many_nodes_give_few_candidates_and_the_next_pod_starts_behind_them(tmp_
 
 def test_init_pods_come_first_and_are_not_measured(tmp_path: Path) -> None:
     workload = _workload(2, 2, init_pods=2, pods=2)
-    assert _figures(tmp_path, workload) == {"scheduled": 2, "unschedulable": 0, "errors": 0, "digest": _digest("n1/d0", "n1/d1")}
+    assert _figures(tmp_path, workload) == {
+        "scheduled": 2,
+        "unschedulable": 0,
+        "errors": 0,
+        "digest": _digest("n1/d0", "n1/d1"),
+    }
 
 
 def test_the_oldest_measured_pod_goes_before_the_next_comes(tmp_path: Path) -> None:
@@ -117,7 +128,8 @@ def test_a_pod_with_broken_claims_is_an_error_and_the_next_is_placed(tmp_path: P
         "scheduled": 1,
         "unschedulable": 0,
         "errors": 1,
-        "first_error": 'claim ns/pod-0-t, request r: could not retrieve device class none: deviceclass.resource.k8s.io "none" not found',
+        "first_error": "claim ns/pod-0-t, request r: could not retrieve device class none: "
+        'deviceclass.resource.k8s.io "none" not found',
         "digest": _digest(None, "n0/d0"),
     }
 
@@ -133,8 +145,14 @@ def test_features_count(tmp_path: Path) -> None:
     ("changes", "error"),
     [
         ({"nodes": []}, "nodes: required, a list of Nodes with at least one"),
-        ({"claims_per_pod": None}, "give either claims_per_pod (a list of claims) or pod_variants (a list of such lists)"),
-        ({"pod_variants": [[]]}, "give either claims_per_pod (a list of claims) or pod_variants (a list of such lists)"),
+        (
+            {"claims_per_pod": None},
+            "give either claims_per_pod (a list of claims) or pod_variants (a list of such lists)",
+        ),
+        (
+            {"pod_variants": [[]]},
+            "give either claims_per_pod (a list of claims) or pod_variants (a list of such lists)",
+        ),
         ({"claims_per_pod": None, "pod_variants": []}, "pod_variants: must have at least one variant"),
         ({"claims_per_pod": None, "pod_variants": [1]}, "pod_variants[0]: must be a list of claims"),
         ({"claims_per_pod": None, "pod_variants": [[1]]}, "pod_variants[0][0]: must be an object (ResourceClaim)"),

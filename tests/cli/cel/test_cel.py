@@ -35,7 +35,13 @@ def _device(name: str, **attributes: Any) -> dict[str, Any]:
 
 
 SLICES = [
-    _slice("a", [_device("gpu-0", model={"string": "A100"}, numa={"int": 3}), _device("gpu-1", model={"string": "H100"}, numa={"int": 4})]),
+    _slice(
+        "a",
+        [
+            _device("gpu-0", model={"string": "A100"}, numa={"int": 3}),
+            _device("gpu-1", model={"string": "H100"}, numa={"int": 4}),
+        ],
+    ),
     _slice(
         "b",
         [{**_device("gpu-2", numa={"int": 5}), "nodeName": "node-2"}],
@@ -43,7 +49,11 @@ SLICES = [
         perDeviceNodeSelection=True,
         pool={"name": "cards", "generation": 1, "resourceSliceCount": 1},
     ),
-    _slice("old", [_device("gpu-9", model={"string": "A100"})], pool={"name": "node-1", "generation": 1, "resourceSliceCount": 1}),
+    _slice(
+        "old",
+        [_device("gpu-9", model={"string": "A100"})],
+        pool={"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+    ),
 ]
 
 
@@ -66,7 +76,8 @@ def test_each_device_is_told_with_why_it_failed(slices: str) -> None:
     assert result.output.splitlines() == [
         "gpu.example.com/node-1/gpu-0 on node node-1: matches",
         "gpu.example.com/node-1/gpu-1 on node node-1: does not match",
-        "gpu.example.com/cards/gpu-2 on node node-2: error: no such key: model. consider using CEL optional chaining (.? followed by "
+        "gpu.example.com/cards/gpu-2 on node node-2: error: no such key: model. "
+        "consider using CEL optional chaining (.? followed by "
         "orValue()) or guarding the check with has() for optional fields",
         "left out: slice old, whose pool has a newer generation",
         "1 of 3 devices match, 1 failed; cost up to 5 of an estimated 5",
@@ -141,9 +152,18 @@ def test_new_text_is_compiled_by_the_gates_and_held_against_the_cost_limit(slice
     [
         ((), "name an expression, e.g. virt-dra cel"),
         (("--feature-gates", "DRAConsumableCapacity=false", "true"), "--feature-gates goes with --new"),
-        (("--new", "--feature-gates", "Other=true", "true"), "unrecognized feature gate: Other; known are DRAAdminAccess, "),
-        (("--new", "--feature-gates", "DRAListAttributes=1", "true"), "DRAListAttributes; did you mean DRAListTypeAttributes or"),
-        (("--new", "--feature-gates", "DRAListTypeAttributes=on", "true"), "DRAListTypeAttributes=on: write true or false"),
+        (
+            ("--new", "--feature-gates", "Other=true", "true"),
+            "unrecognized feature gate: Other; known are DRAAdminAccess, ",
+        ),
+        (
+            ("--new", "--feature-gates", "DRAListAttributes=1", "true"),
+            "DRAListAttributes; did you mean DRAListTypeAttributes or",
+        ),
+        (
+            ("--new", "--feature-gates", "DRAListTypeAttributes=on", "true"),
+            "DRAListTypeAttributes=on: write true or false",
+        ),
         (("--jsonl", "--new"), "--jsonl goes with a file of requests only"),
         (("--jsonl", "no-such-file"), "no-such-file"),
         (("true", "-f", "no-such-file"), "no-such-file"),

@@ -37,7 +37,8 @@ def _asked(expression: str, **request: Any) -> dict[str, Any]:
 
 
 NO_SUCH_KEY = (
-    "no such key: y. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+    "no such key: y. consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
 )
 
 
@@ -49,7 +50,11 @@ NO_SUCH_KEY = (
         (TAGS + '.exists(t, t == "b")', {}, {"cost_estimate": 389, "result": True, "cost": 17}),
         (TAGS, {"derived": True}, {"cost_estimate": 4, "result": {"strings": ["a", "b"]}, "cost": 4}),
         ("[]", {"derived": True}, {"cost_estimate": 10, "result": {"strings": []}, "cost": 0}),
-        ('semver("1.2.3-rc.1+b")', {"derived": True}, {"cost_estimate": 2, "result": {"version": "1.2.3-rc.1+b"}, "cost": 2}),
+        (
+            'semver("1.2.3-rc.1+b")',
+            {"derived": True},
+            {"cost_estimate": 2, "result": {"version": "1.2.3-rc.1+b"}, "cost": 2},
+        ),
         (
             "[dyn(1), dyn(true)]",
             {"derived": True},
@@ -67,7 +72,8 @@ NO_SUCH_KEY = (
             "[1.5]",
             {"derived": True},
             {
-                "compile_error": "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, "
+                "compile_error": "must evaluate to a primitive scalar (string, integer, boolean, "
+                "semver) or a list of these scalars, "
                 "not list(double)"
             },
         ),
@@ -78,12 +84,15 @@ NO_SUCH_KEY = (
         ),
     ],
 )
-def test_an_expression_is_compiled_estimated_and_evaluated(expression: str, request_: dict[str, Any], told: dict[str, Any]) -> None:
+def test_an_expression_is_compiled_estimated_and_evaluated(
+    expression: str, request_: dict[str, Any], told: dict[str, Any]
+) -> None:
     assert _asked(expression, **request_) == told
 
 
 UNDEFINED = (
-    "compilation failed: ERROR: <input>:1:7: undefined field 'allowMultipleAllocations'\n | device.allowMultipleAllocations\n | ......^"
+    "compilation failed: ERROR: <input>:1:7: undefined field 'allowMultipleAllocations'\n "
+    "| device.allowMultipleAllocations\n | ......^"
 )
 
 
@@ -97,7 +106,9 @@ UNDEFINED = (
         ({}, False, False),
     ],
 )
-def test_new_text_sees_what_the_features_allow_and_stored_text_everything(features: Any, shared: bool, lists: bool) -> None:
+def test_new_text_sees_what_the_features_allow_and_stored_text_everything(
+    features: Any, shared: bool, lists: bool
+) -> None:
     asked = {"features": features}
     refused = _asked("device.allowMultipleAllocations", new=True, **asked).get("compile_error")
     assert refused == (None if shared else UNDEFINED)
@@ -106,7 +117,9 @@ def test_new_text_sees_what_the_features_allow_and_stored_text_everything(featur
         assert _asked(expression, **asked)["result"] is True
     assert _asked("device.allowMultipleAllocations", **asked)["result"] is True
     only_scalars = _asked("[1]", new=True, derived=True, **asked).get("compile_error")
-    assert only_scalars == (None if lists else "must evaluate to a primitive scalar (string, integer, boolean, semver), not list(int)")
+    assert only_scalars == (
+        None if lists else "must evaluate to a primitive scalar (string, integer, boolean, semver), not list(int)"
+    )
     assert "result" in _asked("[1]", derived=True, **asked)
 
 
@@ -118,7 +131,10 @@ def test_new_text_sees_what_the_features_allow_and_stored_text_everything(featur
         ('{"expression": "true", "device": []}', "device: must be an object, not a list"),
         ('{"expression": "true", "device": {"driver": 1}}', "device.driver: must be a string, not an integer"),
         ('{"expression": "true", "features": {"list": 1}}', "features.list: must be a boolean, not an integer"),
-        ('{"expression": "true", "features": {"lists": true}}', "features.lists: no such feature; there are consumable, list"),
+        (
+            '{"expression": "true", "features": {"lists": true}}',
+            "features.lists: no such feature; there are consumable, list",
+        ),
         ('{"expression": "true", "new": "yes"}', "new: must be a boolean, not a string"),
         ("not JSON", "not JSON: Expecting value: line 1 column 1 (char 0)"),
     ],
@@ -142,17 +158,25 @@ def test_half_a_character_is_the_replacement_character_as_in_kubernetes() -> Non
 def test_the_command_reads_a_file_or_standard_input() -> None:
     line = '{"id": 1, "expression": "true"}\n'
     told = CliRunner().invoke(cli, ["cel", "--jsonl"], input=line * 2)
-    assert told.output.splitlines() == [json.dumps({"id": 1, **NOTHING, "cost_estimate": 0, "result": True, "cost": 0})] * 2
+    assert (
+        told.output.splitlines()
+        == [json.dumps({"id": 1, **NOTHING, "cost_estimate": 0, "result": True, "cost": 0})] * 2
+    )
 
 
 REQUEST = st.fixed_dictionaries(
     {},
     optional={
-        "expression": st.one_of(st.text(max_size=30), st.sampled_from(["true", "device.driver", "[1, 2]"]), st.integers()),
-        "device": st.dictionaries(
-            st.sampled_from(["driver", "attributes", "capacity"]), st.one_of(st.none(), st.text(), st.dictionaries(st.text(), st.none()))
+        "expression": st.one_of(
+            st.text(max_size=30), st.sampled_from(["true", "device.driver", "[1, 2]"]), st.integers()
         ),
-        "features": st.one_of(st.none(), st.dictionaries(st.sampled_from(["list", "consumable"]), st.one_of(st.booleans(), st.integers()))),
+        "device": st.dictionaries(
+            st.sampled_from(["driver", "attributes", "capacity"]),
+            st.one_of(st.none(), st.text(), st.dictionaries(st.text(), st.none())),
+        ),
+        "features": st.one_of(
+            st.none(), st.dictionaries(st.sampled_from(["list", "consumable"]), st.one_of(st.booleans(), st.integers()))
+        ),
         "new": st.booleans(),
         "derived": st.booleans(),
     },

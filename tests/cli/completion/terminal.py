@@ -31,7 +31,9 @@ class Terminal:
         """What is seen, once it matches. Fails after the time."""
         end = time.monotonic() + seconds
         while not re.search(pattern, self.text):
-            assert select.select([self._master], [], [], max(0.0, end - time.monotonic()))[0], f"no {pattern!r} in {self.text!r}"
+            assert select.select([self._master], [], [], max(0.0, end - time.monotonic()))[0], (
+                f"no {pattern!r} in {self.text!r}"
+            )
             self._seen += os.read(self._master, 65536)
         return self.text
 
@@ -55,7 +57,9 @@ def shell_terminal(command: Sequence[str], environment: Mapping[str, str]) -> It
     path = f"{BIN}:{os.environ['PATH']}"
     variables = {**os.environ, "PATH": path, "TERM": "vt100", "PS1": PROMPT, "PROMPT": PROMPT, **environment}
     root = Path(__file__).parent.parent.parent.parent
-    process = subprocess.Popen(command, cwd=root, env=variables, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=root, env=variables, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
     os.close(slave)
     try:
         yield Terminal(master)

@@ -54,13 +54,16 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_zsh_completes(tmp_path: Path) -> None:
-    """The script in a folder of fpath, as the help text says. EXTRA_ZSHRC: of a zsh that isn't installed where it was built for."""
+    """The script in a folder of fpath, as the help text says. EXTRA_ZSHRC: of a zsh that isn't installed where it was
+    built for."""
     shell = _required("zsh")
     folder = tmp_path / ".zfunc"
     folder.mkdir()
     (folder / "_virt-dra").write_text(_script("zsh"), encoding="utf-8")
     setup = f"PROMPT='{PROMPT}'\nbindkey -e\nunsetopt zle_bracketed_paste\n{os.environ.get('EXTRA_ZSHRC', '')}\n"
-    (tmp_path / ".zshrc").write_text(f"{setup}fpath+=({folder})\nautoload -U compinit && compinit -u -D\n", encoding="utf-8")
+    (tmp_path / ".zshrc").write_text(
+        f"{setup}fpath+=({folder})\nautoload -U compinit && compinit -u -D\n", encoding="utf-8"
+    )
     with shell_terminal([shell, "-i"], {"ZDOTDIR": str(tmp_path), "HOME": str(tmp_path)}) as terminal:
         terminal.until(PROMPT)
         assert [(typed, terminal.completed(typed)) for typed, _ in LINES] == LINES
@@ -117,7 +120,12 @@ def test_what_no_shell_asks_is_not_answered(instruction: str) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_completion_is_answered_at_once(shell: str) -> None:
     """Measured in time of a processor: the options of a command whose own modules take more than half a second."""
-    asked = {**ENVIRONMENT, "_VIRT_DRA_COMPLETE": f"{shell}_complete", "COMP_WORDS": "virt-dra\nrun\n--o", "COMP_CWORD": "2"}
+    asked = {
+        **ENVIRONMENT,
+        "_VIRT_DRA_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "virt-dra\nrun\n--o",
+        "COMP_CWORD": "2",
+    }
     if shell == "fish":
         asked["COMP_CWORD"] = "--o"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

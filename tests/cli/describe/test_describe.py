@@ -1,4 +1,5 @@
-"""``virt-dra describe``: sections, documents, findings and events; names that aren't there and names that are hostile."""
+"""``virt-dra describe``: sections, documents, findings and events; names that aren't there and names that are
+hostile."""
 
 from __future__ import annotations
 
@@ -50,16 +51,22 @@ def test_every_name_that_get_prints_is_found_once(kind: str) -> None:
 
 def test_text_is_what_the_document_says() -> None:
     document = json.loads(describe("pool", "node-2", "-f", EXAMPLE, "-o", "json").stdout)[0]
-    assert describe("pool", "node-2", "-f", EXAMPLE).stdout == "\n".join(section_lines(document, datetime.now(UTC))) + "\n"
+    assert (
+        describe("pool", "node-2", "-f", EXAMPLE).stdout == "\n".join(section_lines(document, datetime.now(UTC))) + "\n"
+    )
 
 
 def test_the_lint_says_one_line_each_of_the_row_and_of_nobody_else() -> None:
-    manifests = [str(ROOT / "examples" / "cluster" / name) for name in ("vm.yaml", "wrong-request.yaml", "claim-template.yaml")]
+    manifests = [
+        str(ROOT / "examples" / "cluster" / name) for name in ("vm.yaml", "wrong-request.yaml", "claim-template.yaml")
+    ]
     files = [argument for manifest in manifests for argument in ("-f", manifest)]
     listed = [json.loads(describe("vm", name, *files, "-o", "json").stdout)[0]["lint"] for name in ("desktop", "wrong")]
     assert listed[0] == []
     (finding,) = listed[1]
-    assert finding.startswith("VirtualMachine default/wrong: denial: spec.template.spec.domain.devices.gpus[0].requestName: ")
+    assert finding.startswith(
+        "VirtualMachine default/wrong: denial: spec.template.spec.domain.devices.gpus[0].requestName: "
+    )
     assert finding.endswith("[request-missing]")
 
 
@@ -70,7 +77,12 @@ def test_a_dump_is_read_from_standard_input_once() -> None:
 
 
 def test_an_object_that_cannot_be_read_is_left_out_with_what_is_wrong() -> None:
-    broken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {"driver": 1}}
+    broken = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": {"driver": 1},
+    }
     text = (ROOT / "examples" / "inventory" / "cluster.yaml").read_text(encoding="utf-8")
     result = describe("driver", "gpu.example.com", "-f", "-", "-o", "json", stdin=f"{text}---\n{json.dumps(broken)}")
     assert result.exit_code == 0
@@ -86,7 +98,10 @@ def test_a_name_that_is_not_there_is_said_and_the_others_are_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nodes", "x", "-f", EXAMPLE], 'error: there is no kind "nodes"; kinds: vms, devices, claims, pools, drivers\n'),
+        (
+            ["nodes", "x", "-f", EXAMPLE],
+            'error: there is no kind "nodes"; kinds: vms, devices, claims, pools, drivers\n',
+        ),
         (["vm", "x", "-f", "nowhere.yaml"], "error: nowhere.yaml: no such file or folder\n"),
     ],
 )
@@ -112,8 +127,17 @@ def test_hostile_texts_do_not_reach_the_terminal() -> None:
     }
     slice_ = {"driver": "d", "allNodes": True, "pool": pool, "devices": [device]}
     labels = {evil: evil}
-    claim = {"metadata": {"name": "c", "namespace": "n", "labels": labels}, "spec": {"devices": {"requests": [{"name": evil}]}}}
-    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "n"}, "message": evil, "reason": evil}
+    claim = {
+        "metadata": {"name": "c", "namespace": "n", "labels": labels},
+        "spec": {"devices": {"requests": [{"name": evil}]}},
+    }
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "n"},
+        "message": evil,
+        "reason": evil,
+    }
     dump = [
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": evil}, "spec": slice_},
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim},

@@ -64,7 +64,10 @@ def test_a_running_pod_is_tried_without_what_it_holds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("a.yaml",), "Missing argument 'AFTER'"), (("/nowhere.yaml", "/nowhere.yaml"), "/nowhere.yaml: no such file or folder")],
+    [
+        (("a.yaml",), "Missing argument 'AFTER'"),
+        (("/nowhere.yaml", "/nowhere.yaml"), "/nowhere.yaml: no such file or folder"),
+    ],
 )
 def test_bad_usage(arguments: tuple[str, ...], said: str) -> None:
     result = _run(*arguments)

@@ -26,20 +26,33 @@ CASES = yaml.safe_load((Path(__file__).parent / "cases" / "doctor.yaml").read_te
 
 
 def kubevirt(
-    name: str, version: object = None, gates: list[str] | None = None, permitted: bool = False, disabled: list[str] | None = None
+    name: str,
+    version: object = None,
+    gates: list[str] | None = None,
+    permitted: bool = False,
+    disabled: list[str] | None = None,
 ) -> Json:
-    configuration: Json = {"developerConfiguration": {"featureGates": gates or [], "disabledFeatureGates": disabled or []}}
+    configuration: Json = {
+        "developerConfiguration": {"featureGates": gates or [], "disabledFeatureGates": disabled or []}
+    }
     if permitted:
         configuration["permittedHostDevices"] = {}
     status = {} if version is None else {"observedKubeVirtVersion": version}
-    return {"metadata": {"name": name, "namespace": "kubevirt"}, "spec": {"configuration": configuration}, "status": status}
+    return {
+        "metadata": {"name": name, "namespace": "kubevirt"},
+        "spec": {"configuration": configuration},
+        "status": status,
+    }
 
 
 def resource_slice(name: str, driver: object, count: int = 1, attributes: Json | None = None) -> Json:
     address = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
     devices = [{"name": f"d{i}", "attributes": address if attributes is None else attributes} for i in range(2)]
     pool = {"name": "node", "generation": 1, "resourceSliceCount": count}
-    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": "node", "pool": pool, "devices": devices}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"driver": driver, "nodeName": "node", "pool": pool, "devices": devices},
+    }
 
 
 def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'") -> Json:
@@ -48,10 +61,22 @@ def device_class(name: str, selector: str = "device.driver == 'gpu.example.com'"
 
 def deployment(name: str, mode: str, version: str, available: int, callers: list[str]) -> Json:
     args = [f"--mode={mode}"] if name.endswith("operator") else callers
-    container = {"args": args, "ports": [{"name": "reviews", "containerPort": 8443}, {"name": "plain", "containerPort": 8080}]}
-    metadata = {"name": name, "namespace": "virt-dra", "generation": 1, "labels": {"app.kubernetes.io/version": version}}
+    container = {
+        "args": args,
+        "ports": [{"name": "reviews", "containerPort": 8443}, {"name": "plain", "containerPort": 8080}],
+    }
+    metadata = {
+        "name": name,
+        "namespace": "virt-dra",
+        "generation": 1,
+        "labels": {"app.kubernetes.io/version": version},
+    }
     status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}
-    return {"metadata": metadata, "spec": {"replicas": 2, "template": {"spec": {"containers": [container]}}}, "status": status}
+    return {
+        "metadata": metadata,
+        "spec": {"replicas": 2, "template": {"spec": {"containers": [container]}}},
+        "status": status,
+    }
 
 
 def definition(name: str, established: bool) -> Json:
@@ -63,9 +88,10 @@ def definition(name: str, established: bool) -> Json:
 def facts(
     mode: str = "beside-kubevirt", *, installed_version: str = VERSION, available: int = 2, established: bool = True,
     kubevirts: list[Json] | None = None, slices: list[Json] | None = None, classes: list[Json] | None = None,
-    ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z", dns_names: tuple[str, ...] = (),
-    refused: list[list[str]] | None = None, pod_waiting: Json | None = None, api_versions: list[str] | None = None,
-    callers: list[str] | None = None, reviews_from: list[Json] | None = None, policy: Json | None = None, **given: Any,
+    ca_bundle: str = "Y2E=", trusted: bool = True, expires: str = "2026-07-01T00:00:00Z",
+    dns_names: tuple[str, ...] = (), refused: list[list[str]] | None = None, pod_waiting: Json | None = None,
+    api_versions: list[str] | None = None, callers: list[str] | None = None, reviews_from: list[Json] | None = None,
+    policy: Json | None = None, **given: Any,
 ) -> ClusterFacts:  # fmt: skip
     """A cluster on which all is well but for what is given."""
     webhook = {"name": "vmi.virt-dra.io", "clientConfig": {"caBundle": ca_bundle}}
@@ -73,7 +99,9 @@ def facts(
     trusting = ("ValidatingWebhookConfiguration virt-dra",) if trusted else ()
     names = ("virt-dra-operator", "virt-dra-webhook")
     waiting = [{"name": "operator", "state": {"waiting": pod_waiting}}]
-    pods = [{"metadata": {"name": "virt-dra-operator-1", "namespace": "virt-dra"}, "status": {"containerStatuses": waiting}}]
+    pods = [
+        {"metadata": {"name": "virt-dra-operator-1", "namespace": "virt-dra"}, "status": {"containerStatuses": waiting}}
+    ]
     networks = [{"ipBlock": {"cidr": "10.0.0.1/32"}}] if reviews_from is None else reviews_from
     well: Json = {
         "now": NOW,
@@ -81,12 +109,21 @@ def facts(
         "api_versions": frozenset(api_versions or ["v1", "resource.k8s.io/v1"]),
         "features": {"DynamicResourceAllocation": True, "Other": False},
         "definitions": {"kubevirts.kubevirt.io": definition("kubevirts.kubevirt.io", established)},
-        "kubevirts": [kubevirt("kubevirt", "v1.9.0", GATES)] if kubevirts is None else [kubevirt(**each) for each in kubevirts],
-        "slices": [resource_slice(**each) for each in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)],
+        "kubevirts": [kubevirt("kubevirt", "v1.9.0", GATES)]
+        if kubevirts is None
+        else [kubevirt(**each) for each in kubevirts],
+        "slices": [
+            resource_slice(**each)
+            for each in ([{"name": "s", "driver": "gpu.example.com"}] if slices is None else slices)
+        ],
         "classes": [device_class(**each) for each in ([{"name": "gpu"}] if classes is None else classes)],
         "deployments": [
             deployment(
-                name, mode, installed_version, available if name == names[0] else 2, ["--client-ca=x"] if callers is None else callers
+                name,
+                mode,
+                installed_version,
+                available if name == names[0] else 2,
+                ["--client-ca=x"] if callers is None else callers,
             )
             for name in names
             if mode != "none"
@@ -94,8 +131,12 @@ def facts(
         "pods": pods if pod_waiting else (),
         "configurations": (configuration,),
         "ready_endpoints": 2,
-        "certificate": Certificate(parse_time(expires), tuple(dns_names) or ("virt-dra-webhook.virt-dra.svc",), trusting),
-        "network_policy": {"spec": policy or {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}},
+        "certificate": Certificate(
+            parse_time(expires), tuple(dns_names) or ("virt-dra-webhook.virt-dra.svc",), trusting
+        ),
+        "network_policy": {
+            "spec": policy or {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}
+        },
         "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
         "rights": [
             Permission("virt-dra-operator", "list", "pods", True),
@@ -124,14 +165,19 @@ def test_where_all_is_well_nothing_needs_doing() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
     named = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else None
-    found = [finding for finding in examine(facts(**case["facts"]), VERSION, named) if finding.level in ("warning", "error")]
+    found = [
+        finding for finding in examine(facts(**case["facts"]), VERSION, named) if finding.level in ("warning", "error")
+    ]
     infos = [finding for finding in examine(facts(**case["facts"]), VERSION, named) if finding.level == "info"]
     if any(level == "info" for _, level, _, _ in case["findings"]):
         found += infos
     got = sorted([finding.id, finding.level, finding.where, finding.message] for finding in found)
     wanted = sorted(case["findings"])
     # A message that ends with ": " or lacks its end goes on with what somebody else says.
-    shown = [[*have[:3], want[3] if have[3].startswith(want[3]) else have[3]] for have, want in zip(got, wanted, strict=False)]
+    shown = [
+        [*have[:3], want[3] if have[3].startswith(want[3]) else have[3]]
+        for have, want in zip(got, wanted, strict=False)
+    ]
     assert [*shown, *got[len(shown) :]] == wanted
     assert all(finding.advice for finding in found)
     assert [finding.advice for finding in found] == case.get("advice", [finding.advice for finding in found])
@@ -140,7 +186,10 @@ def test_what_is_wrong_is_found_and_nothing_else(case: Json) -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(ClusterFacts) if "Unknown" in str(field.type)])
 def test_what_could_not_be_read_is_told_and_breaks_nothing(name: str) -> None:
     found = examine(replace(facts(), **{name: Unknown("no right")}), VERSION)  # type: ignore[arg-type] # one of the fields that may be Unknown
-    if name not in ("pods", "extender_answers"):  # which only add to what Deployments, and DaemonSets that are there, say
+    if name not in (
+        "pods",
+        "extender_answers",
+    ):  # which only add to what Deployments, and DaemonSets that are there, say
         assert any("no right" in finding.message for finding in found)
     assert all(finding.level != "error" for finding in found)
 
@@ -159,7 +208,9 @@ def test_the_exit_code_tells_the_worst() -> None:
 
 
 def test_text_has_a_line_for_the_finding_and_one_for_the_advice() -> None:
-    assert report([DoctorFinding("x", "error", "where", "what", "do it"), DoctorFinding("x", "ok", "there", "well")]) == [
+    assert report(
+        [DoctorFinding("x", "error", "where", "what", "do it"), DoctorFinding("x", "ok", "there", "well")]
+    ) == [
         "\x1b[31merror   \x1b[0m where: what",
         "         -> do it",
         "\x1b[32mok      \x1b[0m there: well",

@@ -39,7 +39,8 @@ def test_a_vm_that_would_wait_is_explained_the_nearest_first() -> None:
         "\n"
         "Ways out, each tried on a copy of this cluster:\n"
         "  * with gpu-1 of VM team-a/vm-b freed it would start on node-1\n"
-        "  * with a toleration of the device taint example.com/maintenance:NoSchedule in request gpu it would start on node-2\n"
+        "  * with a toleration of the device taint example.com/maintenance:NoSchedule "
+        "in request gpu it would start on node-2\n"
         "  * with node node-3 uncordoned it would start on node-3\n"
         '  * if request gpu accepted a device whose model is "L40S" it would start on node-4\n'
         "\n"
@@ -52,13 +53,14 @@ def test_the_same_as_a_document() -> None:
     result = _run("vmi/team-a/vm-late", "-f", CLUSTER, "-o", "json")
     document = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert {name: document[name] for name in ("version", "subject", "verdict", "reason", "nodes", "unjudged", "fitting")} == {
-        "version": 1, "subject": "VMI team-a/vm-late", "verdict": "waits", "reason": "DeviceInUse", "nodes": 4, "unjudged": 0,
-        "fitting": [],
+    assert {name: document[name] for name in ("version", "subject", "verdict", "reason", "nodes", "unjudged",
+        "fitting")} == {
+        "version": 1, "subject": "VMI team-a/vm-late", "verdict": "waits", "reason": "DeviceInUse", "nodes": 4,
+        "unjudged": 0, "fitting": [],
     }  # fmt: skip
     assert document["misses"][0] == {
-        "nodes": ["node-1"], "claim": "team-a/generated-0", "request": "gpu", "wanted": 1, "placed": 0, "node": [], "lacking": None,
-        "devices": [
+        "nodes": ["node-1"], "claim": "team-a/generated-0", "request": "gpu", "wanted": 1, "placed": 0, "node": [],
+        "lacking": None, "devices": [
             {"reason": "DeviceInUse", "text": "in use", "detail": "", "count": 2,
              "examples": ["gpu.example.com/node-1/gpu-0", "gpu.example.com/node-1/gpu-1"]},
         ],
@@ -78,8 +80,10 @@ def test_the_same_as_a_document() -> None:
     [
         (("vmi", "vm-a", "-n", "team-a"), 0, "VMI team-a/vm-a has its place on node node-1 with gpu-0\n"),
         (("claim", "team-a/vm-a-gpu"), 0, "claim team-a/vm-a-gpu is allocated with gpu-0, used by VM team-a/vm-a\n"),
-        (("vmi", "vm-lat", "-n", "team-a"), 2, "error: there is no VMI vm-lat in namespace team-a; did you mean vm-late?\n"),
-        (("vmi", "vm-late"), 2, "error: there is no VMI vm-late in namespace default, but in team-a: name it with -n\n"),
+        (("vmi", "vm-lat", "-n", "team-a"), 2, "error: there is no VMI vm-lat in namespace "
+"team-a; did you mean vm-late?\n"),
+        (("vmi", "vm-late"), 2, "error: there is no VMI vm-late in namespace default, "
+"but in team-a: name it with -n\n"),
         (("pod", "x"), 2, "error: there is no pod x in namespace default; there are team-a/virt-launcher-vm-a-abcde, "
          "team-a/virt-launcher-vm-b-fghij\n"),
     ],
@@ -135,39 +139,60 @@ def test_names_that_drivers_and_tenants_chose_cannot_control_the_terminal(tmp_pa
 
 
 def test_an_answer_about_many_nodes_is_short(tmp_path: Path) -> None:
-    nodes = [each for number in range(300) for each in node(f"n{number}", [gpu(f"g{place}", "T4") for place in range(8)])]
-    late = [claim("late-gpu", selectors=['device.attributes["gpu.example.com"].model == "A100"']), pod("late", ["late-gpu"])]
+    nodes = [
+        each for number in range(300) for each in node(f"n{number}", [gpu(f"g{place}", "T4") for place in range(8)])
+    ]
+    late = [
+        claim("late-gpu", selectors=['device.attributes["gpu.example.com"].model == "A100"']),
+        pod("late", ["late-gpu"]),
+    ]
     (tmp_path / "dump.json").write_text("\n".join(json.dumps(each) for each in (*classes(), *nodes, *late)))
     result = _run("pod", "late", "-n", "team-a", "-f", str(tmp_path / "dump.json"))
     assert result.stdout.splitlines()[0] == (
-        'pod team-a/late waits: none of 300 nodes can take it. Nearest: 300 nodes, request gpu: 2,400 devices: model is "T4"'
+        "pod team-a/late waits: none of 300 nodes can take it. Nearest: 300 "
+        'nodes, request gpu: 2,400 devices: model is "T4"'
     )
     assert len(result.stdout.splitlines()) < 12
 
 
 @pytest.mark.control_plane
 def test_a_live_cluster_without_kubevirt_is_read_by_the_users_own_rights(control_plane: ControlPlane) -> None:
-    """The user may list claims, classes, slices and nodes, and nothing else. Kinds that the cluster doesn't have are refused, too."""
+    """The user may list claims, classes, slices and nodes, and nothing else. Kinds that the cluster doesn't have are
+    refused, too."""
     plane, namespace = control_plane, control_plane.create_namespace("explain-")
     rules = [
-        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims", "deviceclasses", "resourceslices"], "verbs": ["list"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["resourceclaims", "deviceclasses", "resourceslices"],
+            "verbs": ["list"],
+        },
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
     ]
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": namespace}}
-    plane.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {**rbac, "kind": "ClusterRole", "rules": rules})
+    plane.request(
+        "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", {**rbac, "kind": "ClusterRole", "rules": rules}
+    )
     binding = {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": namespace}],
     }
-    plane.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {**rbac, "kind": "ClusterRoleBinding", **binding})
+    plane.request(
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {**rbac, "kind": "ClusterRoleBinding", **binding},
+    )
     device_class = f"{namespace}.example.com"
-    plane.request("POST", "/apis/resource.k8s.io/v1/deviceclasses", {**classes()[0], "metadata": {"name": device_class}})
+    plane.request(
+        "POST", "/apis/resource.k8s.io/v1/deviceclasses", {**classes()[0], "metadata": {"name": device_class}}
+    )
     wanted = claim("late-gpu")
     wanted["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = device_class
     wanted["metadata"] = {"name": "late-gpu", "namespace": namespace}
     plane.request("POST", f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims", wanted)
     try:
-        result = _run("claim", "late-gpu", "-n", namespace, "--live", "--kubeconfig", str(plane.kubeconfig_of_user(namespace)))
+        result = _run(
+            "claim", "late-gpu", "-n", namespace, "--live", "--kubeconfig", str(plane.kubeconfig_of_user(namespace))
+        )
         assert result.exit_code == 1, result.output
         assert result.stdout.startswith(f"claim {namespace}/late-gpu waits: ")
         assert result.stderr == (

@@ -42,7 +42,10 @@ def test_with_https_kube_scheduler_needs_an_authority() -> None:
     [
         (["--policy", "pak"], "Error: Invalid value for '--policy': there is no policy 'pak'; did you mean pack?"),
         (["--client-ca", "x"], "Error: --client-ca goes with --tls-dir"),
-        (["--feature-gates", "DRAPartitionableDevice=true"], "unrecognized feature gate: DRAPartitionableDevice; did you mean"),
+        (
+            ["--feature-gates", "DRAPartitionableDevice=true"],
+            "unrecognized feature gate: DRAPartitionableDevice; did you mean",
+        ),
     ],
 )
 def test_bad_usage(arguments: list[str], message: str) -> None:
@@ -77,7 +80,14 @@ def _kubeconfig(server: str) -> dict[str, object]:
 @pytest.mark.slow
 def test_it_serves_until_it_is_stopped() -> None:
     with ControlPlane() as plane:
-        command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "extender", "--kubeconfig", str(plane.kubeconfig)]
+        command = [
+            sys.executable,
+            "-c",
+            "from virt_dra.cli.main import main; main()",
+            "extender",
+            "--kubeconfig",
+            str(plane.kubeconfig),
+        ]
         with subprocess.Popen([*command, "--port=0", "--plain-port=0"], stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             serving = json.loads(process.stderr.readline())
@@ -86,7 +96,9 @@ def test_it_serves_until_it_is_stopped() -> None:
             assert ready["message"] == "ready"
             with urllib.request.urlopen(f"http://127.0.0.1:{serving['plainPort']}/readyz") as answer:
                 assert answer.read() == b"ok"
-            taken = subprocess.run([*command, f"--port={serving['port']}", "--plain-port=0"], capture_output=True, text=True, check=False)
+            taken = subprocess.run(
+                [*command, f"--port={serving['port']}", "--plain-port=0"], capture_output=True, text=True, check=False
+            )
             assert taken.returncode == 2
             assert "Address already in use" in taken.stderr
             process.send_signal(signal.SIGTERM)

@@ -49,7 +49,12 @@ def test_rows_are_selected_and_sorted() -> None:
     assert vms() == ["team-a/desktop", "team-a/waiting", "team-b/archive", "team-b/batch", "team-b/farm"]
     assert vms("-n", "team-b") == ["team-b/archive", "team-b/batch", "team-b/farm"]
     assert vms("-l", "app in (render, batch)") == ["team-a/desktop"]
-    assert vms("-l", "!app", "--sort-by", "-name") == ["team-a/waiting", "team-b/farm", "team-b/batch", "team-b/archive"]
+    assert vms("-l", "!app", "--sort-by", "-name") == [
+        "team-a/waiting",
+        "team-b/farm",
+        "team-b/batch",
+        "team-b/archive",
+    ]
     assert vms("--field", "phase=Running", "--field", "node=node-1") == ["team-a/desktop", "team-b/batch"]
 
 
@@ -67,7 +72,10 @@ def test_nothing_found_is_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vmz", "-f", EXAMPLE], 'error: there is no kind "vmz" (did you mean vm?); kinds: vms, devices, claims, pools, drivers\n'),
+        (
+            ["vmz", "-f", EXAMPLE],
+            'error: there is no kind "vmz" (did you mean vm?); kinds: vms, devices, claims, pools, drivers\n',
+        ),
         (
             ["pools", "-f", EXAMPLE, "--sort-by", "size"],
             'error: there is no field "size"; fields: driver, pool, generation, state, node, devices, free\n',
@@ -102,7 +110,9 @@ def test_hostile_names_do_not_reach_the_terminal() -> None:
     name = "a\x1b[31m\u202e"
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": name, "allNodes": True, "pool": pool, "devices": [{"name": name}]}
-    dump = json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec})
+    dump = json.dumps(
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    )
     for kind in ("devices", "pools", "drivers"):
         for output in ("text", "wide", "name", "csv", "json", "yaml"):
             text = get(kind, "-f", "-", "-o", output, stdin=dump).stdout
@@ -114,7 +124,10 @@ def test_a_selector_made_to_compute_for_ever_is_left_undecided() -> None:
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     slice_ = {"driver": "d", "allNodes": True, "pool": pool, "devices": [{"name": f"d-{n}"} for n in range(100)]}
     numbers = "[" + ",".join("1" * 60) + "]"
-    costly = f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, a + b + c + d > 0)))) && device.driver == 'x'"
+    costly = (
+        f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, {numbers}.all(d, "
+        "a + b + c + d > 0)))) && device.driver == 'x'"
+    )
     dump = [
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": slice_},
         {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "costly"},
@@ -125,7 +138,9 @@ def test_a_selector_made_to_compute_for_ever_is_left_undecided() -> None:
     assert (row["deviceClasses"], row["undecidedDeviceClasses"]) == (["honest"], ["costly"])
     many = [{**dump[1], "metadata": {"name": f"costly-{number}"}} for number in range(200)]
     began = time.monotonic()
-    (row,) = json.loads(get("drivers", "-f", "-", "-o", "json", stdin="\n---\n".join(map(json.dumps, [dump[0], *many]))).stdout)
+    (row,) = json.loads(
+        get("drivers", "-f", "-", "-o", "json", stdin="\n---\n".join(map(json.dumps, [dump[0], *many]))).stdout
+    )
     assert len(row["undecidedDeviceClasses"]) == 200
     assert time.monotonic() - began < 30, "5 s of evaluating"
 

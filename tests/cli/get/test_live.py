@@ -1,4 +1,5 @@
-"""``virt-dra get --live`` on a real API server: with a user's own rights, where there is no KubeVirt, and as rows change."""
+"""``virt-dra get --live`` on a real API server: with a user's own rights, where there is no KubeVirt, and as rows
+change."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.control_plane
 
 GPU, OTHER = "0000:41:00.0", "0000:42:00.0"
 NO_KUBEVIRT = (
-    "left out, as this cluster doesn't serve them: VirtualMachine (kubevirt.io/v1), VirtualMachineInstance (kubevirt.io/v1), "
+    "left out, as this cluster doesn't serve them: VirtualMachine "
+    "(kubevirt.io/v1), VirtualMachineInstance (kubevirt.io/v1), "
     "VirtualMachineInstanceDevices (virt-dra.io/v1alpha1)\n"
 )
 
@@ -38,7 +40,9 @@ def test_a_vm_and_its_device_are_shown(control_plane: ControlPlane, namespace: s
     assert (row["name"], row["kind"], row["ready"]) == ("vm", "VirtualMachineInstance", "1/1")
     (device,) = row["devices"]
     assert (device["address"], device["resolved"], device["reason"]) == (GPU, True, None)
-    (held,) = json.loads(get(control_plane.kubeconfig, "devices", "--field", f"namespace={namespace}", "-o", "json").stdout)
+    (held,) = json.loads(
+        get(control_plane.kubeconfig, "devices", "--field", f"namespace={namespace}", "-o", "json").stdout
+    )
     assert (held["address"], held["states"], held["heldBy"][0]["vm"]) == (GPU, ["allocated"], "vm")
     (claim,) = json.loads(get(control_plane.kubeconfig, "claims", "-n", namespace, "-o", "json").stdout)
     assert (claim["state"], claim["for"][0]["vm"]) == ("reserved", "vm")
@@ -51,10 +55,14 @@ def test_without_kubevirt_it_says_so_and_shows_the_launcher_pod(control_plane: C
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
     result = get(control_plane.kubeconfig, "vms", "-n", namespace, "-o", "json")
     assert (result.exit_code, result.stderr) == (0, NO_KUBEVIRT)
-    assert [(row["name"], row["kind"], row["phase"]) for row in json.loads(result.stdout)] == [("old", "Pod", "Pending")]
+    assert [(row["name"], row["kind"], row["phase"]) for row in json.loads(result.stdout)] == [
+        ("old", "Pod", "Pending")
+    ]
 
 
-def test_a_user_sees_what_they_may_read_and_is_told_what_not(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+def test_a_user_sees_what_they_may_read_and_is_told_what_not(
+    control_plane: ControlPlane, namespace: str, vms: Vms
+) -> None:
     vms.create("vm")
     vms.allocate("vm")
     rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["list"]}]
@@ -62,7 +70,8 @@ def test_a_user_sees_what_they_may_read_and_is_told_what_not(control_plane: Cont
     result = get(kubeconfig, "claims", "-n", namespace, "-o", "json")
     assert result.exit_code == 0
     assert result.stderr == (
-        f"left out, as you may not list them: Pod\nonly of namespace {namespace}, as you may not list those of others: ResourceClaim\n"
+        f"left out, as you may not list them: Pod\nonly of namespace {namespace}, "
+        "as you may not list those of others: ResourceClaim\n"
     )
     (row,) = json.loads(result.stdout)
     assert row["state"] == "reserved"
@@ -77,13 +86,27 @@ def account(plane: ControlPlane, namespace: str, rules: list[dict[str, Any]]) ->
     plane.request("POST", f"{rbac}/roles", {"metadata": {"name": "tenant"}, "rules": rules})
     subjects = [{"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
-    plane.request("POST", f"{rbac}/rolebindings", {"metadata": {"name": "tenant"}, "subjects": subjects, "roleRef": role})
+    plane.request(
+        "POST", f"{rbac}/rolebindings", {"metadata": {"name": "tenant"}, "subjects": subjects, "roleRef": role}
+    )
     return plane.kubeconfig_of_service_account(namespace, "tenant")
 
 
-def test_rows_are_shown_as_they_change_until_it_is_interrupted(control_plane: ControlPlane, namespace: str, vms: Vms) -> None:
+def test_rows_are_shown_as_they_change_until_it_is_interrupted(
+    control_plane: ControlPlane, namespace: str, vms: Vms
+) -> None:
     vms.create("vm")
-    command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "get", "vms", "--live", "-w", "-o", "json"]
+    command = [
+        sys.executable,
+        "-c",
+        "from virt_dra.cli.main import main; main()",
+        "get",
+        "vms",
+        "--live",
+        "-w",
+        "-o",
+        "json",
+    ]
     options = ["-n", namespace, "--kubeconfig", str(control_plane.kubeconfig)]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None

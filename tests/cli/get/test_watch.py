@@ -26,7 +26,12 @@ def claim(name: str) -> ResourceClaim:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
     metadata = {"name": name, "namespace": "default"}
     return ResourceClaim.from_wire(
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": {"requests": requests}}}
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": metadata,
+            "spec": {"devices": {"requests": requests}},
+        }
     )
 
 
@@ -34,7 +39,9 @@ def request(kind: RowKind, *names: str) -> GetRequest:
     return GetRequest(kind, RowFilter(names), None, lambda: RowOptions(NOW))
 
 
-async def watched(asked: GetRequest, scope: ReadScope, life: Callable[[MemoryCluster], list[Step]]) -> list[list[RowChange]]:
+async def watched(
+    asked: GetRequest, scope: ReadScope, life: Callable[[MemoryCluster], list[Step]]
+) -> list[list[RowChange]]:
     """What is shown at first, and after each step of a life; each step is over once something is shown."""
     cluster = MemoryCluster.deterministic(NOW)
     shown: asyncio.Queue[list[RowChange]] = asyncio.Queue()
@@ -93,7 +100,9 @@ async def _changes() -> list[RowChange]:
     def life(cluster: MemoryCluster) -> list[Step]:
         return [lambda: cluster.create(claim("a")), lambda: cluster.delete(ResourceClaim, "a", "default")]
 
-    return [change for batch in await watched(request("claims"), ReadScope({ResourceClaim: ""}), life) for change in batch]
+    return [
+        change for batch in await watched(request("claims"), ReadScope({ResourceClaim: ""}), life) for change in batch
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +119,10 @@ async def _changes() -> list[RowChange]:
         ("name", ["default/a"]),
         (
             "csv",
-            ["NAMESPACE,NAME,STATE,DEVICES,NODE,FOR,SINCE,DRIVERS,CLASSES,PODS", "default,a,pending,,,,2026-11-23T12:00:00Z,,gpu,"],
+            [
+                "NAMESPACE,NAME,STATE,DEVICES,NODE,FOR,SINCE,DRIVERS,CLASSES,PODS",
+                "default,a,pending,,,,2026-11-23T12:00:00Z,,gpu,",
+            ],
         ),
     ],
 )

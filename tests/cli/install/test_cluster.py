@@ -1,4 +1,5 @@
-"""``virt-dra install`` and ``uninstall`` of both overlays on a real API server: apply, apply again, upgrade, and nothing left behind."""
+"""``virt-dra install`` and ``uninstall`` of both overlays on a real API server: apply, apply again, upgrade, and
+nothing left behind."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def exists(plane: ControlPlane, path: str) -> bool:
 
 
 def items(plane: ControlPlane, path: str) -> list[Json]:
-    """While a definition is being taken up, the server asks to try again; while it goes, discovery may name it a moment longer."""
+    """While a definition is being taken up, the server asks to try again; while it goes, discovery may name it a moment
+    longer."""
     found: list[Json] = []
 
     def listed() -> bool:
@@ -150,11 +152,15 @@ def path_of(plane: ControlPlane, obj: Json) -> str:
     version = obj["apiVersion"]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     plural = next(
-        each["name"] for each in plane.request("GET", base)["resources"] if each["kind"] == obj["kind"] and "/" not in each["name"]
+        each["name"]
+        for each in plane.request("GET", base)["resources"]
+        if each["kind"] == obj["kind"] and "/" not in each["name"]
     )
     namespace = obj["metadata"].get("namespace", "")
     return (
-        f"{base}/namespaces/{namespace}/{plural}/{obj['metadata']['name']}" if namespace else f"{base}/{plural}/{obj['metadata']['name']}"
+        f"{base}/namespaces/{namespace}/{plural}/{obj['metadata']['name']}"
+        if namespace
+        else f"{base}/{plural}/{obj['metadata']['name']}"
     )
 
 
@@ -163,17 +169,26 @@ def difference(wanted: object, there: object, path: str = "") -> list[str]:
     if isinstance(wanted, dict) and isinstance(there, dict):
         return [text for key, value in wanted.items() for text in difference(value, there.get(key), f"{path}.{key}")]
     if isinstance(wanted, list) and isinstance(there, list) and len(wanted) == len(there):
-        return [text for index, value in enumerate(wanted) for text in difference(value, there[index], f"{path}[{index}]")]
+        return [
+            text for index, value in enumerate(wanted) for text in difference(value, there[index], f"{path}[{index}]")
+        ]
     return [] if wanted == there else [f"{path}: {wanted!r} became {there!r}"]
 
 
 def everything(plane: ControlPlane) -> set[str]:
     """All objects of the cluster, of every kind that it serves, but for what a cluster itself makes and forgets."""
     found: set[str] = set()
-    bases = ["/api/v1"] + [f"/apis/{group['preferredVersion']['groupVersion']}" for group in plane.request("GET", "/apis")["groups"]]
+    bases = ["/api/v1"] + [
+        f"/apis/{group['preferredVersion']['groupVersion']}" for group in plane.request("GET", "/apis")["groups"]
+    ]
     for base in bases:
         for resource in resources(plane, base):
-            if "list" in resource["verbs"] and resource["name"] not in ("apiservices", "componentstatuses", "events", "leases"):
+            if "list" in resource["verbs"] and resource["name"] not in (
+                "apiservices",
+                "componentstatuses",
+                "events",
+                "leases",
+            ):
                 for item in items(plane, f"{base}/{resource['name']}"):
                     found.add(f"{resource['name']} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}")
     return found
@@ -203,7 +218,8 @@ def test_refused_is_refused_before_anything_is_written(cluster: ControlPlane) ->
     cluster.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
     foreign = run(cluster, "install", "-o", "json")
     assert json.loads(foreign.stdout)["problems"] == [
-        "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): rename or remove it"
+        "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks the label "
+        "app.kubernetes.io/part-of=virt-dra): rename or remove it"
     ]
     cluster.request("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/virt-dra-view")
     assert everything(cluster) == with_kubevirt
@@ -257,8 +273,16 @@ class TestLife:
                     container["ports"] = [*container.get("ports", ()), {"name": "old", "containerPort": 9999}]
             labels = {"app.kubernetes.io/part-of": "virt-dra"}
             extra = [
-                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels}},
-                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "old", "labels": labels}},
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "old", "namespace": choices.namespace, "labels": labels},
+                },
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "ClusterRole",
+                    "metadata": {"name": "old", "labels": labels},
+                },
             ]
             return (*made, *extra)
 
@@ -269,11 +293,17 @@ class TestLife:
         bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
         patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
         plane.request("PATCH", configuration, patch, "application/json-patch+json")
-        plane.request("PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE)
+        plane.request(
+            "PATCH", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls", {"data": {"tls.key": "a2V5"}}, MERGE
+        )
 
         upgraded = run(plane, "install", "--overlay", overlay, "--no-wait", "-o", "json")
         done = results(upgraded.stdout)
-        assert done["changed"] == ["Deployment virt-dra-certificates", "Deployment virt-dra-operator", "Deployment virt-dra-webhook"]
+        assert done["changed"] == [
+            "Deployment virt-dra-certificates",
+            "Deployment virt-dra-operator",
+            "Deployment virt-dra-webhook",
+        ]
         assert done["removed"] == ["ConfigMap old", "ClusterRole old"]
         assert "created" not in done
         for obj in printed("--overlay", overlay):
@@ -283,12 +313,21 @@ class TestLife:
                 ports = obj["spec"]["template"]["spec"]["containers"][0].get("ports", ())
                 kept = there["spec"]["template"]["spec"]["containers"][0].get("ports", [])
                 assert kept == [{**port, "protocol": "TCP"} for port in ports]
-        assert plane.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {"tls.key": "a2V5"}
+        assert plane.request("GET", "/api/v1/namespaces/virt-dra/secrets/virt-dra-webhook-tls")["data"] == {
+            "tls.key": "a2V5"
+        }
         assert plane.request("GET", configuration)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
 
-    def test_removal_leaves_nothing_behind(self, plane: ControlPlane, overlay: Overlay, before: tuple[str, set[str]]) -> None:
+    def test_removal_leaves_nothing_behind(
+        self, plane: ControlPlane, overlay: Overlay, before: tuple[str, set[str]]
+    ) -> None:
         namespace, there = before
-        vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a"}, "spec": {"domain": {}}}
+        vmi = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": "a"},
+            "spec": {"domain": {}},
+        }
         vmi["metadata"] = {"name": "a", "annotations": {"virt-dra.io/device-status": "{}", "mine": "stays"}}
         vmis = f"/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances"
         # Nobody serves the webhook here; that must not keep anyone from anything once it is gone.
@@ -296,7 +335,13 @@ class TestLife:
             with contextlib.suppress(RequestError):
                 plane.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/virt-dra")
         uid = plane.request("POST", vmis, vmi)["metadata"]["uid"]
-        owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": uid, "controller": True}
+        owner = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "name": "a",
+            "uid": uid,
+            "controller": True,
+        }
         devices = {
             "apiVersion": "virt-dra.io/v1alpha1",
             "kind": "VirtualMachineInstanceDevices",
@@ -313,7 +358,10 @@ class TestLife:
         assert removed.exit_code == 0, removed.stderr
         left = plane.request("GET", f"{vmis}/a")["metadata"]["annotations"]
         assert left == {"mine": "stays"}
-        kept = {f"customresourcedefinitions /{name}" for name in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")}
+        kept = {
+            f"customresourcedefinitions /{name}"
+            for name in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")
+        }
         expected = {f"virtualmachineinstances {namespace}/a"} | (kept if overlay == STANDALONE else set())
         assert everything(plane) ^ there == expected
 
@@ -332,7 +380,13 @@ def _status_of_deployments(plane: ControlPlane, ready: Sequence[str], stop: thre
         for name in ready:
             with contextlib.suppress(RequestError):
                 generation = plane.request("GET", f"{base}/{name}")["metadata"]["generation"]
-                status = {"observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
+                status = {
+                    "observedGeneration": generation,
+                    "replicas": 2,
+                    "updatedReplicas": 2,
+                    "readyReplicas": 2,
+                    "availableReplicas": 2,
+                }
                 plane.request("PATCH", f"{base}/{name}/status", {"status": status}, MERGE)
 
 
@@ -356,13 +410,27 @@ class TestInstalled:
         until(lambda: wanted <= {each["name"] for each in resources(installed, "/apis/cert-manager.io/v1")})
         install = ("install", "--overlay", "standalone", "--no-wait", "-o", "json")
         over = results(run(installed, *install, "--cert-manager").stdout)
-        kinds = ("Deployment", "NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Role", "ClusterRole", "ServiceAccount")
+        kinds = (
+            "Deployment",
+            "NetworkPolicy",
+            "RoleBinding",
+            "ClusterRoleBinding",
+            "Role",
+            "ClusterRole",
+            "ServiceAccount",
+        )
         policy = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
-        only_ours = {*(f"{kind} virt-dra-certificates" for kind in (*kinds, *policy)), "Secret virt-dra-webhook-authority"}
+        only_ours = {
+            *(f"{kind} virt-dra-certificates" for kind in (*kinds, *policy)),
+            "Secret virt-dra-webhook-authority",
+        }
         assert set(over["removed"]) == only_ours | {"Secret virt-dra-webhook-tls"}
         assert over["changed"] == ["ValidatingWebhookConfiguration virt-dra"]
         # As cert-manager makes it.
-        ours, made_of = {"app.kubernetes.io/part-of": "virt-dra"}, {"cert-manager.io/certificate-name": "virt-dra-webhook"}
+        ours, made_of = (
+            {"app.kubernetes.io/part-of": "virt-dra"},
+            {"cert-manager.io/certificate-name": "virt-dra-webhook"},
+        )
         metadata = {"name": "virt-dra-webhook-tls", "labels": ours, "annotations": made_of}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls"}
         installed.request("POST", secrets, {**secret, "data": {"tls.crt": "Y3J0", "tls.key": "a2V5"}})
@@ -370,9 +438,17 @@ class TestInstalled:
         back = results(run(installed, *install).stdout)
         assert set(back["created"]) == only_ours
         assert back["removed"] == [
-            *("Certificate virt-dra-ca", "Certificate virt-dra-webhook", "Issuer virt-dra-ca", "Issuer virt-dra-selfsigned")
+            *(
+                "Certificate virt-dra-ca",
+                "Certificate virt-dra-webhook",
+                "Issuer virt-dra-ca",
+                "Issuer virt-dra-selfsigned",
+            )
         ]
-        assert installed.request("GET", f"{secrets}/virt-dra-webhook-tls")["data"] == {"tls.crt": "Y3J0", "tls.key": "a2V5"}
+        assert installed.request("GET", f"{secrets}/virt-dra-webhook-tls")["data"] == {
+            "tls.crt": "Y3J0",
+            "tls.key": "a2V5",
+        }
         for definition in CERT_MANAGER:
             installed.request("DELETE", f"{CRDS}/{definition['metadata']['name']}")
         for definition in CERT_MANAGER:
@@ -385,7 +461,10 @@ class TestInstalled:
         assert "to be removed: CustomResourceDefinition virtualmachines.kubevirt.io\n" in plan.stdout
         refused = CliRunner().invoke(cli, ["uninstall", "--kubeconfig", str(installed.kubeconfig)], input="n\n")
         assert refused.exit_code == 1
-        assert "kept, with all its objects: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n" in refused.stdout
+        assert (
+            "kept, with all its objects: CustomResourceDefinition virtualmachines.kubevirt.io (see --delete-vms)\n"
+            in refused.stdout
+        )
         assert everything(installed) == before
 
     @pytest.mark.parametrize(
@@ -428,9 +507,15 @@ class TestInstalled:
         }
         pods = "/api/v1/namespaces/virt-dra/pods"
         installed.request("POST", pods, pod)
-        waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "ready": False, "restartCount": 0}
+        waiting = {
+            "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+            "ready": False,
+            "restartCount": 0,
+        }
         statuses = [{**container, **waiting, "imageID": ""}]
-        installed.request("PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE)
+        installed.request(
+            "PATCH", f"{pods}/virt-dra-webhook-1/status", {"status": {"containerStatuses": statuses}}, MERGE
+        )
         stop = threading.Event()
         stand_in = threading.Thread(target=_status_of_deployments, args=(installed, ready, stop))
         stand_in.start()

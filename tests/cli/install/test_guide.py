@@ -26,7 +26,13 @@ def test_commands_are_taken_as_shown(words: list[str]) -> None:
 
 def test_options_in_the_text_are_those_of_a_command() -> None:
     commands = [cli.get_command(click.Context(cli), name) for name in cli.list_commands(click.Context(cli))]
-    known = {option for command in commands if command is not None for parameter in command.params for option in parameter.opts}
+    known = {
+        option
+        for command in commands
+        if command is not None
+        for parameter in command.params
+        for option in parameter.opts
+    }
     prose = re.sub(r"```.*?```", "", GUIDE, flags=re.DOTALL)
     of_others = {"--server-side", "--print"}  # kubectl's, and of tools/control-plane.sh
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", prose)) - of_others - known == set()

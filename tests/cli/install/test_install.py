@@ -13,7 +13,17 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import Golden
 from virt_dra.cli.main import cli
-from virt_dra.installation.plan import BESIDE_KUBEVIRT, LAUNCHER_POLICY, STANDALONE, Choices, ObjectKey, Overlay, packaged, planned, stale
+from virt_dra.installation.plan import (
+    BESIDE_KUBEVIRT,
+    LAUNCHER_POLICY,
+    STANDALONE,
+    Choices,
+    ObjectKey,
+    Overlay,
+    packaged,
+    planned,
+    stale,
+)
 from virt_dra.installation.refusals import refusals
 from virt_dra.installation.survey import KUBEVIRTS, VMS, Survey
 
@@ -43,8 +53,10 @@ def test_images_that_nobody_named_are_said_to_be_unpublished() -> None:
 
     def warning(images: str, options: str) -> str:
         return (
-            f"warning: no image of virt-dra is published: the pods start only on nodes that have {images} already. Build what the "
-            'Containerfile of its source says, push it where your nodes can pull it (docs/guides/install.md, "Images"), and name it '
+            "warning: no image of virt-dra is published: the pods start only on "
+            f"nodes that have {images} already. Build what the "
+            "Containerfile of its source says, push it where your nodes can pull "
+            'it (docs/guides/install.md, "Images"), and name it '
             f"with {options}\n"
         )
 
@@ -77,7 +89,11 @@ def test_cert_manager_changes_only_where_the_certificate_comes_from(golden: Gold
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_arguments_of_ones_own_come_after_those_of_the_manifests(overlay: str) -> None:
     plain = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay).stdout))
-    own = ("--webhook-argument=--writes-metadata=gpu.nvidia.com", "--operator-argument=--spread", "--operator-argument=--grace=5")
+    own = (
+        "--webhook-argument=--writes-metadata=gpu.nvidia.com",
+        "--operator-argument=--spread",
+        "--operator-argument=--grace=5",
+    )
     chosen = list(yaml.safe_load_all(run("--dry-run", "--overlay", overlay, *own).stdout))
     added = {"virt-dra-webhook": ["--writes-metadata=gpu.nvidia.com"], "virt-dra-operator": ["--spread", "--grace=5"]}
     for before, after in zip(plain, chosen, strict=True):
@@ -87,24 +103,35 @@ def test_arguments_of_ones_own_come_after_those_of_the_manifests(overlay: str) -
 
 
 def test_the_policy_of_launcher_pods_follows_the_operators_arguments() -> None:
-    """It would else refuse every pod of a VM: of arguments that are given twice the last counts, of gates the last that says so."""
+    """It would else refuse every pod of a VM: of arguments that are given twice the last counts, of gates the last that
+    says so."""
 
     def variables(*own: str) -> dict[str, str]:
-        printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", *(f"--operator-argument={text}" for text in own)).stdout)
-        policy = next(obj for obj in printed if obj["metadata"]["name"] == LAUNCHER_POLICY and obj["kind"] == "ValidatingAdmissionPolicy")
+        printed = yaml.safe_load_all(
+            run("--dry-run", "--overlay", "standalone", *(f"--operator-argument={text}" for text in own)).stdout
+        )
+        policy = next(
+            obj
+            for obj in printed
+            if obj["metadata"]["name"] == LAUNCHER_POLICY and obj["kind"] == "ValidatingAdmissionPolicy"
+        )
         found = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
         return {name: found[name] for name in ("image", "command", "sidecars")}
 
     command = '["virt-dra-launcher", "--uri=qemu:///session", "--daemon=virtqemud"'
     assert variables() == {"image": '"virt-dra-launcher:0.1.0"', "command": f"{command}]", "sidecars": "false"}
-    own = variables("--launcher-image=a/b:1", "--launcher-argument=--uri=x", "--kubevirt-gates=GPUsWithDRA=true,Sidecar=true")
+    own = variables(
+        "--launcher-image=a/b:1", "--launcher-argument=--uri=x", "--kubevirt-gates=GPUsWithDRA=true,Sidecar=true"
+    )
     assert own == {"image": '"a/b:1"', "command": f'{command}, "--uri=x"]', "sidecars": "true"}
     assert variables("--kubevirt-gates=Sidecar=true", "--kubevirt-gates=Sidecar=false")["sidecars"] == "false"
     assert variables("--kubevirt-gates=Sidecar")["sidecars"] == "true"
 
 
 def test_a_label_of_namespaces_for_vms_is_in_both_policies_of_what_is_created() -> None:
-    printed = yaml.safe_load_all(run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout)
+    printed = yaml.safe_load_all(
+        run("--dry-run", "--overlay", "standalone", "--vm-namespace-label", "example.com/vms").stdout
+    )
     expressions = {
         obj["metadata"]["name"]: each["expression"]
         for obj in printed
@@ -124,7 +151,10 @@ def test_json_is_a_list_of_the_same_objects() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--own-namespace", "kube-system"), "'kube-system' belongs to the cluster; give virt-dra a namespace of its own"),
+        (
+            ("--own-namespace", "kube-system"),
+            "'kube-system' belongs to the cluster; give virt-dra a namespace of its own",
+        ),
         (("--own-namespace", "A"), "'A' can't be the name of a namespace"),
         (("--image", "a b"), "'a b': write an image as in registry.example.com/virt-dra:0.1.0"),
         (("--image", ""), "'': write an image as in registry.example.com/virt-dra:0.1.0"),
@@ -176,20 +206,25 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             seen(definitions=KUBEVIRT),
             Choices(STANDALONE),
             (
-                "KubeVirt is on this cluster (kubevirts.kubevirt.io, virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io), "
+                "KubeVirt is on this cluster (kubevirts.kubevirt.io, "
+                "virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io), "
                 "and the overlay standalone would replace its CRDs: use --overlay beside-kubevirt",
             ),
         ),
         (
             seen(),
             Choices(),
-            ("KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io): install KubeVirt first, or use --overlay standalone",),
+            (
+                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io): "
+                "install KubeVirt first, or use --overlay standalone",
+            ),
         ),
         (
             seen(definitions=OWN_VMS),
             Choices(),
             (
-                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), but virt-dra's own CRDs of VirtualMachines are "
+                "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), "
+                "but virt-dra's own CRDs of VirtualMachines are "
                 "(remove them "
                 "with: virt-dra uninstall --delete-vms): install KubeVirt first, or use --overlay standalone",
             ),
@@ -198,7 +233,8 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             seen(definitions={**OWN_VMS, KUBEVIRTS: definition(ours=False)}),
             Choices(),
             (
-                "virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io are virt-dra's own (overlay standalone), not KubeVirt's: "
+                "virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io are "
+                "virt-dra's own (overlay standalone), not KubeVirt's: "
                 "remove them with: virt-dra uninstall --delete-vms",
             ),
         ),
@@ -225,13 +261,16 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             ),
             Choices(STANDALONE),
             (
-                "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks the label app.kubernetes.io/part-of=virt-dra): "
+                "ClusterRole virt-dra-view exists and isn't virt-dra's (it lacks "
+                "the label app.kubernetes.io/part-of=virt-dra): "
                 "rename or remove it",
             ),
         ),
     ],
 )
-def test_an_installation_is_refused_where_it_would_harm_or_not_work(survey: Survey, choices: Choices, expected: tuple[str, ...]) -> None:
+def test_an_installation_is_refused_where_it_would_harm_or_not_work(
+    survey: Survey, choices: Choices, expected: tuple[str, ...]
+) -> None:
     assert refusals(survey, choices) == expected
 
 
@@ -273,7 +312,9 @@ def test_another_namespace_leaves_no_trace_of_the_default_one(overlay: Overlay) 
         (ObjectKey.of(obj), text)
         for obj in objects
         for text in texts(obj)
-        if obj["metadata"].get("namespace") == "virt-dra" or "virt-dra.svc" in text.replace("virt-dra-webhook", "") or ":virt-dra:" in text
+        if obj["metadata"].get("namespace") == "virt-dra"
+        or "virt-dra.svc" in text.replace("virt-dra-webhook", "")
+        or ":virt-dra:" in text
     ]
     assert places == []
     selectors = [
@@ -292,7 +333,14 @@ CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 def test_who_may_ask_the_webhook_is_chosen(golden: Golden, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(CERTIFICATE)
     plain = run("--dry-run").stdout
-    asked = ("--client-ca", str(tmp_path / "ca.crt"), "--api-server-cidr", "10.0.0.0/28", "--api-server-cidr", "fd00::1")
+    asked = (
+        "--client-ca",
+        str(tmp_path / "ca.crt"),
+        "--api-server-cidr",
+        "10.0.0.0/28",
+        "--api-server-cidr",
+        "fd00::1",
+    )
     golden("install_callers.diff", changes(plain, run("--dry-run", *asked).stdout, 3))
 
 
@@ -300,7 +348,11 @@ def test_who_may_ask_the_webhook_is_chosen(golden: Golden, tmp_path: Path) -> No
     ("option", "given", "want"),
     [
         ("--client-ca", "nonsense", "it must hold certificates in PEM, and no private key"),
-        ("--client-ca", f"{CERTIFICATE}-----BEGIN PRIVATE KEY-----\n", "it must hold certificates in PEM, and no private key"),
+        (
+            "--client-ca",
+            f"{CERTIFICATE}-----BEGIN PRIVATE KEY-----\n",
+            "it must hold certificates in PEM, and no private key",
+        ),
         ("--api-server-cidr", "10.0.0/8", "'10.0.0/8' is neither an address nor a network; write it as 10.0.0.0/28"),
         ("--api-server-cidr", "10.0.0.10/28", "'10.0.0.10/28' has host bits set; write 10.0.0.0/28"),
         ("--api-server-cidr", "fd00::1/64", "'fd00::1/64' has host bits set; write fd00::/64"),

@@ -19,7 +19,10 @@ DEVICES = "virtualmachineinstancedevices.virt-dra.io"
 
 
 def obj(kind: str, name: str, namespace: str = "", *, labels: dict[str, str] | None = None, **metadata: Any) -> Json:
-    return {"kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": OURS if labels is None else labels, **metadata}}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": OURS if labels is None else labels, **metadata},
+    }
 
 
 def vmi(name: str, **annotations: str) -> Json:
@@ -73,7 +76,10 @@ def test_vmis_of_kubevirt_are_never_touched_but_for_the_annotation() -> None:
 
 
 def test_it_is_found_by_its_deployments_and_namespaces() -> None:
-    assert namespaces_of([obj("Deployment", "o", "a"), obj("Deployment", "w", "a")], [obj("Namespace", "b")]) == ("a", "b")
+    assert namespaces_of([obj("Deployment", "o", "a"), obj("Deployment", "w", "a")], [obj("Namespace", "b")]) == (
+        "a",
+        "b",
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ SPEC = {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}], "do
 GOOD = {"allowed": True, "causes": [], "warnings": []}
 DESIGNED = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "c", "request": "r"}}]}}}
 DESIGN = (
-    "spec.domain.devices.gpus[0].claim: [unknown-field] a KubeVirt's API server drops this field; for a KubeVirt write claimName and "
+    "spec.domain.devices.gpus[0].claim: [unknown-field] a KubeVirt's API server "
+    "drops this field; for a KubeVirt write claimName and "
     "requestName instead"
 )
 NO_SOURCE = (
@@ -65,8 +66,14 @@ def _answer(*requests: object) -> list[Any]:
             _gate_off("spec.template.spec.domain.devices.gpus"),
             id="a VM without its kind",
         ),
-        pytest.param({"spec": SPEC, "gates": {"GPUsWithDRA": False}}, _gate_off("spec.domain.devices.gpus"), id="a gate off"),
-        pytest.param({"spec": SPEC, "kubevirt": "1.8"}, _gate_off("spec.domain.devices.gpus"), id="a version where the gate is opt-in"),
+        pytest.param(
+            {"spec": SPEC, "gates": {"GPUsWithDRA": False}}, _gate_off("spec.domain.devices.gpus"), id="a gate off"
+        ),
+        pytest.param(
+            {"spec": SPEC, "kubevirt": "1.8"},
+            _gate_off("spec.domain.devices.gpus"),
+            id="a version where the gate is opt-in",
+        ),
         pytest.param(
             {"vmi": _vm(SPEC), "gates": {"DynamicResourceAllocation": False}},
             _gate_off("spec.template.spec.domain.devices.gpus"),
@@ -101,11 +108,19 @@ def _answer(*requests: object) -> list[Any]:
             id="wrong types are causes",
         ),
         pytest.param(
-            {"vmi": {"spec": {"domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "a"}, "claimName": "b"}]}}}}},
+            {
+                "vmi": {
+                    "spec": {"domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "a"}, "claimName": "b"}]}}}
+                }
+            },
             {
                 "allowed": False,
                 "causes": [
-                    _cause("claim.name 'a' and claimName 'b' differ; give only one of them", "spec.domain.devices.gpus[0]", "api-server")
+                    _cause(
+                        "claim.name 'a' and claimName 'b' differ; give only one of them",
+                        "spec.domain.devices.gpus[0]",
+                        "api-server",
+                    )
                 ],
                 "warnings": [DESIGN],
             },
@@ -120,16 +135,20 @@ def _answer(*requests: object) -> list[Any]:
             },
             id="another kind",
         ),
-        pytest.param({"spec": DESIGNED}, {**GOOD, "warnings": [DESIGN]}, id="K-1.7 the design's form where no KubeVirt is named"),
+        pytest.param(
+            {"spec": DESIGNED}, {**GOOD, "warnings": [DESIGN]}, id="K-1.7 the design's form where no KubeVirt is named"
+        ),
         pytest.param(
             {"spec": DESIGNED, "kubevirt": "1.9"},
             {
                 "allowed": False,
                 "causes": [_cause(NO_SOURCE, "spec.domain.devices.gpus", kind="FieldValueRequired")],
                 "warnings": [
-                    'spec.domain.devices.gpus[0].claim: [unknown-field] unknown field "spec.domain.devices.gpus[0].claim", which the API '
+                    "spec.domain.devices.gpus[0].claim: [unknown-field] unknown field "
+                    '"spec.domain.devices.gpus[0].claim", which the API '
                     "server drops; write claimName and requestName instead",
-                    'spec.resourceClaims[0]: [unused-claim] no gpu, hostDevice or network uses the claim "c"; its devices are allocated, '
+                    "spec.resourceClaims[0]: [unused-claim] no gpu, hostDevice or network "
+                    'uses the claim "c"; its devices are allocated, '
                     "but not given to the VM",
                 ],
             },
@@ -141,7 +160,8 @@ def _answer(*requests: object) -> list[Any]:
                 "allowed": False,
                 "causes": [
                     _cause(
-                        'strict decoding error: unknown field "spec.domain.devices.gpus[0].claim", did you mean "claimName"?',
+                        'strict decoding error: unknown field "spec.domain.devices.gpus[0].claim", '
+                        'did you mean "claimName"?',
                         "spec.domain.devices.gpus[0].claim",
                         "api-server",
                     )
@@ -161,8 +181,10 @@ def _answer(*requests: object) -> list[Any]:
                 **GOOD,
                 "warnings": [
                     'gate: unknown member of the request; did you mean "gates"?',
-                    'resourceClaims: unknown member of the request; it has "vmi", "spec", "old", "gates", "kubevirt", …',
-                    "x" * 97 + '...: unknown member of the request; it has "vmi", "spec", "old", "gates", "kubevirt", …',
+                    'resourceClaims: unknown member of the request; it has "vmi", '
+                    '"spec", "old", "gates", "kubevirt", …',
+                    "x" * 97
+                    + '...: unknown member of the request; it has "vmi", "spec", "old", "gates", "kubevirt", …',
                 ],
             },
             id="unknown members of the request are named",
@@ -176,17 +198,33 @@ def _answer(*requests: object) -> list[Any]:
             id="also where the request can't be answered",
         ),
         pytest.param({}, _refused("give either vmi (an object) or spec (a bare VMI spec)"), id="nothing to review"),
-        pytest.param({"vmi": {}, "spec": {}}, _refused("give either vmi (an object) or spec (a bare VMI spec)"), id="both"),
+        pytest.param(
+            {"vmi": {}, "spec": {}}, _refused("give either vmi (an object) or spec (a bare VMI spec)"), id="both"
+        ),
         pytest.param({"vmi": "x"}, _refused("vmi: must be an object, not a string"), id="a VMI that is a text"),
-        pytest.param({"spec": {}, "old": []}, _refused("old: must be an object, not a list"), id="an old VMI that is a list"),
         pytest.param(
-            {"spec": {}, "old": {"domain": 1}}, _refused("old.domain: must be an object, not an integer"), id="a malformed old spec"
+            {"spec": {}, "old": []}, _refused("old: must be an object, not a list"), id="an old VMI that is a list"
         ),
-        pytest.param({"vmi": {}, "old": {"spec": 1}}, _refused("old.spec: must be an object, not an integer"), id="a malformed old VMI"),
         pytest.param(
-            {"vmi": {}, "old": _vm({})}, _refused("old: must be a VirtualMachineInstance like the object itself"), id="another old kind"
+            {"spec": {}, "old": {"domain": 1}},
+            _refused("old.domain: must be an object, not an integer"),
+            id="a malformed old spec",
         ),
-        pytest.param({"spec": {}, "gates": {"X": 1}}, _refused("gates.X: must be a boolean, not an integer"), id="a gate that is a number"),
+        pytest.param(
+            {"vmi": {}, "old": {"spec": 1}},
+            _refused("old.spec: must be an object, not an integer"),
+            id="a malformed old VMI",
+        ),
+        pytest.param(
+            {"vmi": {}, "old": _vm({})},
+            _refused("old: must be a VirtualMachineInstance like the object itself"),
+            id="another old kind",
+        ),
+        pytest.param(
+            {"spec": {}, "gates": {"X": 1}},
+            _refused("gates.X: must be a boolean, not an integer"),
+            id="a gate that is a number",
+        ),
     ],
 )
 def test_answer(request_: dict[str, Any], want: dict[str, Any]) -> None:

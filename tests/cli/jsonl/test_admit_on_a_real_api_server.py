@@ -1,8 +1,9 @@
-"""What ``admit`` says is what a real API server answers that has KubeVirt's kinds and webhooks: who refuses, for what, in which field.
+"""What ``admit`` says is what a real API server answers that has KubeVirt's kinds and webhooks: who refuses, for what,
+in which field.
 
 The kinds have the schemas that ``admit`` knows; that these are KubeVirt's is tested by
-tests/api/schemas/test_kubevirt_schema.py. Here it is pruning, strict validation, types, list keys, the order of the stages, and
-what is left for each of them.
+tests/api/schemas/test_kubevirt_schema.py. Here it is pruning, strict validation, types, list keys, the order of the
+stages, and what is left for each of them.
 """
 
 from __future__ import annotations
@@ -109,14 +110,16 @@ CHANGES: tuple[Change, ...] = (
     lambda vmi, chance: any_device(vmi, chance).update(claimName=chance.choice(["", None, "c", "lost"])),
     lambda vmi, chance: any_device(vmi, chance).update(requestName=chance.choice(["", None, "r", "s"])),
     lambda vmi, chance: any_device(vmi, chance).update(name=chance.choice(["", None])),
-    lambda vmi, _: devices(vmi)["gpus"].extend({"name": n, "deviceName": "v/x", "virtualGPUOptions": SHOWN} for n in "xy"),
-    lambda vmi, _: vmi["spec"]["networks"].append({"name": "n", "resourceClaim": {"claimName": "c", "requestName": "n"}}),
-    lambda vmi, _: devices(vmi)["interfaces"].append({"name": "n", "sriov": {}}),
-    lambda vmi, chance: vmi["spec"]["networks"].append({"name": chance.choice(["n", "default"]), "multus": {"networkName": "x"}}),
-    lambda vmi, _: vmi["spec"]["domain"]["memory"].update(reservedOverhead={"memLock": "Required"}),
-    lambda vmi, _: vmi["spec"]["domain"]["memory"].update(reservedOverhead={"memLock": "Maybe"}),
-    lambda vmi, chance: vmi["metadata"]["labels"].update({chance.choice(["kubevirt.io/created-by", "a b"]): chance.choice(["x", "x y"])}),
-    lambda vmi, chance: vmi["metadata"].update(name=chance.choice(["A", "a.b", "x" * 254])),
+    lambda vmi,
+    _: devices(vmi)["gpus"].extend({"name": n, "deviceName": "v/x", "virtualGPUOptions": SHOWN} for n in "xy"),
+    lambda vmi,
+    _: vmi["spec"]["networks"].append({"name": "n", "resourceClaim": {"claimName": "c", "requestName": "n"}}),
+    lambda vmi, _: devices(vmi)["interfaces"].append({"name": "n", "sriov": {}}), lambda vmi,
+    chance: vmi["spec"]["networks"].append({"name": chance.choice(["n", "default"]), "multus": {"networkName": "x"}}),
+    lambda vmi, _: vmi["spec"]["domain"]["memory"].update(reservedOverhead={"memLock": "Required"}), lambda vmi,
+    _: vmi["spec"]["domain"]["memory"].update(reservedOverhead={"memLock": "Maybe"}), lambda vmi,
+    chance: vmi["metadata"]["labels"].update({chance.choice(["kubevirt.io/created-by", "a b"]): chance.choice(["x",
+        "x y"])}), lambda vmi, chance: vmi["metadata"].update(name=chance.choice(["A", "a.b", "x" * 254])),
 )  # fmt: skip
 
 
@@ -153,7 +156,11 @@ def answered(plane: ControlPlane, namespace: str, obj: Json, validation: FieldVa
             return ("api-server", frozenset()), error.message
         by = "kubevirt" if "admission webhook" in error.message else "api-server"
         # "<nil>": an alternative of a quantity's type has the same fault once more, without a field.
-        told = [(cause["reason"].replace("TypeInvalid", "Invalid"), cause["field"]) for cause in error.causes if cause["field"] != "<nil>"]
+        told = [
+            (cause["reason"].replace("TypeInvalid", "Invalid"), cause["field"])
+            for cause in error.causes
+            if cause["field"] != "<nil>"
+        ]
         causes = frozenset(told)
         return (by, causes), error.message
     return ("", frozenset()), ""
@@ -173,7 +180,11 @@ async def test_admit_and_a_real_api_server_agree(control_plane: ControlPlane, na
     chance = random.Random(f"admission {version}")
 
     async with kubevirt_installed(control_plane, gates):
-        bad: Json = {**VMI, "metadata": {"name": "vm", "labels": {"kubevirt.io/created-by": "x"}}, "spec": {"domain": {"devices": {}}}}
+        bad: Json = {
+            **VMI,
+            "metadata": {"name": "vm", "labels": {"kubevirt.io/created-by": "x"}},
+            "spec": {"domain": {"devices": {}}},
+        }
         ask = lambda: asyncio.to_thread(answered, control_plane, namespace, bad, "Warn")  # noqa: E731 - asked again and again
         await eventually(ask, lambda answer: answer[0][0] == "kubevirt")
         for _ in range(60):

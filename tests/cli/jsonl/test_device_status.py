@@ -28,7 +28,9 @@ POD: Request = {
 CLAIM: Request = {
     "metadata": {"name": "direct", "namespace": "lab"},
     "status": {
-        "allocation": {"devices": {"results": [{"request": "gpu", "driver": "d.example.com", "pool": "p", "device": "d0"}]}},
+        "allocation": {
+            "devices": {"results": [{"request": "gpu", "driver": "d.example.com", "pool": "p", "device": "d0"}]}
+        },
         "reservedFor": [{"resource": "pods", "name": "launcher", "uid": "pod-1"}],
     },
 }
@@ -36,23 +38,37 @@ ATTRIBUTES = {"pciAddress": {"string": "0000:01:00.0"}}
 POOL = {"name": "p", "generation": 1, "resourceSliceCount": 1}
 SLICE: Request = {
     "metadata": {"name": "s"},
-    "spec": {"driver": "d.example.com", "pool": POOL, "allNodes": True, "devices": [{"name": "d0", "attributes": ATTRIBUTES}]},
+    "spec": {
+        "driver": "d.example.com",
+        "pool": POOL,
+        "allNodes": True,
+        "devices": [{"name": "d0", "attributes": ATTRIBUTES}],
+    },
 }
 OLD_SLICE: Request = {
     "metadata": {"name": "s"},
-    "spec": {"driver": "d.example.com", "pool": POOL, "allNodes": True, "devices": [{"name": "d0", "basic": {"attributes": ATTRIBUTES}}]},
+    "spec": {
+        "driver": "d.example.com",
+        "pool": POOL,
+        "allNodes": True,
+        "devices": [{"name": "d0", "basic": {"attributes": ATTRIBUTES}}],
+    },
 }
 REQUEST: Request = {"vmi": VMI, "pod": POD, "claims": [CLAIM], "slices": [SLICE]}
 
 FOUND = {"name": "d0", "resourceClaimName": "direct", "attributes": {"pciAddress": "0000:01:00.0"}}
-RESOLVED: Request = {"deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": FOUND}]}, "unresolved": []}
+RESOLVED: Request = {
+    "deviceStatus": {"gpuStatuses": [{"name": "g", "deviceResourceClaimStatus": FOUND}]},
+    "unresolved": [],
+}
 NO_POD = {
     "deviceStatus": {"gpuStatuses": [{"name": "g"}]},
     "unresolved": [
         {
             "device": "gpus/g",
             "reason": "PodMissing",
-            "message": "the VMI has no launcher pod; if it doesn't get one soon, the VMI's conditions and events say why",
+            "message": "the VMI has no launcher pod; if it doesn't get one soon, "
+            "the VMI's conditions and events say why",
         }
     ],
 }
@@ -72,7 +88,11 @@ def run(*requests: object) -> list[Any]:
 EVERYTHING: Request = {
     "apiVersion": "v1",
     "kind": "List",
-    "items": [{"apiVersion": "v1", "kind": "Pod", **POD}, v1beta1("ResourceClaim", CLAIM), v1beta1("ResourceSlice", OLD_SLICE)],
+    "items": [
+        {"apiVersion": "v1", "kind": "Pod", **POD},
+        v1beta1("ResourceClaim", CLAIM),
+        v1beta1("ResourceSlice", OLD_SLICE),
+    ],
 }
 
 FORMS: dict[str, Request] = {
@@ -103,8 +123,12 @@ FORMS: dict[str, Request] = {
     "single objects": {"claims": CLAIM, "slices": SLICE},
     "several pods": {"pod": [{**POD, "status": {"phase": "Failed"}}, POD]},
     "duplicates": {"claims": [CLAIM, CLAIM], "slices": [SLICE, SLICE]},
-    "a VM": {"vmi": {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}},
-    "a VM that does not tell its kind": {"vmi": {"metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}},
+    "a VM": {
+        "vmi": {"kind": "VirtualMachine", "metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}
+    },
+    "a VM that does not tell its kind": {
+        "vmi": {"metadata": VMI["metadata"], "spec": {"template": {"spec": VMI["spec"]}}}
+    },
     "null members": {"vmi": {**VMI, "status": None}, "pod": {**POD, "status": None}, "options": None},
     "pod and claim without metadata of a server": {
         "pod": {"spec": POD["spec"]},
@@ -121,7 +145,12 @@ def test_every_form_of_input_is_read(changes: Request) -> None:
 def test_answers_come_in_order_and_a_bad_line_does_not_end_them() -> None:
     assert run({"id": "a", "vmi": VMI, "pod": None}, {"id": "b"}, {"vmi": {"spec": {}}}) == [
         {"id": "a", **NO_POD},
-        {"id": "b", "deviceStatus": None, "unresolved": [], "error": "line 2: vmi: is required, a VirtualMachineInstance"},
+        {
+            "id": "b",
+            "deviceStatus": None,
+            "unresolved": [],
+            "error": "line 2: vmi: is required, a VirtualMachineInstance",
+        },
         {"id": None, "deviceStatus": None, "unresolved": []},
     ]
 
@@ -141,7 +170,10 @@ def test_options_are_heeded() -> None:
 
     assert told == {
         "id": 1,
-        "deviceStatus": {"gpuStatuses": [entry("g", "d1", "0000:01:00.0")], "hostDeviceStatuses": [entry("h", "d0", "0000:00:00.0")]},
+        "deviceStatus": {
+            "gpuStatuses": [entry("g", "d1", "0000:01:00.0")],
+            "hostDeviceStatuses": [entry("h", "d0", "0000:00:00.0")],
+        },
         "unresolved": [],
     }
 
@@ -165,9 +197,16 @@ def test_the_target_pod_of_a_migration_is_resolved_if_asked_for() -> None:
 
 def test_a_running_vmi_keeps_its_entry_and_what_is_wrong_is_told() -> None:
     status = {"phase": "Running", "deviceStatus": RESOLVED["deviceStatus"]}
-    moved = {**SLICE, "spec": {**SLICE["spec"], "devices": [{"name": "d0", "attributes": {"pciAddress": {"string": "0000:09:00.0"}}}]}}
+    moved = {
+        **SLICE,
+        "spec": {
+            **SLICE["spec"],
+            "devices": [{"name": "d0", "attributes": {"pciAddress": {"string": "0000:09:00.0"}}}],
+        },
+    }
     changed, vanished = run(
-        {**REQUEST, "vmi": {**VMI, "status": status}, "slices": [moved]}, {**REQUEST, "vmi": {**VMI, "status": status}, "slices": []}
+        {**REQUEST, "vmi": {**VMI, "status": status}, "slices": [moved]},
+        {**REQUEST, "vmi": {**VMI, "status": status}, "slices": []},
     )
     assert changed == {
         "id": None,
@@ -176,12 +215,16 @@ def test_a_running_vmi_keeps_its_entry_and_what_is_wrong_is_told() -> None:
             {
                 "device": "gpus/g",
                 "reason": "DeviceChanged",
-                "message": "the VMI runs with device d0 at 0000:01:00.0, its claim now leads to device d0 at 0000:09:00.0; "
+                "message": "the VMI runs with device d0 at 0000:01:00.0, its claim "
+                "now leads to device d0 at 0000:09:00.0; "
                 "restart the VM to use that",
             }
         ],
     }
-    assert (vanished["deviceStatus"], [u["reason"] for u in vanished["unresolved"]]) == (RESOLVED["deviceStatus"], ["DeviceNotPublished"])
+    assert (vanished["deviceStatus"], [u["reason"] for u in vanished["unresolved"]]) == (
+        RESOLVED["deviceStatus"],
+        ["DeviceNotPublished"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,11 +236,17 @@ def test_a_running_vmi_keeps_its_entry_and_what_is_wrong_is_told() -> None:
             {"vmi": {"apiVersion": "kubevirt.io/v2"}},
             "vmi.apiVersion: 'kubevirt.io/v2' is not supported; supported are kubevirt.io/v1 and v1alpha3",
         ),
-        ({"vmi": {"spec": {"domain": {"devices": {"gpus": 5}}}}}, "vmi.spec.domain.devices.gpus: must be a list, not an integer"),
+        (
+            {"vmi": {"spec": {"domain": {"devices": {"gpus": 5}}}}},
+            "vmi.spec.domain.devices.gpus: must be a list, not an integer",
+        ),
         ({"pod": "launcher"}, "pod: must be a list of Pod objects, or a List object"),
         ({"claims": 3}, "claims: must be a list of ResourceClaim objects, or a List object"),
         ({"claims": [3]}, "claims[0]: must be a ResourceClaim object"),
-        ({"claims": [CLAIM, {"apiVersion": "v1", "kind": "Pod"}]}, "claims[1]: is a Pod of v1, expected a ResourceClaim"),
+        (
+            {"claims": [CLAIM, {"apiVersion": "v1", "kind": "Pod"}]},
+            "claims[1]: is a Pod of v1, expected a ResourceClaim",
+        ),
         ({"claims": {"kind": "ResourceClaimList", "items": {}}}, "claims.items: must be a list"),
         (
             {"slices": {"kind": "List", "items": [{"spec": {"devices": [{"name": 5}]}}]}},
@@ -217,7 +266,10 @@ def test_a_request_that_cannot_be_understood_is_refused_with_its_path(changes: R
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda children: st.lists(children, max_size=2) | st.dictionaries(st.sampled_from(["kind", "items", "spec", "metadata"]), children),
+    lambda children: (
+        st.lists(children, max_size=2)
+        | st.dictionaries(st.sampled_from(["kind", "items", "spec", "metadata"]), children)
+    ),
     max_leaves=6,
 )
 

@@ -25,14 +25,19 @@ STATUS = {
     "gpuStatuses": [
         {
             "name": "example-pgpu",
-            "deviceResourceClaimStatus": {"name": "pgpu-0", "resourceClaimName": OBJECT, "attributes": {"pciAddress": "0000:01:00.0"}},
+            "deviceResourceClaimStatus": {
+                "name": "pgpu-0",
+                "resourceClaimName": OBJECT,
+                "attributes": {"pciAddress": "0000:01:00.0"},
+            },
         }
     ]
 }
 VMI = {"metadata": {"namespace": "gpu-test1", "name": "vmi-fedora"}, "spec": SPEC}
 RESOLVED = {**VMI, "status": {"deviceStatus": STATUS}}
 XML = (
-    '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source>'
+    '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" '
+    'bus="0x01" slot="0x00" function="0x0"/></source>'
     '<alias name="ua-dra-gpu-example-pgpu"/></hostdev>'
 )
 
@@ -75,7 +80,10 @@ def refused(identity: object, error: str) -> dict[str, object]:
 def test_metadata_files_are_read_as_objects_and_as_text() -> None:
     path = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu-resource-claim/gpu/gpu.example.com-metadata.json"
     attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
-    content = {"apiVersion": "metadata.resource.k8s.io/v1alpha1", "requests": [{"name": "gpu", "devices": [{"attributes": attributes}]}]}
+    content = {
+        "apiVersion": "metadata.resource.k8s.io/v1alpha1",
+        "requests": [{"name": "gpu", "devices": [{"attributes": attributes}]}],
+    }
 
     as_object, as_text, relative = answers(
         {"id": 1, "vmi": VMI, "files": {path: content}},
@@ -84,16 +92,21 @@ def test_metadata_files_are_read_as_objects_and_as_text() -> None:
     )
 
     assert as_object["hostdevs"] == as_text["hostdevs"] == device("metadata")
-    assert relative == refused(3, 'line 3: files: "gpu-metadata.json" must be the absolute path of a file in the compute container')
+    assert relative == refused(
+        3, 'line 3: files: "gpu-metadata.json" must be the absolute path of a file in the compute container'
+    )
 
 
 def test_a_conversion_that_fails_is_an_answer_and_the_next_line_is_read() -> None:
     malformed = json.loads(json.dumps(RESOLVED).replace("0000:01:00.0", "10000:01:00.0"))
-    first, second, third = answers({"id": 1, "vmi": malformed}, {"id": 2, "vmi": RESOLVED, "kubevirt": "1.7"}, {"id": 3, "vmi": {}})
+    first, second, third = answers(
+        {"id": 1, "vmi": malformed}, {"id": 2, "vmi": RESOLVED, "kubevirt": "1.7"}, {"id": 3, "vmi": {}}
+    )
 
     assert first == refused(
         1,
-        "failed to create DRA GPU host-devices: failed to create PCI device for example-pgpu: failed to parse pci address 10000:01:00.0",
+        "failed to create DRA GPU host-devices: failed to create PCI device for "
+        "example-pgpu: failed to parse pci address 10000:01:00.0",
     )
     assert second["hostdevs"] == device("status")
     assert (third["hostdevs"], third["error"]) == ([], None)
@@ -104,7 +117,8 @@ def test_warnings_are_given_only_where_there_are_any() -> None:
 
     assert answer["hostdevs"] == device("status")
     assert answer["warnings"] == [
-        f"gpus/example-pgpu: status.deviceStatus says 0000:01:00.0, variable PCI_RESOURCE_{OBJECT}_gpu says 0000:02:00.0; the first is used"
+        "gpus/example-pgpu: status.deviceStatus says 0000:01:00.0, variable "
+        f"PCI_RESOURCE_{OBJECT}_gpu says 0000:02:00.0; the first is used"
     ]
 
 
@@ -121,13 +135,19 @@ def test_a_virtual_machine_is_read_as_the_vmi_it_would_start() -> None:
     [
         ({}, "line 1: vmi: is required; give the VirtualMachineInstance as an object"),
         ({"vmi": []}, "line 1: vmi: must be an object, not a list"),
-        ({"vmi": {"spec": {"domain": {"devices": {"gpus": 7}}}}}, "line 1: vmi.spec.domain.devices.gpus: must be a list, not an integer"),
+        (
+            {"vmi": {"spec": {"domain": {"devices": {"gpus": 7}}}}},
+            "line 1: vmi.spec.domain.devices.gpus: must be a list, not an integer",
+        ),
         ({"vmi": {}, "env": []}, "line 1: env: must be an object, not a list"),
         ({"vmi": {}, "env": {"A": 1}}, "line 1: env.A: must be a string, not an integer"),
         ({"vmi": {}, "rawFiles": {"/a": {}}}, "line 1: rawFiles./a: must be a string, not an object"),
         ({"vmi": {}, "files": "x"}, "line 1: files: must be an object, not a string"),
         ({"vmi": {}, "pod": {"spec": []}}, "line 1: pod.spec: must be an object, not a list"),
-        ({"vmi": {}, "kubevirt": "x"}, "line 1: kubevirt: 'x' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        (
+            {"vmi": {}, "kubevirt": "x"},
+            "line 1: kubevirt: 'x' is no KubeVirt version; write for example 1.9, 1.8.3 or main",
+        ),
         ({"vmi": {}, "gates": {"GPUsWithDRA": 1}}, "line 1: gates.GPUsWithDRA: must be a boolean, not an integer"),
     ],
 )
@@ -142,16 +162,25 @@ def test_the_help_shows_the_format_and_examples() -> None:
     assert '"hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}]' in run.output
 
 
-_texts = st.sampled_from(["", "a", "0000:01:00.0", UUID, "\ud800", "\x00", "<&>", "x/y", "virt-launcher-v-abcde-a-abcde"]) | st.text(
-    max_size=6
-)
+_texts = st.sampled_from(
+    ["", "a", "0000:01:00.0", UUID, "\ud800", "\x00", "<&>", "x/y", "virt-launcher-v-abcde-a-abcde"]
+) | st.text(max_size=6)
 _device = st.fixed_dictionaries(
     {"name": _texts},
-    optional={"deviceName": _texts, "claimName": _texts, "requestName": _texts, "virtualGPUOptions": st.just({"display": {}})},
+    optional={
+        "deviceName": _texts,
+        "claimName": _texts,
+        "requestName": _texts,
+        "virtualGPUOptions": st.just({"display": {}}),
+    },
 )
 _status = st.fixed_dictionaries(
     {"name": _texts},
-    optional={"deviceResourceClaimStatus": st.fixed_dictionaries({}, optional={"attributes": st.just({"pciAddress": "0000:01:00.0"})})},
+    optional={
+        "deviceResourceClaimStatus": st.fixed_dictionaries(
+            {}, optional={"attributes": st.just({"pciAddress": "0000:01:00.0"})}
+        )
+    },
 )
 _requests = st.fixed_dictionaries(
     {
@@ -162,16 +191,23 @@ _requests = st.fixed_dictionaries(
                     {
                         "domain": st.fixed_dictionaries(
                             {
-                                "cpu": st.fixed_dictionaries({}, optional={"cores": st.integers(-1, 2**70), "model": _texts}),
+                                "cpu": st.fixed_dictionaries(
+                                    {}, optional={"cores": st.integers(-1, 2**70), "model": _texts}
+                                ),
                                 "machine": st.fixed_dictionaries({"type": _texts}),
                                 "devices": st.fixed_dictionaries(
                                     {},
                                     optional={
                                         "gpus": st.lists(_device, max_size=2),
                                         "hostDevices": st.lists(_device, max_size=2),
-                                        "disks": st.lists(st.fixed_dictionaries({"name": _texts, "disk": st.just({"bus": 7})}), max_size=1),
+                                        "disks": st.lists(
+                                            st.fixed_dictionaries({"name": _texts, "disk": st.just({"bus": 7})}),
+                                            max_size=1,
+                                        ),
                                         "interfaces": st.lists(
-                                            st.fixed_dictionaries({"name": _texts, "sriov": st.just({}), "bootOrder": st.integers(-1, 2)}),
+                                            st.fixed_dictionaries(
+                                                {"name": _texts, "sriov": st.just({}), "bootOrder": st.integers(-1, 2)}
+                                            ),
                                             max_size=1,
                                         ),
                                     },
@@ -179,12 +215,20 @@ _requests = st.fixed_dictionaries(
                             }
                         )
                     },
-                    optional={"networks": st.lists(st.fixed_dictionaries({"name": _texts, "resourceClaim": st.just({})}), max_size=1)},
+                    optional={
+                        "networks": st.lists(
+                            st.fixed_dictionaries({"name": _texts, "resourceClaim": st.just({})}), max_size=1
+                        )
+                    },
                 ),
-                "status": st.fixed_dictionaries({"deviceStatus": st.fixed_dictionaries({"gpuStatuses": st.lists(_status, max_size=2)})}),
+                "status": st.fixed_dictionaries(
+                    {"deviceStatus": st.fixed_dictionaries({"gpuStatuses": st.lists(_status, max_size=2)})}
+                ),
             }
         ),
-        "env": st.dictionaries(st.sampled_from(["PCI_RESOURCE_A", "MDEV_PCI_RESOURCE_X_Y", "USB_RESOURCE_A", "PCI_RESOURCE_a_a"]), _texts),
+        "env": st.dictionaries(
+            st.sampled_from(["PCI_RESOURCE_A", "MDEV_PCI_RESOURCE_X_Y", "USB_RESOURCE_A", "PCI_RESOURCE_a_a"]), _texts
+        ),
         "kubevirt": st.sampled_from(["1.9", "1.8.0", "1.7", "1.5", "main"]),
     }
 )

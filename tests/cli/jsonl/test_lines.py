@@ -66,7 +66,10 @@ def test_blank_lines_are_skipped_and_still_counted() -> None:
     ],
 )
 def test_a_line_that_is_no_request_is_refused_and_the_next_one_answered(line: bytes, error: str) -> None:
-    assert _answers(line, b'{"id": 1}') == [{"id": None, "got": None, "error": f"line 1: {error}"}, {"id": 1, "got": None}]
+    assert _answers(line, b'{"id": 1}') == [
+        {"id": None, "got": None, "error": f"line 1: {error}"},
+        {"id": 1, "got": None},
+    ]
 
 
 def test_integers_beyond_pythons_limit_are_refused() -> None:
@@ -125,7 +128,9 @@ def test_each_answer_is_flushed_before_the_next_line_is_read() -> None:
 def test_every_line_of_bytes_gets_one_json_answer(lines: list[bytes]) -> None:
     out = io.StringIO()
     answer_lines(lines, out, _echo, {"got": None})
-    assert len([json.loads(line) for line in out.getvalue().splitlines()]) == len([line for line in lines if line.strip()])
+    assert len([json.loads(line) for line in out.getvalue().splitlines()]) == len(
+        [line for line in lines if line.strip()]
+    )
 
 
 def test_members_are_typed() -> None:

@@ -11,7 +11,10 @@ from click.testing import CliRunner
 from virt_dra.cli.main import cli
 
 CLAIMS = [{"name": "c", "resourceClaimTemplateName": "t"}]
-SPEC = {"resourceClaims": CLAIMS, "domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "c", "request": "r"}}]}}}
+SPEC = {
+    "resourceClaims": CLAIMS,
+    "domain": {"devices": {"gpus": [{"name": "g", "claim": {"name": "c", "request": "r"}}]}},
+}
 PLUGIN = {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "x/y"}]}}}
 
 
@@ -33,7 +36,9 @@ RENDERED = _fragment([{"name": "c", "request": "r"}], CLAIMS)
         pytest.param({"vmi": {"spec": SPEC}}, RENDERED, id="a VMI"),
         pytest.param({"spec": SPEC}, RENDERED, id="a bare spec"),
         pytest.param({"vmi": {"kind": "VirtualMachine", "spec": {"template": {"spec": SPEC}}}}, RENDERED, id="a VM"),
-        pytest.param({"spec": SPEC, "gates": {"DynamicResourceAllocation": False}}, _fragment([], CLAIMS), id="gate off"),
+        pytest.param(
+            {"spec": SPEC, "gates": {"DynamicResourceAllocation": False}}, _fragment([], CLAIMS), id="gate off"
+        ),
         pytest.param({"spec": SPEC, "kubevirt": "1.5"}, _fragment([], []), id="before claims existed"),
         pytest.param({"spec": PLUGIN}, _fragment([], [], {"x/y": "1"}), id="a plugin device"),
         pytest.param(
@@ -49,13 +54,16 @@ RENDERED = _fragment([{"name": "c", "request": "r"}], CLAIMS)
         pytest.param(
             {"spec": {"domain": {"resources": {"limits": {"x/y": "\ud800"}}}}},
             _refused(
-                r'line 1: spec.domain.resources.limits[x/y]: "\ud800" is not a quantity: write a number with an optional unit such as '
+                r'line 1: spec.domain.resources.limits[x/y]: "\ud800" is not a quantity: '
+                r"write a number with an optional unit such as "
                 '"500m", "2", "1.5" or "10Gi"'
             ),
             id="half of a character where a quantity should be",
         ),
         pytest.param({}, _refused("line 1: give either vmi (an object) or spec (a bare VMI spec)"), id="nothing"),
-        pytest.param({"vmi": {"spec": []}}, _refused("line 1: vmi.spec: must be an object, not a list"), id="a malformed VMI"),
+        pytest.param(
+            {"vmi": {"spec": []}}, _refused("line 1: vmi.spec: must be an object, not a list"), id="a malformed VMI"
+        ),
         pytest.param(
             {"spec": {}, "permittedHostDevices": {"usb": 1}},
             _refused("line 1: permittedHostDevices.usb: must be a list, not an integer"),

@@ -1,4 +1,5 @@
-"""Whether a VM's claims fit on any node if nobody used a device: lint and run ask the allocator, and only where nothing else is wrong."""
+"""Whether a VM's claims fit on any node if nobody used a device: lint and run ask the allocator, and only where nothing
+else is wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def _template(*constraints: Any, requests: Any = REQUESTS) -> Any:
 
 def _device(name: str, root: str, **more: Any) -> dict[str, Any]:
     bus = f"0000:0{name[-1]}:00.0"
-    return {"name": name, "attributes": {ROOT: {"string": root}, "resource.kubernetes.io/pciBusID": {"string": bus}}, **more}
+    return {
+        "name": name,
+        "attributes": {ROOT: {"string": root}, "resource.kubernetes.io/pciBusID": {"string": bus}},
+        **more,
+    }
 
 
 def _slice(*devices: Any, node: str = "node-1") -> Any:
@@ -75,7 +80,9 @@ def test_lint_and_run_ask_the_allocator(objects: tuple[Any, ...], part: str | No
 
 
 def test_shared_counters_are_counted_together() -> None:
-    counters = _changed(_slice(), ("metadata.name", "counters"), ("spec.devices", None), ("spec.sharedCounters", COUNTERS))
+    counters = _changed(
+        _slice(), ("metadata.name", "counters"), ("spec.devices", None), ("spec.sharedCounters", COUNTERS)
+    )
     slices = [_changed(each, ("spec.pool.resourceSliceCount", 2)) for each in (_slice(*PARTS), counters)]
     code, found = _lint(TWO, CLASS, _template(), *slices)
     assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"])
@@ -104,15 +111,22 @@ def test_what_others_hold_is_no_fault_of_the_vm() -> None:
     assert _lint(TWO, CLASS, _slice(*TOGETHER), _template(), held)[0] == 0
     own = _changed(
         TWO,
-        ("spec.resourceClaims", [{"name": "held", "resourceClaimName": "other"}, {"name": "gpu", "resourceClaimTemplateName": "one"}]),
+        (
+            "spec.resourceClaims",
+            [{"name": "held", "resourceClaimName": "other"}, {"name": "gpu", "resourceClaimTemplateName": "one"}],
+        ),
     )
     code, found = _lint(own, CLASS, _slice(*TOGETHER), _template(), held)
-    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), "its own claim holds a device"
+    assert (code, [each[0] for each in found["VirtualMachineInstance vm"]]) == (1, ["claims-do-not-fit"]), (
+        "its own claim holds a device"
+    )
 
 
 @pytest.mark.parametrize("status", [{}, {"status": {}}])
 @pytest.mark.parametrize("uid", [{}, {"uid": "u", "resourceVersion": "7"}])
-def test_a_claims_manifest_leaves_the_allocation_of_the_claim_alone_in_lint_and_run(uid: dict[str, str], status: dict[str, Any]) -> None:
+def test_a_claims_manifest_leaves_the_allocation_of_the_claim_alone_in_lint_and_run(
+    uid: dict[str, str], status: dict[str, Any]
+) -> None:
     manifest = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -121,7 +135,11 @@ def test_a_claims_manifest_leaves_the_allocation_of_the_claim_alone_in_lint_and_
         **status,
     }
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-3"}
-    live = {**manifest, "metadata": {"name": "one", **uid}, "status": {"allocation": {"devices": {"results": [result]}}}}
+    live = {
+        **manifest,
+        "metadata": {"name": "one", **uid},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
     without_address = {"name": "gpu-3", "attributes": {ROOT: {"string": "pci0000:00"}}}
     vm = _changed(VMI, ("spec.resourceClaims", [{"name": "gpu", "resourceClaimName": "one"}]))
     for objects in ((live, manifest), (live,)):
@@ -176,7 +194,12 @@ def test_one_device_for_two_requests_is_one_too_few_for_libvirt() -> None:
 @pytest.mark.parametrize(("labels", "code"), [({}, 1), ({"resource.kubernetes.io/admin-access": "true"}, 0)])
 def test_admin_access_that_no_device_uses_needs_a_namespace_that_permits_it(labels: dict[str, str], code: int) -> None:
     """The API server refuses the claim itself, whether or not a device uses that request (A-22.10)."""
-    template = _template(requests=[REQUESTS[0], {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}}])
+    template = _template(
+        requests=[
+            REQUESTS[0],
+            {"name": "second", "exactly": {"deviceClassName": "gpu.example.com", "adminAccess": True}},
+        ]
+    )
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
     vmi = _changed(TWO, ("spec.domain.devices.gpus", GPUS[:1]))
     for objects in ((namespace,), *(((),) if code else ())):

@@ -1,4 +1,5 @@
-"""Files whose selectors are made to compute for ever: lint and run come to an end, say what they didn't check, and can be interrupted."""
+"""Files whose selectors are made to compute for ever: lint and run come to an end, say what they didn't check, and can
+be interrupted."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ CLASS: dict[str, Any] = {
 
 def _slice(devices: int) -> dict[str, Any]:
     address = "resource.kubernetes.io/pciBusID"
-    made = [{"name": f"d{n}", "attributes": {"i": {"int": n}, address: {"string": f"0000:{n:02x}:00.0"}}} for n in range(devices)]
+    made = [
+        {"name": f"d{n}", "attributes": {"i": {"int": n}, address: {"string": f"0000:{n:02x}:00.0"}}}
+        for n in range(devices)
+    ]
     spec = {
         "driver": "gpu.example.com",
         "nodeName": "n1",
@@ -51,7 +55,9 @@ def _vms(selector: str, number: int = 1) -> list[dict[str, Any]]:
         each = f'device.attributes["gpu.example.com"].i >= 0 && ({selector.replace("10", "1" + str(n % 9), 1)})'
         exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": each}}]}
         spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
-        objects.append({"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": {"name": f"t{n}"}, "spec": spec})
+        objects.append(
+            {"apiVersion": API, "kind": "ResourceClaimTemplate", "metadata": {"name": f"t{n}"}, "spec": spec}
+        )
         claims = [{"name": "gpu", "resourceClaimTemplateName": f"t{n}"}]
         devices = {"gpus": [{"name": "gpu", "claimName": "gpu", "requestName": "gpu"}]}
         domain = {"memory": {"guest": "1Gi"}, "devices": devices}
@@ -69,7 +75,9 @@ def _files(folder: Path, selector: str, devices: int, vms: int) -> str:
 @pytest.fixture
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A twentieth of the limits, since only what follows from them is looked at."""
-    monkeypatch.setattr(LintSettings, "for_command", lambda **given: LintSettings(**given, max_work=500_000, max_work_in_all=3_000_000))
+    monkeypatch.setattr(
+        LintSettings, "for_command", lambda **given: LintSettings(**given, max_work=500_000, max_work_in_all=3_000_000)
+    )
     monkeypatch.setattr("virt_dra.cli.lint.command.AllocationDeadline", lambda: AllocationDeadline(0.5))
 
 
@@ -89,7 +97,9 @@ def test_many_hostile_vms_share_what_there_is(tmp_path: Path) -> None:
     took: dict[int, float] = {}
     for number in (8, 32):
         began = time.process_time()
-        result = CliRunner().invoke(cli, ["lint", "-f", _files(tmp_path, HOSTILE["loops in loops"], 60, number), "-o", "json"])
+        result = CliRunner().invoke(
+            cli, ["lint", "-f", _files(tmp_path, HOSTILE["loops in loops"], 60, number), "-o", "json"]
+        )
         took[number] = time.process_time() - began
         vms = json.loads(result.stdout)["objects"]
         assert len(vms) == number

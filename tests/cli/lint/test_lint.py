@@ -15,11 +15,13 @@ from virt_dra.cli.main import cli
 from webhooks.lint import CHECKS
 
 MISSING = (
-    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
+    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t '
+    "start until it exists: create it, or correct the name"
 )
 FIELD = "spec.resourceClaims[0].resourceClaimTemplateName"
 NOT_CHECKED = (
-    "not checked: everything that depends on DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster"
+    "not checked: everything that depends on DeviceClasses and ResourceSlices, "
+    "of which the files have none; add those of the cluster"
 )
 
 
@@ -35,7 +37,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One file for each common object, in the current folder."""
     for name, raw in COMMON.items():
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
-    (tmp_path / "both.yaml").write_text(yaml.safe_dump_all([COMMON["template"], COMMON["vmi"], COMMON["vm"]]), encoding="utf-8")
+    (tmp_path / "both.yaml").write_text(
+        yaml.safe_dump_all([COMMON["template"], COMMON["vmi"], COMMON["vm"]]), encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -81,7 +85,9 @@ def test_warnings_alone_are_no_failure(files: Path) -> None:
         (("--complete",), 1, "1 denial, 1 warning"),
     ],
 )
-def test_options_decide_what_is_found_and_what_denies(files: Path, options: tuple[str, ...], exit_code: int, summary: str) -> None:
+def test_options_decide_what_is_found_and_what_denies(
+    files: Path, options: tuple[str, ...], exit_code: int, summary: str
+) -> None:
     result = _run("-f", "direct-vmi.yaml", "-f", "claim.yaml", *options)
     assert (result.exit_code, result.stdout.splitlines()[-1 if "--complete" in options else -2]) == (
         exit_code,
@@ -90,7 +96,9 @@ def test_options_decide_what_is_found_and_what_denies(files: Path, options: tupl
 
 
 def test_another_kubevirt(files: Path) -> None:
-    result = _run("-f", "both.yaml", "--kubevirt-version", "1.8.1", "--kubevirt-gates", "GPUsWithDRA=true", "-o", "json")
+    result = _run(
+        "-f", "both.yaml", "--kubevirt-version", "1.8.1", "--kubevirt-gates", "GPUsWithDRA=true", "-o", "json"
+    )
     assert json.loads(result.stdout)["kubevirt"] == "1.8.1"
     assert [finding["id"] for vm in json.loads(result.stdout)["objects"] for finding in vm["findings"]] == [
         "metadata-path",
@@ -100,11 +108,16 @@ def test_another_kubevirt(files: Path) -> None:
 
 def test_objects_without_a_namespace_are_in_the_given_one(files: Path) -> None:
     result = _run("-f", "claim.yaml", "-f", "direct-vmi.yaml", "-n", "team-a")
-    assert 'there is no ResourceClaim "mine" in namespace team-a; there is one in namespace default, but' in result.stdout
+    assert (
+        'there is no ResourceClaim "mine" in namespace team-a; there is one in namespace default, but' in result.stdout
+    )
 
 
 def test_a_vmi_of_a_vm_of_the_input_is_judged_with_its_vm(files: Path) -> None:
-    vmi = {**COMMON["vmi"], "metadata": {"name": "vm", "ownerReferences": [{"kind": "VirtualMachine", "name": "vm", "controller": True}]}}
+    vmi = {
+        **COMMON["vmi"],
+        "metadata": {"name": "vm", "ownerReferences": [{"kind": "VirtualMachine", "name": "vm", "controller": True}]},
+    }
     (files / "owned.yaml").write_text(yaml.safe_dump(vmi), encoding="utf-8")
     assert "1 VM checked" in _run("-f", "owned.yaml", "-f", "vm.yaml", "-f", "template.yaml").stdout
     assert "1 VM checked" in _run("-f", "owned.yaml", "-f", "template.yaml").stdout
@@ -155,7 +168,10 @@ def test_help_has_examples_and_exit_codes() -> None:
     result = _run("--help")
     assert result.exit_code == 0
     assert "virt-dra lint -f examples/cluster/vm.yaml -f examples/cluster/claim-template.yaml" in result.stdout
-    assert "Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input." in result.stdout
+    assert (
+        "Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input."
+        in result.stdout
+    )
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -178,7 +194,11 @@ FOUND = {
 
 @pytest.mark.parametrize(
     "name",
-    sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("cluster", "failing", "requests", "simulation")),
+    sorted(
+        path.name
+        for path in EXAMPLES.iterdir()
+        if path.is_dir() and path.name not in ("cluster", "failing", "requests", "simulation")
+    ),
 )
 def test_examples_that_run_have_no_denials(name: str) -> None:
     assert _run("-f", str(EXAMPLES / name)).exit_code == 0
@@ -205,10 +225,17 @@ def test_examples_that_fail_are_found_beforehand(name: str) -> None:
 
 
 def test_json(files: Path) -> None:
-    result = _run("-o", "json", "-f", "-", stdin="---\n".join(json.dumps(COMMON[name]) + "\n" for name in ("template", "direct-vmi", "vm")))
+    result = _run(
+        "-o",
+        "json",
+        "-f",
+        "-",
+        stdin="---\n".join(json.dumps(COMMON[name]) + "\n" for name in ("template", "direct-vmi", "vm")),
+    )
     assert result.exit_code == 1
     pins = (
-        'a ResourceClaim that is named directly ("mine") keeps its devices, so the VM is pinned to their node: it can\'t migrate, '
+        'a ResourceClaim that is named directly ("mine") keeps its devices, so '
+        "the VM is pinned to their node: it can't migrate, "
         "and it doesn't start elsewhere if the node is lost. Use a template, unless that is intended"
     )
     absent = MISSING.replace("ResourceClaimTemplate", "ResourceClaim").replace('"one"', '"mine"')
@@ -238,10 +265,20 @@ def test_json(files: Path) -> None:
                         "line": 3,
                         "column": 161,
                     }
-                    for id, severity, message in (("claim-missing", "denial", absent), ("direct-claim-pins", "warning", pins))
+                    for id, severity, message in (
+                        ("claim-missing", "denial", absent),
+                        ("direct-claim-pins", "warning", pins),
+                    )
                 ],
             },
-            {"kind": "VirtualMachine", "namespace": "default", "name": "vm", "file": "standard input", "line": 5, "findings": []},
+            {
+                "kind": "VirtualMachine",
+                "namespace": "default",
+                "name": "vm",
+                "file": "standard input",
+                "line": 5,
+                "findings": [],
+            },
         ],
     }
 
@@ -256,7 +293,10 @@ def test_sarif(files: Path) -> None:
     assert run["invocations"] == [{"executionSuccessful": True}]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == [check.id for check in CHECKS]
-    assert all(rule["defaultConfiguration"]["level"] in ("error", "warning") and rule["shortDescription"]["text"] for rule in rules)
+    assert all(
+        rule["defaultConfiguration"]["level"] in ("error", "warning") and rule["shortDescription"]["text"]
+        for rule in rules
+    )
     assert all(rule["help"]["markdown"].startswith(f"# {rule['id']}\n") and "helpUri" not in rule for rule in rules)
     (found,) = run["results"]
     assert rules[found["ruleIndex"]]["id"] == found["ruleId"] == "template-missing"
@@ -264,8 +304,13 @@ def test_sarif(files: Path) -> None:
     assert found["message"] == {"text": f"VirtualMachineInstance default/vm: {FIELD}: {MISSING}"}
     assert found["locations"] == [
         {
-            "physicalLocation": {"artifactLocation": {"uri": "vmi.yaml"}, "region": {"startLine": 14, "startColumn": 32, "endColumn": 35}},
-            "logicalLocations": [{"name": FIELD, "fullyQualifiedName": f"VirtualMachineInstance default/vm/{FIELD}", "kind": "member"}],
+            "physicalLocation": {
+                "artifactLocation": {"uri": "vmi.yaml"},
+                "region": {"startLine": 14, "startColumn": 32, "endColumn": 35},
+            },
+            "logicalLocations": [
+                {"name": FIELD, "fullyQualifiedName": f"VirtualMachineInstance default/vm/{FIELD}", "kind": "member"}
+            ],
         }
     ]
 
@@ -293,11 +338,15 @@ def test_sarif_of_standard_input(files: Path) -> None:
     [
         ("", "error: standard input: contains no objects\n"),
         ("a: [", "error: standard input:2: column 1: not YAML: "),
-        ("kind: Pod\napiVersion: v1\n", "error: -: no VirtualMachine or VirtualMachineInstance found; name the file that has one\n"),
+        (
+            "kind: Pod\napiVersion: v1\n",
+            "error: -: no VirtualMachine or VirtualMachineInstance found; name the file that has one\n",
+        ),
         (
             "kind: VirtualMachineInstance\napiVersion: kubevirt.io/v1\nmetadata: {name: x}\n"
             "spec: {domain: {devices: {gpus: [{name: 3}]}}}\n",
-            'error: standard input:1: VirtualMachineInstance "x": spec.domain.devices.gpus[0].name: must be a string, not an integer\n',
+            'error: standard input:1: VirtualMachineInstance "x": '
+            "spec.domain.devices.gpus[0].name: must be a string, not an integer\n",
         ),
         ("- 1\n", "error: standard input:1: a Kubernetes object must be a JSON object\n"),
     ],
@@ -322,10 +371,19 @@ def test_unreadable_input(text: str, message: str) -> None:
     ("arguments", "message"),
     [
         ((), "name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml"),
-        (("-f", "x", "--ignore", "nonsense"), "'nonsense' is no finding; virt-dra lint --list shows them, and all stands for every one"),
+        (
+            ("-f", "x", "--ignore", "nonsense"),
+            "'nonsense' is no finding; virt-dra lint --list shows them, and all stands for every one",
+        ),
         (("-f", "x", "--deny", "a,b"), "'a' is no finding"),
-        (("-f", "x", "--kubevirt-version", "one"), "'one' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
-        (("-f", "x", "--kubevirt-gates", "Nonsense"), "'Nonsense': write GATE=true or GATE=false with a gate of GPUsWithDRA"),
+        (
+            ("-f", "x", "--kubevirt-version", "one"),
+            "'one' is no KubeVirt version; write for example 1.9, 1.8.3 or main",
+        ),
+        (
+            ("-f", "x", "--kubevirt-gates", "Nonsense"),
+            "'Nonsense': write GATE=true or GATE=false with a gate of GPUsWithDRA",
+        ),
         (("-f", "x", "-n", "A"), "'A' can't be the name of a namespace"),
         (("-f", "x", "-o", "xml"), "'xml' is not one of 'text', 'json', 'yaml', 'sarif', 'github', 'junit'"),
         (("-f", "no-such-file.yaml"), "error: no-such-file.yaml: no such file or folder"),
@@ -349,18 +407,27 @@ def test_hostile_names_are_shown_on_one_line() -> None:
 def test_hostile_kinds_are_shown_on_one_line() -> None:
     result = _run("-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "\x1b[31m"}))
     assert result.exit_code == 2
-    assert result.stderr == "error: standard input:1: \\x1b[31m: kind: must be letters and digits, such as ResourceClaim\n"
+    assert (
+        result.stderr == "error: standard input:1: \\x1b[31m: kind: must be letters and digits, such as ResourceClaim\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("version", "assumed"),
     [("20260801_abcdef", True), ("sha256:0123", True), ("devel", True), ("v1.9.0-rc.1-12-gabcdef", False), ("", False)],
 )
-def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Path, version: str, assumed: bool) -> None:
+def test_a_version_that_names_no_release_is_named_with_what_is_assumed(
+    files: Path, version: str, assumed: bool
+) -> None:
     kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt"}}
-    (files / "kubevirt.yaml").write_text(yaml.safe_dump({**kubevirt, "status": {"observedKubeVirtVersion": version}}), encoding="utf-8")
+    (files / "kubevirt.yaml").write_text(
+        yaml.safe_dump({**kubevirt, "status": {"observedKubeVirtVersion": version}}), encoding="utf-8"
+    )
     arguments = ("-f", "kubevirt.yaml", "-f", "vm.yaml", "-f", "template.yaml")
-    sentence = f'status.observedKubeVirtVersion is "{version}", which names no release: the rules of 1.9, the newest release known here'
+    sentence = (
+        f'status.observedKubeVirtVersion is "{version}", which names no release: '
+        "the rules of 1.9, the newest release known here"
+    )
     assert (sentence in _run(*arguments).stdout) == assumed
     assert json.loads(_run(*arguments, "-o", "json").stdout)["kubevirtAssumed"] is assumed
     named = _run(*arguments, "--kubevirt-version", "1.8.3", "--kubevirt-gates", "GPUsWithDRA=true")
@@ -368,7 +435,9 @@ def test_a_version_that_names_no_release_is_named_with_what_is_assumed(files: Pa
 
 
 def test_a_vm_that_two_files_define_differently_is_judged_as_the_last_has_it(tmp_path: Path) -> None:
-    head = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: vm}\nspec: {domain: {devices: {}}"
+    head = (
+        "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: vm}\nspec: {domain: {devices: {}}"
+    )
     a, b, c = (tmp_path / name for name in ("a.yaml", "b.yaml", "c.yaml"))
     a.write_text(f"{head}, resourceClaims: [{{name: gpu, resourceClaimTemplateName: one}}]}}\n")
     b.write_text(f"{head}}}\n")
@@ -384,7 +453,9 @@ def test_a_vm_that_two_files_define_differently_is_judged_as_the_last_has_it(tmp
         ],
     )
     report = json.loads(CliRunner().invoke(cli, ["lint", str(a), str(b), "-o", "json"]).stdout)
-    assert report["replaced"] == [{"kind": "VirtualMachineInstance", "key": "default/vm", "earlier": [f"{a}:1"], "used": f"{b}:1"}]
+    assert report["replaced"] == [
+        {"kind": "VirtualMachineInstance", "key": "default/vm", "earlier": [f"{a}:1"], "used": f"{b}:1"}
+    ]
     log = json.loads(CliRunner().invoke(cli, ["lint", str(a), str(b), "-o", "sarif"]).stdout)
     (notification,) = log["runs"][0]["invocations"][0]["toolExecutionNotifications"]
     assert notification["level"] == "warning"

@@ -39,18 +39,27 @@ class Room:
         """File, name and the ids of the findings of each VM."""
         told = json.loads(self.lint("-o", "json", *options).stdout)
         assert told["notChecked"] == []
-        return [(each["file"], each["name"], [finding["id"] for finding in each["findings"]]) for each in told["objects"]]
+        return [
+            (each["file"], each["name"], [finding["id"] for finding in each["findings"]]) for each in told["objects"]
+        ]
 
 
 @pytest.fixture(scope="module")
 def room(control_plane: ControlPlane) -> Iterator[Room]:
-    """Two namespaces: in one a VM, its VMI and a VMI of its own kind, in the other a VMI with a template but without a class."""
+    """Two namespaces: in one a VM, its VMI and a VMI of its own kind, in the other a VMI with a template but without a
+    class."""
     with kubevirt_kinds(control_plane):
         made = Room(control_plane)
         here, there = made.namespaces
         try:
             owner = made.create("virtualmachines", vm(name="a"), here)["metadata"]
-            reference = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "a", "uid": owner["uid"], "controller": True}
+            reference = {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachine",
+                "name": "a",
+                "uid": owner["uid"],
+                "controller": True,
+            }
             made.create("virtualmachineinstances", vmi(name="a", ownerReferences=[reference]), here)
             made.create("virtualmachineinstances", vmi(name="b"), here)
             requests = [{"name": "r", "exactly": {"deviceClassName": "not-there.example.com"}}]
@@ -89,7 +98,9 @@ def test_for_people_and_for_code_scanners(room: Room) -> None:
     told = room.lint("-n", there)
     place = f"virtualmachineinstances.kubevirt.io/{there}/c"
     assert told.exit_code == 1
-    assert told.stdout.startswith(f"{place}: VirtualMachineInstance {there}/c: denial: spec.resourceClaims[0].resourceClaimTemplateName: ")
+    assert told.stdout.startswith(
+        f"{place}: VirtualMachineInstance {there}/c: denial: spec.resourceClaims[0].resourceClaimTemplateName: "
+    )
     (result,) = json.loads(room.lint("-n", there, "-o", "sarif").stdout)["runs"][0]["results"]
     assert result["ruleId"] == "class-missing"
     assert result["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": place}}
@@ -98,7 +109,9 @@ def test_for_people_and_for_code_scanners(room: Room) -> None:
 @pytest.mark.control_plane
 def test_a_vm_of_a_file_against_what_the_cluster_has(room: Room, tmp_path: Path) -> None:
     file = tmp_path / "vm.json"
-    file.write_text(json.dumps(vm({**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}, name="new")))
+    file.write_text(
+        json.dumps(vm({**SPEC, "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}]}, name="new"))
+    )
     assert room.found("-f", str(file), "-n", room.namespaces[0]) == [(str(file), "new", ["template-missing"])]
     assert room.found("-f", str(file), "-n", room.namespaces[1]) == [(str(file), "new", ["class-missing"])]
 
@@ -109,7 +122,9 @@ def test_what_a_file_has_is_as_if_it_were_created(room: Room, tmp_path: Path) ->
     file = tmp_path / "class.json"
     metadata = {"name": "not-there.example.com"}
     file.write_text(json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata}))
-    assert room.found("-f", str(file), "-n", there) == [(f"virtualmachineinstances.kubevirt.io/{there}/c", "c", ["no-matching-device"])]
+    assert room.found("-f", str(file), "-n", there) == [
+        (f"virtualmachineinstances.kubevirt.io/{there}/c", "c", ["no-matching-device"])
+    ]
 
 
 class _Served:
@@ -120,7 +135,9 @@ class _Served:
         self._objects = objects
         self.labels: dict[str, str] = {}
 
-    async def list(self, kind: type[TypedObject], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[Any]:
+    async def list(
+        self, kind: type[TypedObject], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[Any]:
         self.labels[kind.KIND] = labels
         if kind.KIND in self._fault:
             raise self._fault[kind.KIND]
@@ -128,7 +145,11 @@ class _Served:
 
 
 async def test_instancetypes_are_read_where_they_are_served_and_allowed() -> None:
-    raw = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype", "metadata": {"name": "m"}}
+    raw = {
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": {"name": "m"},
+    }
     fault = {"VirtualMachineInstancetype": NotFound("not served"), "ControllerRevision": Forbidden("may not")}
     served = _Served(fault, read_object(raw))
     gathered = await gather(cast("Reader", served))
@@ -153,4 +174,7 @@ def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [["-A"], ["--context", "x"]])
 def test_its_options_need_it(options: list[str]) -> None:
     told = CliRunner().invoke(cli, ["lint", "-f", "vm.yaml", *options])
-    assert (told.exit_code, told.stderr.splitlines()[-1]) == (2, "Error: --all-namespaces, --kubeconfig and --context go with --live")
+    assert (told.exit_code, told.stderr.splitlines()[-1]) == (
+        2,
+        "Error: --all-namespaces, --kubeconfig and --context go with --live",
+    )

@@ -1,4 +1,5 @@
-"""``virt-dra lint`` of objects as they are written: what an API server refuses is a denial, whether a VM uses the object or not."""
+"""``virt-dra lint`` of objects as they are written: what an API server refuses is a denial, whether a VM uses the
+object or not."""
 
 from __future__ import annotations
 
@@ -30,10 +31,19 @@ def _changed(raw: Any, *changes: tuple[str, Any]) -> Any:
 
 def _lint(*objects: Any, options: tuple[str, ...] = ()) -> tuple[int, dict[str, list[tuple[str, str, str]]]]:
     """Exit code, and the denials (id, field, message) of each object that was judged, by kind and name."""
-    result = _run("-f", "-", "-o", "json", *options, stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    result = _run(
+        "-f",
+        "-",
+        "-o",
+        "json",
+        *options,
+        stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}),
+    )
     report = json.loads(result.stdout)
     assert "error" not in report, report
-    assert report["denials"] == sum(each["severity"] == "denial" for entry in report["objects"] for each in entry["findings"])
+    assert report["denials"] == sum(
+        each["severity"] == "denial" for entry in report["objects"] for each in entry["findings"]
+    )
     return result.exit_code, {
         f"{entry['kind']} {entry['name']}": [
             (each["id"], each["field"], each["message"]) for each in entry["findings"] if each["severity"] == "denial"
@@ -50,7 +60,12 @@ V1BETA1_STYLE = _changed(TEMPLATE, (REQUEST, {"name": "gpu", "deviceClassName": 
 @pytest.mark.parametrize(
     ("template", "id", "field", "part"),
     [
-        (V1BETA1_STYLE, "unknown-field", f"{AT}.deviceClassName", "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1"),
+        (
+            V1BETA1_STYLE,
+            "unknown-field",
+            f"{AT}.deviceClassName",
+            "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1",
+        ),
         (
             _changed(TEMPLATE, (f"{REQUEST}.exactly.alocationMode", "All")),
             "unknown-field",
@@ -63,15 +78,30 @@ V1BETA1_STYLE = _changed(TEMPLATE, (REQUEST, {"name": "gpu", "deviceClassName": 
             f"{AT}.exactly.allocationMode",
             'Unsupported value: "Some"',
         ),
-        (_changed(TEMPLATE, (f"{REQUEST}.exactly.count", -1)), "invalid-object", f"{AT}.exactly.count", "must be greater than zero"),
-        (_changed(TEMPLATE, (f"{REQUEST}.name", "GPU_1")), "invalid-object", f"{AT}.name", "a lowercase RFC 1123 label"),
+        (
+            _changed(TEMPLATE, (f"{REQUEST}.exactly.count", -1)),
+            "invalid-object",
+            f"{AT}.exactly.count",
+            "must be greater than zero",
+        ),
+        (
+            _changed(TEMPLATE, (f"{REQUEST}.name", "GPU_1")),
+            "invalid-object",
+            f"{AT}.name",
+            "a lowercase RFC 1123 label",
+        ),
         (
             _changed(TEMPLATE, (f"{REQUEST}.exactly.selectors", [{"cel": {"expression": "device."}}])),
             "invalid-object",
             f"{AT}.exactly.selectors[0].cel.expression",
             "Syntax error",
         ),
-        (_changed(TEMPLATE, ("metadata.name", "One_GPU")), "invalid-object", "metadata.name", "a lowercase RFC 1123 subdomain"),
+        (
+            _changed(TEMPLATE, ("metadata.name", "One_GPU")),
+            "invalid-object",
+            "metadata.name",
+            "a lowercase RFC 1123 subdomain",
+        ),
         (
             _changed(TEMPLATE, ("metadata", {"generateName": "One_GPU-"})),
             "invalid-object",
@@ -85,7 +115,12 @@ V1BETA1_STYLE = _changed(TEMPLATE, (REQUEST, {"name": "gpu", "deviceClassName": 
             f"{AT}.exactly.count",
             "must be an integer, not a string",
         ),
-        (_changed(TEMPLATE, ("apiVersion", "resource.k8s.io/v1alpha2")), "unreadable-object", "apiVersion", "classic DRA"),
+        (
+            _changed(TEMPLATE, ("apiVersion", "resource.k8s.io/v1alpha2")),
+            "unreadable-object",
+            "apiVersion",
+            "classic DRA",
+        ),
         (
             _changed(TEMPLATE, (f"{REQUEST}.exactly.deviceClassName", "{{ .Values.class }}")),
             "unrendered-template",
@@ -109,7 +144,9 @@ def test_a_template_that_is_refused_is_denied_used_or_not(template: Any, id: str
     if template["metadata"].get("name") == "one":
         ((told, where, message),) = used[1]["VirtualMachineInstance vm"]
         assert (told, where) == ("refused-object", "spec.resourceClaims[0].resourceClaimTemplateName")
-        assert message.startswith('ResourceClaimTemplate "one" (standard input:1 (items[3])) would be refused by the API server: ')
+        assert message.startswith(
+            'ResourceClaimTemplate "one" (standard input:1 (items[3])) would be refused by the API server: '
+        )
         assert part in message
 
 
@@ -137,14 +174,19 @@ def test_a_template_that_is_refused_is_denied_used_or_not(template: Any, id: str
                     "apiVersion": "v1",
                     "kind": "Pod",
                     "metadata": {"name": "p"},
-                    "spec": {"resourceClaims": [{"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"}]},
+                    "spec": {
+                        "resourceClaims": [{"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"}]
+                    },
                 },
             ),
             "spec.resourceClaims[0]",
         ),
         (({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a/b"}},), "metadata.name"),
         ((_changed(VMI, ("metadata.name", "A b")),), "metadata.name"),
-        ((_changed(COMMON["vm"], ("spec.template.metadata", {"labels": {"a": "b c"}})),), "spec.template.metadata.labels"),
+        (
+            (_changed(COMMON["vm"], ("spec.template.metadata", {"labels": {"a": "b c"}})),),
+            "spec.template.metadata.labels",
+        ),
     ],
 )
 def test_objects_of_every_kind_are_validated(objects: tuple[Any, ...], field: str) -> None:
@@ -197,7 +239,9 @@ def test_slices_that_are_refused_do_not_count() -> None:
         ((), {"virt-dra.io/lint-ignore": "unknown-field"}, 0),
     ],
 )
-def test_findings_on_objects_are_silenced_like_others(options: tuple[str, ...], annotations: dict[str, str], code: int) -> None:
+def test_findings_on_objects_are_silenced_like_others(
+    options: tuple[str, ...], annotations: dict[str, str], code: int
+) -> None:
     template = _changed(TEMPLATE, ("metadata.annotations", annotations), (f"{REQUEST}.exactly.alocationMode", "All"))
     assert _lint(VMI, template, options=options)[0] == code
 
@@ -222,15 +266,17 @@ def test_a_file_that_is_no_yaml_until_it_is_rendered(text: str, output: str) -> 
     result = _run("-f", "-", "-o", output, stdin=text)
     assert result.exit_code == 2
     assert (
-        "is an instruction of a template, not YAML. Render the template first, e.g. helm template CHART | virt-dra lint -f -"
-        in result.output
+        "is an instruction of a template, not YAML. Render the template first, "
+        "e.g. helm template CHART | virt-dra lint -f -" in result.output
     )
 
 
 def test_sarif_shows_objects_at_their_line() -> None:
     text = "---\n".join(json.dumps(each) + "\n" for each in (VMI, V1BETA1_STYLE))
     (run,) = json.loads(_run("-f", "-", "-o", "sarif", stdin=text).stdout)["runs"]
-    told = [(each["ruleId"], each["locations"][0]["physicalLocation"]["region"]["startLine"]) for each in run["results"]]
+    told = [
+        (each["ruleId"], each["locations"][0]["physicalLocation"]["region"]["startLine"]) for each in run["results"]
+    ]
     assert told == [("refused-object", 1), ("unknown-field", 3)]
 
 
@@ -269,7 +315,11 @@ ENTRIES = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
             "unknown field; put it under spec.template.spec.resourceClaims",
         ),
         (_changed(VM, ("spec.domain", {})), "spec.domain", "unknown field; put it under spec.template.spec.domain"),
-        (_changed(VMI, ("spec.domain.gpus", [])), "spec.domain.gpus", "unknown field; put it under spec.domain.devices.gpus"),
+        (
+            _changed(VMI, ("spec.domain.gpus", [])),
+            "spec.domain.gpus",
+            "unknown field; put it under spec.domain.devices.gpus",
+        ),
         (
             _changed(VMI, ("spec.resourceClaims", [{"name": "gpu", "source": {"resourceClaimTemplateName": "one"}}])),
             "spec.resourceClaims[0].source",
@@ -315,6 +365,10 @@ def test_the_designs_form_is_unknown_to_a_kubevirt_that_is_named() -> None:
 )
 def test_what_the_schema_of_a_kubevirt_refuses(change: tuple[str, Any], field: str) -> None:
     """K-2.2: types of fields that we have no type for, required fields, keys of lists."""
-    code, found = _lint(_changed(VMI, change), TEMPLATE, options=("--kubevirt-version", "1.7.4", "--kubevirt-gates", "GPUsWithDRA=true"))
+    code, found = _lint(
+        _changed(VMI, change), TEMPLATE, options=("--kubevirt-version", "1.7.4", "--kubevirt-gates", "GPUsWithDRA=true")
+    )
     assert code == 1
-    assert field in [each[1] for each in found["VirtualMachineInstance vm"] if each[0] in ("invalid-object", "unreadable-object")]
+    assert field in [
+        each[1] for each in found["VirtualMachineInstance vm"] if each[0] in ("invalid-object", "unreadable-object")
+    ]

@@ -1,4 +1,5 @@
-"""What the lint says of objects as they are written is what a real API server answers under strict field validation, as kubectl asks."""
+"""What the lint says of objects as they are written is what a real API server answers under strict field validation, as
+kubectl asks."""
 
 from __future__ import annotations
 
@@ -35,14 +36,21 @@ def _answer(plane: ControlPlane, namespace: str, raw: Any) -> str | None:
 
 
 def _said(namespace: str, raw: Any) -> list[str]:
-    judgement = lint_documents([Document(copy.deepcopy(raw), DocumentSource("object"))], LintSettings(), namespace=namespace)
+    judgement = lint_documents(
+        [Document(copy.deepcopy(raw), DocumentSource("object"))], LintSettings(), namespace=namespace
+    )
     return [str(finding) for each in judgement.others for finding in each.findings if finding.severity == "denial"]
 
 
 def _comparable(raw: Any) -> bool:
-    """Of what can be asked: a kind that is served, in the namespace of the request. Whether that permits admin access, files don't say;
-    and text between braces is refused by the lint alone."""
-    if not isinstance(raw, dict) or not isinstance(raw.get("kind"), str) or raw["kind"] not in KINDS or raw.get("apiVersion") not in SERVED:
+    """Of what can be asked: a kind that is served, in the namespace of the request. Whether that permits admin access,
+    files don't say; and text between braces is refused by the lint alone."""
+    if (
+        not isinstance(raw, dict)
+        or not isinstance(raw.get("kind"), str)
+        or raw["kind"] not in KINDS
+        or raw.get("apiVersion") not in SERVED
+    ):
         return False
     text = json.dumps(raw)
     if '"adminAccess": true' in text or "{{" in text:
@@ -76,7 +84,9 @@ def test_an_object_is_refused_by_both_or_by_neither(control_plane: ControlPlane,
 
 @given(inputs())
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-def test_random_objects_are_refused_by_both_or_by_neither(control_plane: ControlPlane, namespace: str, objects: list[Any]) -> None:
+def test_random_objects_are_refused_by_both_or_by_neither(
+    control_plane: ControlPlane, namespace: str, objects: list[Any]
+) -> None:
     for raw in filter(_comparable, objects):
         answer, said = _answer(control_plane, namespace, raw), _said(namespace, raw)
         assert (answer is None) == (said == []), (raw, answer, said)

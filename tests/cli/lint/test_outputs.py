@@ -1,4 +1,5 @@
-"""What ``virt-dra lint`` prints: excerpts with a caret, annotations of a workflow, JUnit reports, YAML, rules with their pages."""
+"""What ``virt-dra lint`` prints: excerpts with a caret, annotations of a workflow, JUnit reports, YAML, rules with
+their pages."""
 
 from __future__ import annotations
 
@@ -102,12 +103,17 @@ def test_a_junit_report_has_a_test_per_object(files: Path) -> None:
     ]
     failure = cases[0].find("failure")
     assert failure is not None
-    assert failure.attrib == {"type": "request-missing", "message": f"spec.domain.devices.gpus[0].requestName: {_message(files)}"}
+    assert failure.attrib == {
+        "type": "request-missing",
+        "message": f"spec.domain.devices.gpus[0].requestName: {_message(files)}",
+    }
     assert "15 |       gpus: [{name: gpu, claimName: gpu, requestName: gpux}]" in (failure.text or "")
 
 
 def test_yaml_is_the_json_document(files: Path) -> None:
-    assert yaml.safe_load(_run("-f", "vm.yaml", "-o", "yaml").stdout) == json.loads(_run("-f", "vm.yaml", "-o", "json").stdout)
+    assert yaml.safe_load(_run("-f", "vm.yaml", "-o", "yaml").stdout) == json.loads(
+        _run("-f", "vm.yaml", "-o", "json").stdout
+    )
 
 
 def test_rules_name_the_served_pages_if_there_are_some(files: Path) -> None:

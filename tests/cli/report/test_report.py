@@ -43,7 +43,11 @@ def test_the_document_has_numbers_vms_explanations_and_how_free_devices_lie(tmp_
         "takenByDay": {"2026-11-20": 1, "2026-11-21": 1},
         "notes": [],
     }
-    assert [(row["name"], row["phase"]) for row in document["vms"]] == [("vm-a", "Running"), ("vm-b", "Running"), ("vm-late", "Pending")]
+    assert [(row["name"], row["phase"]) for row in document["vms"]] == [
+        ("vm-a", "Running"),
+        ("vm-b", "Running"),
+        ("vm-late", "Pending"),
+    ]
     assert [each["subject"] for each in document["waiting"]] == ["VMI team-a/vm-late"]
     assert document["waiting"][0]["waysOut"][0]["text"] == "with gpu-1 of VM team-a/vm-b freed it would start on node-1"
     assert document["free"] == [
@@ -123,7 +127,9 @@ def test_a_name_of_a_file_says_the_format(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("number", "scheme"), [(0, "dark"), (1, "light")])
 @pytest.mark.parametrize(("command", "texts"), [("report", "many"), ("topology", "3")])
-def test_all_text_has_the_contrast_that_wcag_asks_for(tmp_path: Path, command: str, texts: str, number: int, scheme: str) -> None:
+def test_all_text_has_the_contrast_that_wcag_asks_for(
+    tmp_path: Path, command: str, texts: str, number: int, scheme: str
+) -> None:
     topology = ["topology", "-f", EXPLAIN, "-o", "html"]
     page = _written(tmp_path, "-f", EXPLAIN) if command == "report" else CliRunner().invoke(cli, topology).stdout
     probe = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
@@ -138,7 +144,16 @@ def _title(page: Path, *options: str) -> str:
     if browser is None:
         pytest.skip("needs Chromium: apt install chromium")
     profile = f"--user-data-dir={page.parent / 'profile'}"
-    given = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", profile, *options, "--dump-dom", f"file://{page}")
+    given = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=2000",
+        profile,
+        *options,
+        "--dump-dom",
+        f"file://{page}",
+    )
     ran = subprocess.run([browser, *given], capture_output=True, text=True, check=True, timeout=120)
     found = re.search(r"<title>(.*?)</title>", ran.stdout)
     assert found is not None

@@ -1,4 +1,5 @@
-"""The live report on a real API server, with the rights of manifests/report: who sees it, what changes, what an outage does."""
+"""The live report on a real API server, with the rights of manifests/report: who sees it, what changes, what an outage
+does."""
 
 from __future__ import annotations
 
@@ -99,7 +100,11 @@ def test_whoever_may_not_list_all_of_it_sees_nothing_and_learns_what_is_missing(
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": VIEWER}
     bindings = f"{_RBAC}/namespaces/{room.namespace}/rolebindings"
     room.plane.request("POST", bindings, {"metadata": {"name": "poor"}, "roleRef": role, "subjects": [subject]})
-    rules = [each for each in room.plane.request("GET", f"{_RBAC}/clusterroles/{VIEWER}")["rules"] if each["apiGroups"] != ["virt-dra.io"]]
+    rules = [
+        each
+        for each in room.plane.request("GET", f"{_RBAC}/clusterroles/{VIEWER}")["rules"]
+        if each["apiGroups"] != ["virt-dra.io"]
+    ]
     room.plane.request("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "nearly"}, "rules": rules})
     bind(room.plane, "nearly", room.namespace, "poor")
     missing = f"{text}virtualmachineinstancedevices.virt-dra.io\n"
@@ -130,7 +135,9 @@ def test_a_browser_signs_in_sees_what_changes_and_signs_out(room: Room) -> None:
 @pytest.mark.control_plane
 def test_a_nodes_heartbeat_changes_nothing(room: Room) -> None:
     before = room.running.metrics()["virt_dra_report_rendering_seconds_count"]
-    beat = {"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}}
+    beat = {
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}
+    }
     room.plane.request("PATCH", "/api/v1/nodes/node-1/status", beat, "application/merge-patch+json")
     time.sleep(5)
     assert room.running.metrics()["virt_dra_report_rendering_seconds_count"] == before
@@ -217,12 +224,17 @@ def test_while_the_api_server_is_away_nobody_is_let_in_anew(room: Room) -> None:
 
 @pytest.mark.control_plane
 def test_its_rights_are_those_that_it_needs(room: Room) -> None:
-    """The server runs with them. Each of them is used: what it may list it lists, and without reviews it could let nobody in."""
-    roles = {obj["metadata"]["name"]: obj["rules"] for obj in build(packaged(), "report") if obj["kind"] == "ClusterRole"}
+    """The server runs with them. Each of them is used: what it may list it lists, and without reviews it could let
+    nobody in."""
+    roles = {
+        obj["metadata"]["name"]: obj["rules"] for obj in build(packaged(), "report") if obj["kind"] == "ClusterRole"
+    }
     reading = [rule for rule in roles["virt-dra-report"] if rule["verbs"] == ["list", "watch"]]
     read = {(group, name) for rule in reading for group in rule["apiGroups"] for name in rule["resources"]}
     assert read == {(each.group, each.plural) for each in resources_of(KINDS)}
-    assert read == {(group, name) for rule in roles[VIEWER] for group in rule["apiGroups"] for name in rule["resources"]}
+    assert read == {
+        (group, name) for rule in roles[VIEWER] for group in rule["apiGroups"] for name in rule["resources"]
+    }
     assert {verb for rule in roles[VIEWER] for verb in rule["verbs"]} == {"list"}
     rest = [(rule["resources"], rule["verbs"]) for rule in roles["virt-dra-report"] if rule not in reading]
     assert rest == [(["tokenreviews"], ["create"]), (["subjectaccessreviews"], ["create"])]

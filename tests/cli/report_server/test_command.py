@@ -18,7 +18,10 @@ from virt_dra.cli.main import cli
         ((), "give either --tls-dir or --self-signed"),
         (("--tls-dir", "a", "--self-signed", "b"), "give either --tls-dir or --self-signed"),
         (("--self-signed", "b"), "--self-signed needs --service or --dns-name"),
-        (("--tls-dir", "a", "--dns-name", "x"), "--dns-name and --service go with an authority of our own, not with --tls-dir"),
+        (
+            ("--tls-dir", "a", "--dns-name", "x"),
+            "--dns-name and --service go with an authority of our own, not with --tls-dir",
+        ),
         (("--tls-dir", "/nowhere"), "error: /nowhere/tls.crt: no such file"),
         (("--tls-dir", "a", "--port", "70000"), "70000 is not in the range 0<=x<=65535"),
     ],
@@ -31,7 +34,18 @@ def test_bad_usage(arguments: tuple[str, ...], said: str) -> None:
 
 def test_where_there_is_no_cluster_it_says_so(tmp_path: Path) -> None:
     program = "from virt_dra.cli.main import main; main()"
-    options = ("--kubeconfig", "none", "--self-signed", "tls", "--dns-name", "localhost", "--port", "0", "--plain-port", "0")
+    options = (
+        "--kubeconfig",
+        "none",
+        "--self-signed",
+        "tls",
+        "--dns-name",
+        "localhost",
+        "--port",
+        "0",
+        "--plain-port",
+        "0",
+    )
     command = [sys.executable, "-c", program, "report-server", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2

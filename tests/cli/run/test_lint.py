@@ -21,7 +21,9 @@ READY = (CLASS, SLICE, TEMPLATE)
 
 def _run(*objects: Any, options: tuple[str, ...] = ("-o", "json"), command: str = "run") -> Result:
     arguments = [command, *(("-f",) if command == "lint" else ()), "-", *options]
-    result = CliRunner().invoke(cli, arguments, input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    result = CliRunner().invoke(
+        cli, arguments, input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
@@ -63,7 +65,9 @@ def test_run_shows_what_lint_finds_and_ends_alike(objects: tuple[Any, ...]) -> N
     linted, ran = _run(*objects, command="lint"), _run(*objects)
     assert linted.exit_code == ran.exit_code
     found = {
-        entry["name"]: [{key: value for key, value in each.items() if key not in _OF_FILES} for each in entry["findings"]]
+        entry["name"]: [
+            {key: value for key, value in each.items() if key not in _OF_FILES} for each in entry["findings"]
+        ]
         for entry in json.loads(linted.stdout)["objects"]
         if entry["kind"].startswith("VirtualMachine")
     }
@@ -76,7 +80,11 @@ def test_run_shows_what_lint_finds_and_ends_alike(objects: tuple[Any, ...]) -> N
 
 def test_nvidias_devices_without_their_vfio_configuration_are_not_ready() -> None:
     (vm,) = json.loads(_run(*_without_configuration(_example("driver-nvidia"))).stdout)["vms"]
-    assert ([each["id"] for each in vm["findings"]], vm["ready"], vm["failure"]) == (["vfio-config-missing"], False, None)
+    assert ([each["id"] for each in vm["findings"]], vm["ready"], vm["failure"]) == (
+        ["vfio-config-missing"],
+        False,
+        None,
+    )
 
 
 def test_intels_devices_of_the_class_for_containers_are_not_ready() -> None:
@@ -88,7 +96,10 @@ def test_intels_devices_of_the_class_for_containers_are_not_ready() -> None:
             template = _changed(raw, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.intel.com"))
     (vm,) = json.loads(_run(*objects, template).stdout)["vms"]
     assert ([each["id"] for each in vm["findings"]], vm["ready"]) == (["not-a-vfio-device"], False)
-    assert 'is bound to "i915" and stays bound to the host\'s driver for class gpu.intel.com' in vm["findings"][0]["message"]
+    assert (
+        'is bound to "i915" and stays bound to the host\'s driver for class gpu.intel.com'
+        in vm["findings"][0]["message"]
+    )
     assert _run(*_example("driver-intel")).exit_code == 0
 
 
@@ -99,10 +110,13 @@ def test_the_text_shows_the_denial_with_the_vm() -> None:
     assert ": not ready  (" in lines[3]
     assert lines[4:6] == [
         "├── lint: DENIED",
-        '│   └── denial: spec.resourceClaims[0].resourceClaimTemplateName: ResourceClaimTemplate "passthrough-gpu" has no opaque '
-        "configuration of driver gpu.nvidia.com with kind VfioDeviceConfig and iommu {backendPolicy: LegacyOnly, enableAPIDevice: true} "
+        "│   └── denial: spec.resourceClaims[0].resourceClaimTemplateName: "
+        'ResourceClaimTemplate "passthrough-gpu" has no opaque '
+        "configuration of driver gpu.nvidia.com with kind VfioDeviceConfig and "
+        "iommu {backendPolicy: LegacyOnly, enableAPIDevice: true} "
         "for request "
-        "\"gpu\"; without it the driver doesn't expose /dev/vfio/vfio, and the VM doesn't boot. Add it at spec.spec.devices.config "
+        '"gpu"; without it the driver doesn\'t expose /dev/vfio/vfio, and the '
+        "VM doesn't boot. Add it at spec.spec.devices.config "
         "[vfio-config-missing]",
     ]
     assert "0 of 1 VM ready" in lines
@@ -128,25 +142,47 @@ def test_a_fault_of_one_template_is_told_only_to_vms_that_use_it() -> None:
     never = [{"cel": {"expression": "false"}}]
     far = _changed(TEMPLATE, ("metadata.name", "far"), ("spec.spec.devices.requests.0.exactly.selectors", never))
     names = ("one", "far", "broken", "misspelt")
-    vms = [_changed(VMI, ("metadata.name", f"uses-{name}"), ("spec.resourceClaims.0.resourceClaimTemplateName", name)) for name in names]
+    vms = [
+        _changed(VMI, ("metadata.name", f"uses-{name}"), ("spec.resourceClaims.0.resourceClaimTemplateName", name))
+        for name in names
+    ]
     report = json.loads(_run(*vms, *READY, far, broken, misspelt).stdout)
-    told = {vm["name"]: ([each["id"] for each in vm["findings"]], vm["failure"] and vm["failure"]["advice"]) for vm in report["vms"]}
+    told = {
+        vm["name"]: ([each["id"] for each in vm["findings"]], vm["failure"] and vm["failure"]["advice"])
+        for vm in report["vms"]
+    }
     assert told["uses-one"] == ([], None)
     assert told["uses-far"][0] == ["no-matching-device"]
     assert "API server refused" not in told["uses-far"][1]
     assert (told["uses-broken"][0], told["uses-misspelt"][0]) == (["refused-object"], ["refused-object"])
-    assert told["uses-broken"][1].startswith("first correct the objects that the API server refused (standard input:1 (items[8]))")
-    assert told["uses-misspelt"][1].startswith("first correct the objects that the API server refused (standard input:1 (items[9]))")
-    assert [each["source"] for each in report["refused"]] == ["standard input:1 (items[9])", "standard input:1 (items[8])"]
+    assert told["uses-broken"][1].startswith(
+        "first correct the objects that the API server refused (standard input:1 (items[8]))"
+    )
+    assert told["uses-misspelt"][1].startswith(
+        "first correct the objects that the API server refused (standard input:1 (items[9]))"
+    )
+    assert [each["source"] for each in report["refused"]] == [
+        "standard input:1 (items[9])",
+        "standard input:1 (items[8])",
+    ]
 
 
 def test_a_claim_that_is_refused_keeps_no_other_vm_from_its_own() -> None:
     admin = _changed(TEMPLATE, ("metadata.name", "admin"), ("spec.spec.devices.requests.0.exactly.adminAccess", True))
     names = ("admin", "one")
-    vms = [_changed(VMI, ("metadata.name", f"uses-{name}"), ("spec.resourceClaims.0.resourceClaimTemplateName", name)) for name in names]
+    vms = [
+        _changed(VMI, ("metadata.name", f"uses-{name}"), ("spec.resourceClaims.0.resourceClaimTemplateName", name))
+        for name in names
+    ]
     spec = TEMPLATE["spec"]["spec"]
     broken = {"allocation": {"devices": {"results": []}}, "reservedFor": [{}]}
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": spec, "status": broken}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": spec,
+        "status": broken,
+    }
     for objects in ((*vms, admin), (*vms, admin, claim), (vms[1], claim)):
         failures = {vm["name"]: vm["failure"] for vm in json.loads(_run(*objects, *READY).stdout)["vms"]}
         assert failures["uses-one"] is None
@@ -163,7 +199,9 @@ def test_one_object_of_a_wrong_type_does_not_stop_the_run() -> None:
     assert [(vm["name"], vm["ready"]) for vm in report["vms"]] == [("wrong", False), ("vm", True)]
     failure = report["vms"][0]["failure"]
     assert (failure["step"], failure["reason"]) == ("admission", "BadRequest")
-    assert failure["message"] == "the API server can't read the object: spec.resourceClaims: must be a list, not a string"
+    assert (
+        failure["message"] == "the API server can't read the object: spec.resourceClaims: must be a list, not a string"
+    )
     assert [each["message"] for each in report["refused"]] == [
         "ResourceClaimTemplate default/other: spec.spec.devices: must be an object, not a list"
     ]

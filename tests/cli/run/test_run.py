@@ -1,4 +1,5 @@
-"""``virt-dra run`` as a user meets it: what is printed, what is written, exit codes, and that no input gives a traceback."""
+"""``virt-dra run`` as a user meets it: what is printed, what is written, exit codes, and that no input gives a
+traceback."""
 
 from __future__ import annotations
 
@@ -43,8 +44,10 @@ def test_the_tree_shows_every_hand_over() -> None:
         f"{GPU} (KubeVirt 1.9)",
         f"VirtualMachineInstance gpu-test1/vmi-fedora: ready  ({GPU}/gpu.yaml:55 (document 4))",
         "├── lint: warnings",
-        '│   └── warning: spec.domain.devices.gpus[0].requestName: every device that request "gpu" may get, such as pgpu-0 '
-        "(driver gpu.example.com, pool node-1), has an address under another key than KubeVirt 1.9 reads, which is mdevUUID or "
+        "│   └── warning: spec.domain.devices.gpus[0].requestName: every "
+        'device that request "gpu" may get, such as pgpu-0 '
+        "(driver gpu.example.com, pool node-1), has an address under another "
+        "key than KubeVirt 1.9 reads, which is mdevUUID or "
         "resource.kubernetes.io/pciBusID; let the metadata shim of virt-dra supply it, "
         "or have the driver publish it under that key [address-key]",
         "├── admission: allowed",
@@ -57,7 +60,8 @@ def test_the_tree_shows_every_hand_over() -> None:
         "│   └── gpus/example-pgpu: PCI 0000:01:00.0",
         "└── domain XML: made; --out DIR writes it",
         "    └── gpus/example-pgpu (address from status): "
-        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" bus="0x01" slot="0x00" function="0x0"/></source>'
+        '<hostdev type="pci" managed="no"><source><address type="pci" domain="0x0000" '
+        'bus="0x01" slot="0x00" function="0x0"/></source>'
         '<alias name="ua-dra-gpu-example-pgpu"/></hostdev>',
         "1 of 1 VM ready",
         "",
@@ -106,8 +110,20 @@ def test_the_wide_table_has_pods_claims_findings_and_places() -> None:
     headings = ["VM", "READY", "NODE", "DEVICES", "REMARKS", "KIND", "POD", "CLAIMS", "ALLOCATED", "FINDINGS", "SOURCE"]
     assert lines[1].split() == headings
     assert re.split(r" {2,}", lines[2]) == [
-        *("gpu-test1/vmi-fedora", "yes", "node-1", "example-pgpu 0000:01:00.0", "1 finding of the lint", "VirtualMachineInstance"),
-        *("virt-launcher-vmi-fedora-*", "virt-launcher-vmi-fedora-*-gpu-resource-claim-*", "gpu.example.com/node-1/pgpu-0", "address-key"),
+        *(
+            "gpu-test1/vmi-fedora",
+            "yes",
+            "node-1",
+            "example-pgpu 0000:01:00.0",
+            "1 finding of the lint",
+            "VirtualMachineInstance",
+        ),
+        *(
+            "virt-launcher-vmi-fedora-*",
+            "virt-launcher-vmi-fedora-*-gpu-resource-claim-*",
+            "gpu.example.com/node-1/pgpu-0",
+            "address-key",
+        ),
         f"{GPU}/gpu.yaml:55 (document 4)",
     ]
 
@@ -119,7 +135,11 @@ def test_a_long_list_has_the_steps_of_a_few() -> None:
     more = [{**third, "metadata": {**third["metadata"], "name": f"more-{number}"}} for number in range(10)]
     result = _run("-", stdin=yaml.safe_dump_all([*documents, *more]))
     assert result.output.count(": not ready  (") == 5
-    assert result.output.splitlines()[-3:] == ["and 6 more VMs that aren't ready; -v shows every step of all", "2 of 13 VMs ready", ""]
+    assert result.output.splitlines()[-3:] == [
+        "and 6 more VMs that aren't ready; -v shows every step of all",
+        "2 of 13 VMs ready",
+        "",
+    ]
 
 
 def test_the_same_input_with_the_same_seed_has_the_same_names() -> None:
@@ -141,7 +161,10 @@ def test_what_was_saved_and_run_again_gets_no_uid_a_second_time(tmp_path: Path) 
     _run(CONTENTION, "--out", str(tmp_path))
     third = CONTENTION + "/last-device.yaml"
     _run(str(tmp_path / "objects"), third, "--out", str(tmp_path / "again"))
-    uids = [yaml.safe_load(path.read_text())["metadata"].get("uid") for path in (tmp_path / "again" / "objects").rglob("*.yaml")]
+    uids = [
+        yaml.safe_load(path.read_text())["metadata"].get("uid")
+        for path in (tmp_path / "again" / "objects").rglob("*.yaml")
+    ]
     assert len(uids) == len(set(uids))
 
 
@@ -164,7 +187,11 @@ def test_json_and_yaml_say_the_same_as_data(output: str, load: Any) -> None:
         ("second", True, "node-2"),
         ("third", False, None),
     ]
-    assert [device["pciAddress"] for vm in report["vms"] for device in vm["devices"]] == ["0000:01:00.0", "0000:01:00.0", None]
+    assert [device["pciAddress"] for vm in report["vms"] for device in vm["devices"]] == [
+        "0000:01:00.0",
+        "0000:01:00.0",
+        None,
+    ]
     assert report["vms"][2]["failure"]["step"] == "placement"
     assert report["vms"][2]["failure"]["message"] == "0/2 nodes can allocate: 2 device in use"
 
@@ -177,13 +204,16 @@ def test_out_gets_every_object_and_the_xml_and_can_be_run_again(tmp_path: Path) 
     assert etree.parse(vm["xmlPath"]).getroot().tag == "domain"
     kinds = sorted(yaml.safe_load(path.read_text())["kind"] for path in (out / "objects").rglob("*.yaml"))
     assert kinds == [
-        *("DeviceClass", "Namespace", "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "VirtualMachineInstance"),
+        *("DeviceClass", "Namespace", "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice",
+            "VirtualMachineInstance"),
     ]  # fmt: skip
     claim = yaml.safe_load(next((out / "objects").glob("resourceclaims.*/*.yaml")).read_text())
     assert [result["device"] for result in claim["status"]["allocation"]["devices"]["results"]] == ["pgpu-0"]
     again = _run(str(out / "objects"), "-o", "json")
     (vm,) = json.loads(again.stdout)["vms"]
-    assert (vm["takenOver"], vm["devices"][0]["pciAddress"]) == (True, "0000:01:00.0"), "what was saved runs, with the first GPU"
+    assert (vm["takenOver"], vm["devices"][0]["pciAddress"]) == (True, "0000:01:00.0"), (
+        "what was saved runs, with the first GPU"
+    )
 
 
 def test_separate_arguments_are_separate_clusters(tmp_path: Path) -> None:
@@ -209,7 +239,11 @@ def test_standard_input_is_read() -> None:
 
 def test_node_restricts_the_choice() -> None:
     result = _run(CONTENTION, "--node", "node-2", "-o", "json")
-    assert [(vm["name"], vm["node"]) for vm in json.loads(result.stdout)["vms"]] == [("first", "node-2"), ("second", None), ("third", None)]
+    assert [(vm["name"], vm["node"]) for vm in json.loads(result.stdout)["vms"]] == [
+        ("first", "node-2"),
+        ("second", None),
+        ("third", None),
+    ]
 
 
 def test_gates_and_version_override_the_kubevirt_object() -> None:
@@ -218,7 +252,10 @@ def test_gates_and_version_override_the_kubevirt_object() -> None:
     older = _run(GPU, "--kubevirt-version", "1.8.3", "-o", "json")
     assert json.loads(older.stdout)["vms"][0]["failure"]["step"] == "admission", "opt-in before 1.9"
     upstream = str(EXAMPLES / "driver-intel")
-    assert _run(upstream, "--kubevirt-version", "1.8.3", "--kubevirt-gates", "DynamicResourceAllocation=true").exit_code == 0
+    assert (
+        _run(upstream, "--kubevirt-version", "1.8.3", "--kubevirt-gates", "DynamicResourceAllocation=true").exit_code
+        == 0
+    )
 
 
 def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
@@ -236,8 +273,14 @@ def test_a_kubevirt_that_is_named_does_not_know_the_designs_form() -> None:
 
 
 @pytest.mark.parametrize(("version", "assumed"), [("v0.0.0-20260801120000-abcdef123456", True), ("v1.9.0", False)])
-def test_a_version_that_names_no_release_is_named_with_what_is_assumed(tmp_path: Path, version: str, assumed: bool) -> None:
-    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "kubevirt"}}
+def test_a_version_that_names_no_release_is_named_with_what_is_assumed(
+    tmp_path: Path, version: str, assumed: bool
+) -> None:
+    kubevirt = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+    }
     file = tmp_path / "kubevirt.yaml"
     file.write_text(yaml.safe_dump({**kubevirt, "status": {"observedKubeVirtVersion": version}}), encoding="utf-8")
     text, document = _run(GPU, str(file)), json.loads(_run(GPU, str(file), "-o", "json").stdout)
@@ -249,7 +292,11 @@ def test_a_version_that_names_no_release_is_named_with_what_is_assumed(tmp_path:
 
 
 def test_a_gate_that_is_disabled_has_to_leave_that_list(tmp_path: Path) -> None:
-    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "kubevirt"}}
+    kubevirt = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+    }
     lists = {"developerConfiguration": {"disabledFeatureGates": ["GPUsWithDRA"]}}
     file = tmp_path / "kubevirt.yaml"
     file.write_text(yaml.safe_dump({**kubevirt, "spec": {"configuration": lists}}), encoding="utf-8")
@@ -271,7 +318,10 @@ def test_a_gate_that_is_disabled_has_to_leave_that_list(tmp_path: Path) -> None:
         (["--node", "A B", GPU], "'A B' can't be the name of a node: a lowercase RFC 1123 subdomain"),
         (["--namespace", "", GPU], "'' can't be the name of a namespace: a lowercase RFC 1123 label"),
         (["--out", "", GPU], "no folder named; write . for the current one"),
-        (["--kubevirt-version", "newest", GPU], "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main"),
+        (
+            ["--kubevirt-version", "newest", GPU],
+            "'newest' is no KubeVirt version; write for example 1.9, 1.8.3 or main",
+        ),
         (["/does/not/exist"], "error: /does/not/exist: no such file or folder"),
         ([], "name the FILEs of VMs and of a cluster, or read a cluster with --live"),
     ],
@@ -287,9 +337,15 @@ def test_an_output_folder_that_can_not_be_written_is_exit_code_two_with_advice(t
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "out"
     result = _run(GPU, "--out", str(out), "-o", output)
-    error = f"cannot write below {out}: {out}/objects: Not a directory; name another folder with --out, or make this one writable"
+    error = (
+        f"cannot write below {out}: {out}/objects: Not a directory; name "
+        "another folder with --out, or make this one writable"
+    )
     assert result.exit_code == 2
-    assert (json.loads(result.stdout)["error"] if output == "json" else result.stderr.strip()) in (error, f"error: {error}")
+    assert (json.loads(result.stdout)["error"] if output == "json" else result.stderr.strip()) in (
+        error,
+        f"error: {error}",
+    )
 
 
 def test_input_without_a_vm_is_refused(tmp_path: Path) -> None:
@@ -326,7 +382,8 @@ def test_an_object_that_an_api_server_refuses_is_named_with_its_faults(tmp_path:
     assert report["refused"] == [
         {
             "source": f"{path}:24 (document 3)",
-            "message": "ResourceSlice node-1-gpu.example.com: spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+            "message": "ResourceSlice node-1-gpu.example.com: spec.pool.resourceSliceCount: "
+            "Invalid value: 0: must be greater than zero",
         }
     ]
 

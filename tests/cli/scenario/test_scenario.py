@@ -41,7 +41,9 @@ def test_a_difference_is_shown_and_ends_with_one(tmp_path: Path) -> None:
     expected.write_text(json.dumps(answer), encoding="utf-8")
     result = _run(SCENARIO, "--expect", str(expected))
     assert result.exit_code == 1
-    assert result.stdout == ('waiting-for-a-device: 1 difference\n  states.end.Pod.p.phase: wanted "Failed", found "Succeeded"\n')
+    assert result.stdout == (
+        'waiting-for-a-device: 1 difference\n  states.end.Pod.p.phase: wanted "Failed", found "Succeeded"\n'
+    )
 
 
 @pytest.mark.parametrize("text", ["{\n", '{\n"scenarios": 1}', "[]", '{"name": '])
@@ -64,14 +66,21 @@ def test_lines_are_answered_in_order_and_bad_ones_with_an_error() -> None:
     result = _run("--jsonl", text="\n".join(lines))
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
-    assert [(answer["name"], "error" in answer) for answer in answers] == [("a", False), (None, True), ("b", True), ("c", False)]
+    assert [(answer["name"], "error" in answer) for answer in answers] == [
+        ("a", False),
+        (None, True),
+        ("b", True),
+        ("c", False),
+    ]
     assert answers[2]["error"].startswith("line 3: steps[0].do: aply is not known; did you mean apply?")
     assert answers[0] == {"name": "a", "refusals": [], "states": {"end": {"events": []}}}
 
 
 def test_faults_of_all_files_are_named_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
-    file.write_text("name: a\nsteps: [{do: wait, seconds: -1}]\n---\nname: b\ngates: {DRADeviceTaint: true}\n", encoding="utf-8")
+    file.write_text(
+        "name: a\nsteps: [{do: wait, seconds: -1}]\n---\nname: b\ngates: {DRADeviceTaint: true}\n", encoding="utf-8"
+    )
     result = _run(str(file))
     assert result.exit_code == 2
     first, second = result.stderr.splitlines()

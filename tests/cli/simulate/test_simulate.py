@@ -67,7 +67,9 @@ def test_a_row_for_each_policy() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
-    first, again, other = (_run(FLEET, "--seed", seed, "--policy", "pack,random", "-o", "json").stdout for seed in ("7", "7", "8"))
+    first, again, other = (
+        _run(FLEET, "--seed", seed, "--policy", "pack,random", "-o", "json").stdout for seed in ("7", "7", "8")
+    )
     assert first == again != other
 
 
@@ -132,7 +134,9 @@ def test_a_trace_is_compared_over_its_load(tmp_path: Path) -> None:
 
 def test_the_pods_of_a_dump_are_placed_anew() -> None:
     found = _document(CLUSTER, "--policy", "spread,pack")
-    assert [(each["vms"], each["started"], each["waiting"], each["largestVM"]["end"]) for each in found["policies"]] == [
+    assert [
+        (each["vms"], each["started"], each["waiting"], each["largestVM"]["end"]) for each in found["policies"]
+    ] == [
         (5, 4, 1, 1),
         (5, 4, 1, 2),
     ]
@@ -142,7 +146,10 @@ def test_what_changes_do_one_after_the_other() -> None:
     changes = ["drain node-3", "device gpu.example.com/node-1/gpu-0 gone", "delete virt-launcher-emil", f"add {VM} x 2"]
     result = _run(CLUSTER, *[word for change in changes for word in ("--what-if", change)])
     assert result.exit_code == 2
-    assert result.stderr == "error: delete virt-launcher-emil: there is no such pod; did you mean cad/virt-launcher-emil?\n"
+    assert (
+        result.stderr
+        == "error: delete virt-launcher-emil: there is no such pod; did you mean cad/virt-launcher-emil?\n"
+    )
     changes[2] = "delete cad/virt-launcher-emil"
     result = _run(CLUSTER, *[word for change in changes for word in ("--what-if", change)])
     assert result.exit_code == 0
@@ -168,7 +175,9 @@ def test_what_changes_do_one_after_the_other() -> None:
 
 
 def test_added_vms_fill_what_is_free() -> None:
-    found = _document(CLUSTER, "--policy", "pack", "--what-if", f"add {VM} x3", "--what-if", "driver gpu.example.com gone")
+    found = _document(
+        CLUSTER, "--policy", "pack", "--what-if", f"add {VM} x3", "--what-if", "driver gpu.example.com gone"
+    )
     added, gone = found["changes"]
     assert added["started"] == [{"pod": "cad/desktop-1", "node": "node-1"}, {"pod": "cad/desktop-2", "node": "node-2"}]
     assert (added["refused"], added["used"]) == (["cad/desktop-3"], 1.0)
@@ -179,7 +188,8 @@ def test_added_vms_fill_what_is_free() -> None:
     ("arguments", "message"),
     [
         ((), "Error: name a description or a dump (or use --trace-nodes and --trace-pods)"),
-        ((FLEET, "--policy", "pakc"), "Error: Invalid value for '--policy': there is no policy 'pakc'; did you mean pack?"),
+        ((FLEET, "--policy", "pakc"), "Error: Invalid value for '--policy': there is no "
+"policy 'pakc'; did you mean pack?"),
         ((FLEET, "--until", "-3h"), "Error: Invalid value for '--until': must not be negative, is -3h"),
         ((FLEET, "--inflate", "1.3"), "Error: --inflate goes with --trace-nodes and --trace-pods"),
         (("--trace-nodes", "n.csv"), "Error: --trace-nodes and --trace-pods go together"),
@@ -188,7 +198,8 @@ def test_added_vms_fill_what_is_free() -> None:
          "such as 1.3 or 130%"),
         (("--trace-nodes", "/none.csv", "--trace-pods", "/none.csv"), "error: /none.csv: No such file or directory"),
         (("/none.yaml",), "error: /none.yaml: No such file or directory"),
-        ((VM,), f"error: {VM}: no Node; a dump is what kubectl get nodes,pods,… -A -o yaml writes, a description has kind: Simulation"),
+        ((VM,), f"error: {VM}: no Node; a dump is what kubectl get nodes,pods,… -A -o "
+"yaml writes, a description has kind: Simulation"),
         ((FLEET, "--plot", "x.gif"), "Error: Invalid value for '--plot': 'x.gif' ends with neither .svg nor .png"),
         ((CLUSTER, "--what-if", "drain node-9"), "error: there is no node node-9; did you mean node-3?"),
         ((CLUSTER, "--what-if", "driver gpu.example.con gone"),
@@ -197,7 +208,8 @@ def test_added_vms_fill_what_is_free() -> None:
         ((CLUSTER, "--what-if", f"add {CLUSTER}"),
          f"error: {CLUSTER}: has 5 VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"),
         ((CLUSTER, "--what-if", "drain node-1", "-o", "html"), "Error: --what-if does not go with -o html"),
-        ((CLUSTER, "--what-if", "drain node-1", "--until", "3h"), "Error: --what-if goes with --policy, --seed and -o only"),
+        ((CLUSTER, "--what-if", "drain node-1", "--until", "3h"), "Error: --what-if goes with --policy, "
+"--seed and -o only"),
         ((FLEET, "--what-if", "drain gpu-1"), f"error: {FLEET}: is a description; --what-if needs a dump of a cluster"),
     ],
 )  # fmt: skip
@@ -209,7 +221,9 @@ def test_bad_input_ends_with_two_and_says_what_to_do(arguments: tuple[str, ...],
 
 def test_a_description_with_faults_names_each(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    file.write_text("kind: Simulation\ncluster: {nodes: [{cout: 2}]}\nvms: [{name: one, cpu: lots}]\n", encoding="utf-8")
+    file.write_text(
+        "kind: Simulation\ncluster: {nodes: [{cout: 2}]}\nvms: [{name: one, cpu: lots}]\n", encoding="utf-8"
+    )
     result = _run(str(file))
     assert (result.exit_code, result.stderr) == (
         2,

@@ -1,4 +1,5 @@
-"""Text of pictures and cards can be read: a contrast of 4.5 to 1 at least (WCAG 2.2, success criterion 1.4.3), in light and dark."""
+"""Text of pictures and cards can be read: a contrast of 4.5 to 1 at least (WCAG 2.2, success criterion 1.4.3), in light
+and dark."""
 
 from __future__ import annotations
 

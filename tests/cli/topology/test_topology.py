@@ -34,7 +34,8 @@ def _dump(folder: Path, *parts: object) -> str:
 def _fleet(folder: Path, nodes: int) -> str:
     """Nodes of two kinds; of each kind one has a device in use."""
     parts = [
-        node(f"node-{n}", [gpu(f"gpu-{g}", "H100" if n % 2 else "L40S", root=f"r{g // 4}-{n}") for g in range(8)]) for n in range(nodes)
+        node(f"node-{n}", [gpu(f"gpu-{g}", "H100" if n % 2 else "L40S", root=f"r{g // 4}-{n}") for g in range(8)])
+        for n in range(nodes)
     ]
     return _dump(folder, *parts, user("a", "node-0", "gpu-3"), user("b", "node-1", "gpu-6"))
 
@@ -72,7 +73,9 @@ def test_the_answer_for_a_vm_is_laid_over_it() -> None:
 
 
 def test_nodes_that_are_alike_are_one(tmp_path: Path) -> None:
-    titles = [line for line in _run("-f", _fleet(tmp_path, 500)).stdout.splitlines() if line.startswith(("node", "249"))]
+    titles = [
+        line for line in _run("-f", _fleet(tmp_path, 500)).stdout.splitlines() if line.startswith(("node", "249"))
+    ]
     assert titles == [
         "node-0: 8 × L40S, 7 free",
         "node-1: 8 × H100, 7 free",
@@ -94,7 +97,9 @@ def test_nodes_by_themselves(tmp_path: Path) -> None:
 
 
 def test_devices_that_no_single_node_has_come_last() -> None:
-    assert [fold["nodes"] for fold in json.loads(_run("-f", INVENTORY, "-o", "json").stdout)["folds"]][-1] == [SHARED_PLACE]
+    assert [fold["nodes"] for fold in json.loads(_run("-f", INVENTORY, "-o", "json").stdout)["folds"]][-1] == [
+        SHARED_PLACE
+    ]
 
 
 @pytest.mark.parametrize("nodes", [8, 500])
@@ -145,7 +150,10 @@ def test_what_drivers_and_tenants_wrote_stays_text(tmp_path: Path) -> None:
     [
         (("-f", EXPLAIN, "--claim", "a/b", "--vmi", "a/b"), "give one of --claim and --vmi"),
         (("-f", EXPLAIN, "-o", "png"), "-o png needs --out FILE"),
-        (("-f", EXPLAIN, "--vmi", "team-a/vm-lat"), "there is no VMI vm-lat in namespace team-a; did you mean vm-late?"),
+        (
+            ("-f", EXPLAIN, "--vmi", "team-a/vm-lat"),
+            "there is no VMI vm-lat in namespace team-a; did you mean vm-late?",
+        ),
         ((), "say what to read: files with -f, or a cluster with --live"),
         (("-f", EXPLAIN, "-o", "svg", "--out", "/nowhere/x.svg"), "/nowhere/x.svg: No such file or directory"),
     ],

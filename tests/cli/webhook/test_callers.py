@@ -1,4 +1,5 @@
-"""Who the webhook on a real API server answers: with an authority for clients that API server only, without one everybody a little."""
+"""Who the webhook on a real API server answers: with an authority for clients that API server only, without one
+everybody a little."""
 
 from __future__ import annotations
 
@@ -95,15 +96,23 @@ def test_without_one_nobody_learns_which_templates_there_are(limiting: Room) -> 
         assert there == missing
         assert there[1]["response"]["allowed"]
     there, missing = (
-        _straight(limiting, "/mutate-launcher-pod", launcher_pod() | {"spec": launcher_pod()["spec"] | {"resourceClaims": claims}})
+        _straight(
+            limiting,
+            "/mutate-launcher-pod",
+            launcher_pod() | {"spec": launcher_pod()["spec"] | {"resourceClaims": claims}},
+        )
         for claims in ([{"name": "c", "resourceClaimTemplateName": template}] for template in ("t", "none"))
     )
     assert there == missing
-    assert limiting.running.said("callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md")
+    assert limiting.running.said(
+        "callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md"
+    )
 
 
 def test_without_one_vms_are_still_judged_by_what_they_carry(limiting: Room) -> None:
-    answer = post(limiting.plane, limiting.path("virtualmachineinstances"), vmi({**SPEC, "resourceClaims": []}, name="bad"))
+    answer = post(
+        limiting.plane, limiting.path("virtualmachineinstances"), vmi({**SPEC, "resourceClaims": []}, name="bad")
+    )
     assert answer.code == 422
 
 
@@ -112,7 +121,9 @@ def test_without_one_launcher_pods_of_vmis_get_what_they_need(limiting: Room) ->
     assert stored.code == 201
     uid = stored.body["metadata"]["uid"]
     # As virt-controller does: again until the webhook knows the VMI.
-    made = until(lambda: (got := post(limiting.plane, limiting.path("pods"), _launcher("good", uid))).code == 201 and got)
+    made = until(
+        lambda: (got := post(limiting.plane, limiting.path("pods"), _launcher("good", uid))).code == 201 and got
+    )
     assert "virt-dra.io/integration" in made.body["metadata"]["annotations"]
     forged = post(limiting.plane, limiting.path("pods"), _launcher("good", "somebody-else"))
     assert forged.code in (403, 422)

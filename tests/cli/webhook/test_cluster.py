@@ -1,4 +1,5 @@
-"""The webhook on a real API server, as its users see it: what is refused, warned of and changed, and what an outage of it does."""
+"""The webhook on a real API server, as its users see it: what is refused, warned of and changed, and what an outage of
+it does."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class Room:
         self.plane.request("POST", _CLASSES, {"metadata": {"name": self.namespace}, "spec": {"selectors": [selector]}})
         asked = [{"name": name, "exactly": {"deviceClassName": self.namespace}} for name in ("r", LONG_REQUEST)]
         spec = {"devices": {"requests": asked}}
-        self.plane.request("POST", self.path("resourceclaimtemplates"), {"metadata": {"name": "t"}, "spec": {"spec": spec}})
+        self.plane.request(
+            "POST", self.path("resourceclaimtemplates"), {"metadata": {"name": "t"}, "spec": {"spec": spec}}
+        )
         for name in ("mine", LONG_NAME):
             self.plane.request("POST", self.path("resourceclaims"), {"metadata": {"name": name}, "spec": spec})
 
@@ -76,7 +79,13 @@ class Room:
         return bundle
 
     def path(self, plural: str) -> str:
-        group = "/api/v1" if plural == "pods" else "/apis/resource.k8s.io/v1" if plural.startswith("resource") else "/apis/kubevirt.io/v1"
+        group = (
+            "/api/v1"
+            if plural == "pods"
+            else "/apis/resource.k8s.io/v1"
+            if plural.startswith("resource")
+            else "/apis/kubevirt.io/v1"
+        )
         return f"{group}/namespaces/{self.namespace}/{plural}"
 
     @staticmethod
@@ -105,7 +114,10 @@ class Room:
 
     def _probed(self) -> list[str]:
         """Warnings that name the version, whichever it is."""
-        pods = [launcher_pod((("c", "nothing"),), annotations={"virt-dra.io/integration-path": wish}) for wish in ("auto", "native")]
+        pods = [
+            launcher_pod((("c", "nothing"),), annotations={"virt-dra.io/integration-path": wish})
+            for wish in ("auto", "native")
+        ]
         return [text for pod in pods for text in post(self.plane, f"{self.path('pods')}?dryRun=All", pod).warnings]
 
     def pod(self, pod: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +135,10 @@ _CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 def test_a_bad_vmi_is_refused_with_kubevirts_message_and_causes(room: Room) -> None:
     devices = {"gpus": [{"name": "g", "claimName": "c"}, {"name": "h", "claimName": "d", "requestName": "r"}]}
     answer = post(room.plane, room.path("virtualmachineinstances"), vmi({**SPEC, "domain": {"devices": devices}}))
-    covered = "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus and vmi.spec.domain.devices.hostDevices"
+    covered = (
+        "vmi.spec.resourceClaims must specify all claims used in vmi.spec.domain.devices.gpus "
+        "and vmi.spec.domain.devices.hostDevices"
+    )
     assert answer.code == 422
     assert (answer.body["reason"], answer.body["status"]) == ("Invalid", "Failure")
     denied = 'admission webhook "vmi.virt-dra.io" denied the request: '
@@ -145,7 +160,9 @@ def test_a_good_one_is_stored_and_warned_of_what_it_names(room: Room) -> None:
     assert answer.code == 201
     field = "spec.resourceClaims[0].resourceClaimTemplateName"
     missing = f'there is no ResourceClaimTemplate \\"none\\" in namespace {room.namespace}.'
-    assert [warning for warning in answer.warnings if warning.startswith(f"{field}: [template-missing] {missing}")] == [*answer.warnings]
+    assert [warning for warning in answer.warnings if warning.startswith(f"{field}: [template-missing] {missing}")] == [
+        *answer.warnings
+    ]
 
 
 @pytest.mark.control_plane
@@ -163,12 +180,28 @@ def test_what_it_names_is_known_as_soon_as_it_is_there(room: Room) -> None:
 @pytest.mark.control_plane
 def test_its_metrics_say_what_it_knows(room: Room) -> None:
     metrics = room.running.metrics()
-    known = {name.partition('"')[2].partition('"')[0] for name in metrics if name.startswith("virt_dra_webhook_cached_objects{")}
+    known = {
+        name.partition('"')[2].partition('"')[0]
+        for name in metrics
+        if name.startswith("virt_dra_webhook_cached_objects{")
+    }
     assert known == {
-        *("DeviceClass", "DeviceTaintRule", "KubeVirt", "Node", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+        *(
+            "DeviceClass",
+            "DeviceTaintRule",
+            "KubeVirt",
+            "Node",
+            "ResourceClaim",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+        ),
         *("VirtualMachine", "VirtualMachineInstance"),
     }
-    assert all(0 <= float(value) < 300 for name, value in metrics.items() if name.startswith("virt_dra_webhook_cache_age_seconds{"))
+    assert all(
+        0 <= float(value) < 300
+        for name, value in metrics.items()
+        if name.startswith("virt_dra_webhook_cache_age_seconds{")
+    )
     assert metrics["virt_dra_webhook_ready"] == "1.0"
 
 
@@ -177,7 +210,9 @@ def test_an_update_of_the_claims_is_refused_and_one_of_labels_is_not(room: Room)
     made = post(room.plane, room.path("virtualmachineinstances"), vmi(name="changing"))
     assert made.code == 201
     path, merge = f"{room.path('virtualmachineinstances')}/changing", "application/merge-patch+json"
-    assert room.plane.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, merge)["metadata"]["labels"] == {"a": "b"}
+    assert room.plane.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, merge)["metadata"]["labels"] == {
+        "a": "b"
+    }
     with pytest.raises(RequestError, match="update of VMI object is restricted") as refused:
         room.plane.request("PATCH", path, {"spec": {"resourceClaims": None}}, merge)
     assert refused.value.status == 422
@@ -195,7 +230,11 @@ def _compute(pod: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("version", "source", "directory"),
     [
-        ("v1.9.0", {"resourceClaimTemplateName": "t"}, "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/r"),
+        (
+            "v1.9.0",
+            {"resourceClaimTemplateName": "t"},
+            "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/r",
+        ),
         ("v1.8.3", {"resourceClaimName": "mine"}, "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/mine/r"),
         ("v1.8.1", {"resourceClaimTemplateName": "t"}, "/var/run/dra-device-attributes/c_/r"),
     ],
@@ -203,7 +242,11 @@ def _compute(pod: dict[str, Any]) -> dict[str, Any]:
 def test_metadata_shim(room: Room, version: str, source: dict[str, str], directory: str) -> None:
     room.version(version)
     name = version.replace(".", "-")
-    made = post(room.plane, room.path("virtualmachineinstances"), vmi({**SPEC, "resourceClaims": [{"name": "c", **source}]}, name=name))
+    made = post(
+        room.plane,
+        room.path("virtualmachineinstances"),
+        vmi({**SPEC, "resourceClaims": [{"name": "c", **source}]}, name=name),
+    )
     pod = launcher_pod()
     pod["metadata"]["ownerReferences"][0] |= {"name": name, "uid": made.body["metadata"]["uid"]}
     pod["spec"]["resourceClaims"] = [{"name": "c", **source}]
@@ -251,7 +294,11 @@ def test_device_plugin(room: Room) -> None:
     room.version("v1.7.2")
     device = {"name": "g", "deviceName": "vendor.com/A-1"}
     claims = '{"g": {"resourceClaimTemplateName": "t", "request": "gpu"}}'
-    made = post(room.plane, room.path("virtualmachineinstances"), vmi({"domain": {"devices": {"gpus": [device]}}}, name="plugin"))
+    made = post(
+        room.plane,
+        room.path("virtualmachineinstances"),
+        vmi({"domain": {"devices": {"gpus": [device]}}}, name="plugin"),
+    )
     owner = {
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
@@ -266,7 +313,11 @@ def test_device_plugin(room: Room) -> None:
     until(lambda: post(room.plane, f"{room.path('pods')}?dryRun=All", pod).code == 201)
     stored = room.pod(pod)
     compute = _compute(stored)
-    assert compute["resources"] == {"claims": [{"name": "virt-dra-0", "request": "gpu"}], "limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    assert compute["resources"] == {
+        "claims": [{"name": "virt-dra-0", "request": "gpu"}],
+        "limits": {"cpu": "1"},
+        "requests": {"cpu": "1"},
+    }
     assert stored["spec"]["resourceClaims"] == [{"name": "virt-dra-0", "resourceClaimTemplateName": "t"}]
     keys = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in compute["env"]}
     assert keys == {
@@ -275,7 +326,10 @@ def test_device_plugin(room: Room) -> None:
         "MDEV_PCI_RESOURCE_VENDOR_COM_A-1": "metadata.annotations['addresses.virt-dra.io/MDEV_PCI_RESOURCE_VENDOR_COM_A-1']",
     }
     (waiting,) = stored["spec"]["initContainers"]
-    assert (waiting["image"], waiting["volumeMounts"][0]["mountPath"]) == (compute["image"], "/var/run/virt-dra/addresses")
+    assert (waiting["image"], waiting["volumeMounts"][0]["mountPath"]) == (
+        compute["image"],
+        "/var/run/virt-dra/addresses",
+    )
     assert (stored["status"]["qosClass"], _compute(stored)["imagePullPolicy"]) == ("Burstable", "IfNotPresent")
 
 
@@ -295,7 +349,11 @@ def test_asked_again_after_others_it_changes_nothing_more(room: Room) -> None:
 
 @pytest.mark.control_plane
 def test_a_pod_that_could_not_boot_is_refused_with_the_place_of_the_fault(room: Room) -> None:
-    answer = post(room.plane, room.path("pods"), launcher_pod(annotations={"virt-dra.io/device-claims": '{"g": {"request": "R"}}'}))
+    answer = post(
+        room.plane,
+        room.path("pods"),
+        launcher_pod(annotations={"virt-dra.io/device-claims": '{"g": {"request": "R"}}'}),
+    )
     assert answer.code == 422
     assert [cause["field"] for cause in answer.body["details"]["causes"]] == [
         "metadata.annotations[virt-dra.io/device-claims].g",
@@ -309,9 +367,14 @@ def test_a_pod_waits_for_its_template(room: Room) -> None:
     pod = launcher_pod()
     pod["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "later"}]
     answer = post(room.plane, room.path("pods"), pod)
-    missing = f'ResourceClaimTemplate "later", which resourceClaims entry "c" of the VM names, does not exist in namespace {room.namespace}'
+    missing = (
+        'ResourceClaimTemplate "later", which resourceClaims entry "c" of the VM '
+        f"names, does not exist in namespace {room.namespace}"
+    )
     assert answer.code == 422
-    assert answer.body["message"].startswith(f'admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}; create it')
+    assert answer.body["message"].startswith(
+        f'admission webhook "launcher-pods.virt-dra.io" denied the request: {missing}; create it'
+    )
     assert [(each["reason"], each["field"]) for each in answer.body["details"]["causes"]] == [
         ("FieldValueNotFound", "spec.containers[0].resources.claims[0]")
     ]
@@ -341,7 +404,9 @@ def test_while_nobody_answers_vmis_pass_and_launcher_pods_wait(control_plane: Co
                 room = Room(control_plane, namespace, Webhook(None))  # type: ignore[arg-type] # nobody runs
                 until(lambda: post(control_plane, f"{room.path('pods')}?dryRun=All", launcher_pod()).code == 500)
                 refused = post(control_plane, room.path("pods"), launcher_pod())
-                assert refused.body["message"].startswith('Internal error occurred: failed calling webhook "launcher-pods.virt-dra.io": ')
+                assert refused.body["message"].startswith(
+                    'Internal error occurred: failed calling webhook "launcher-pods.virt-dra.io": '
+                )
                 bad = vmi({**SPEC, "resourceClaims": []}, name="bad")
                 assert post(control_plane, room.path("virtualmachineinstances"), bad).code == 201
                 plain = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -353,8 +418,8 @@ def test_while_nobody_answers_vmis_pass_and_launcher_pods_wait(control_plane: Co
 @pytest.mark.control_plane
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_replica_that_ends_in_the_middle_of_requests(control_plane: ControlPlane, end: signal.Signals) -> None:
-    """Killed, some requests fail and are tried again, as virt-controller does; asked to go, none fails. No pod is made without its part,
-    and none twice."""
+    """Killed, some requests fail and are tried again, as virt-controller does; asked to go, none fails. No pod is made
+    without its part, and none twice."""
     control_plane.stop_controllers()  # the garbage collector takes pods whose VMI doesn't exist
     namespace = control_plane.create_namespace("webhook-")
     name, ports = f"virt-dra-{namespace}", (free_port(), free_port())
@@ -419,7 +484,10 @@ def test_a_secret_that_cannot_be_used_is_told(control_plane: ControlPlane, names
     secret = {"metadata": {"name": "mine"}, "data": dict.fromkeys(("ca.crt", "ca.key"), "bWluZQ==")}
     control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
     done = certificates(control_plane, namespace, "--authority-secret", "mine", "--webhook-configuration", "")
-    told = f"error: Secret {namespace}/mine: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten\n"
+    told = (
+        f"error: Secret {namespace}/mine: ca.crt holds no certificate in PEM; delete "
+        "the Secret, or correct it; it is not overwritten\n"
+    )
     assert (done.returncode, done.stderr) == (2, told)
 
 

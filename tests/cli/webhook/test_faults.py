@@ -1,4 +1,5 @@
-"""The webhook while its cluster fails and its certificate changes: it goes on, knows what happened meanwhile, and loses no request."""
+"""The webhook while its cluster fails and its certificate changes: it goes on, knows what happened meanwhile, and loses
+no request."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ def _asked(port: int, trust: ssl.SSLContext, namespace: str, template: str) -> A
         "resourceClaims": [{"name": "c", "resourceClaimTemplateName": template}],
         "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c", "requestName": "r"}]}},
     }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request(vmi(spec), namespace=namespace)}
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": request(vmi(spec), namespace=namespace),
+    }
     asked = urllib.request.Request(
         f"https://localhost:{port}/validate-vmi", json.dumps(review).encode(), {"Content-Type": "application/json"}
     )
@@ -64,10 +69,14 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
 
     def create(name: str) -> None:
         requests = [{"name": "r", "exactly": {"deviceClassName": "x"}}]
-        plane.request("POST", templates, {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}})
+        plane.request(
+            "POST", templates, {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": requests}}}}
+        )
 
     def missing(name: str) -> bool:
-        return any("[template-missing]" in warning for warning in _asked(port, trust, namespace, name).get("warnings", ()))
+        return any(
+            "[template-missing]" in warning for warning in _asked(port, trust, namespace, name).get("warnings", ())
+        )
 
     create("before")
     with webhook(plane, namespace, port=port) as running:
@@ -86,8 +95,8 @@ def test_it_answers_while_the_api_server_is_gone_and_learns_what_happened(plane:
 
 
 async def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: ControlPlane, tmp_path: Path) -> None:
-    """Keepers come with other names one after the other, so that the Secret gets another certificate each time, while clients ask two
-    servers without a pause, over a new connection each time."""
+    """Keepers come with other names one after the other, so that the Secret gets another certificate each time, while
+    clients ask two servers without a pause, over a new connection each time."""
     namespace = plane.create_namespace("faults-")
 
     async with connect(str(plane.kubeconfig)) as cluster:
@@ -137,7 +146,10 @@ async def test_a_certificate_that_changes_in_the_secret_costs_no_request(plane: 
 async def _ask(port: int, trust: ssl.SSLContext, stop: asyncio.Event) -> int:
     """How many requests were answered; one that isn't raises."""
     count, data = 0, body(vmi())
-    head = f"POST /validate-vmi HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    head = (
+        "POST /validate-vmi HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        f"application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
     while not stop.is_set():
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
         writer.write(head.encode() + data)

@@ -1,4 +1,5 @@
-"""What is known of a live cluster: equal to what a list of all objects says, at every moment at which nothing changes."""
+"""What is known of a live cluster: equal to what a list of all objects says, at every moment at which nothing
+changes."""
 
 from __future__ import annotations
 
@@ -33,7 +34,12 @@ KINDS: tuple[type[TypedObject], ...] = (
 def _object(dice: random.Random) -> TypedObject:
     name, namespace, number = dice.choice("abc"), dice.choice(("x", "y")), dice.randrange(3)
     device_spec = {"devices": {"requests": [{"name": f"r{number}", "exactly": {"deviceClassName": "gpu"}}]}}
-    vmi_spec = {"resourceClaims": [{"name": "c", "resourceClaimName": dice.choice("mn")}, {"name": "d", "resourceClaimTemplateName": "t"}]}
+    vmi_spec = {
+        "resourceClaims": [
+            {"name": "c", "resourceClaimName": dice.choice("mn")},
+            {"name": "d", "resourceClaimTemplateName": "t"},
+        ]
+    }
     annotations = {"virt-dra.io/integration-path": "native", "other": "x"}
     slice_spec = {
         "driver": dice.choice(("one.example.com", "two.example.com")),
@@ -48,7 +54,10 @@ def _object(dice: random.Random) -> TypedObject:
         ResourceSlice: {"spec": slice_spec},
         Node: {"metadata": {"labels": {"zone": str(number)}}},
         DeviceTaintRule: {
-            "spec": {"deviceSelector": {"pool": "p"}, "taint": {"key": "example.com/k", "value": str(number), "effect": "NoSchedule"}}
+            "spec": {
+                "deviceSelector": {"pool": "p"},
+                "taint": {"key": "example.com/k", "value": str(number), "effect": "NoSchedule"},
+            }
         },
         VirtualMachine: {"spec": {"template": {"spec": vmi_spec}}},
         VirtualMachineInstance: {"metadata": {"annotations": annotations}, "spec": vmi_spec},
@@ -71,7 +80,9 @@ async def _change(cluster: MemoryCluster, dice: random.Random) -> None:
     except AlreadyExists:
         there = await cluster.get(type(new), new.name, new.namespace)
         with suppress(Invalid):  # some fields can't be changed
-            await cluster.update(new.with_(metadata=new.metadata.with_(resource_version=there.metadata.resource_version)))
+            await cluster.update(
+                new.with_(metadata=new.metadata.with_(resource_version=there.metadata.resource_version))
+            )
 
 
 async def _objects(cluster: MemoryCluster) -> list[TypedObject]:
@@ -81,7 +92,10 @@ async def _objects(cluster: MemoryCluster) -> list[TypedObject]:
 def _seen(world: LintInputs) -> Any:
     return {
         "version": world.configuration.version,
-        "claims": [{key: each.to_wire() for key, each in held.items()} for held in (world.templates, world.claims, world.classes)],
+        "claims": [
+            {key: each.to_wire() for key, each in held.items()}
+            for held in (world.templates, world.claims, world.classes)
+        ],
         "rules": {key: each.spec.to_wire() for key, each in world.taint_rules.items()},
         "devices": [(each.name, each.device.to_wire()) for each in world.inventory.devices],
         "labels": {name: each.metadata.labels for name, each in world.nodes.items()},
@@ -143,7 +157,9 @@ async def test_a_version_that_is_set_counts_whatever_the_cluster_says() -> None:
         assert "HostDevices" in known.gates
 
 
-async def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_version_that_names_no_release_is_logged_once_with_what_is_assumed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def all_of_it() -> None:
         cluster = MemoryCluster.deterministic()
         live = LiveWorld(cluster)
@@ -154,13 +170,18 @@ async def test_a_version_that_names_no_release_is_logged_once_with_what_is_assum
             while live.knowledge() is None:
                 await asyncio.sleep(0)
             assert live.world.configuration.version == NEWEST
-            changed = {**made.to_wire(), "spec": {"configuration": {"developerConfiguration": {"disabledFeatureGates": ["GPUsWithDRA"]}}}}
+            changed = {
+                **made.to_wire(),
+                "spec": {"configuration": {"developerConfiguration": {"disabledFeatureGates": ["GPUsWithDRA"]}}},
+            }
             await cluster.update(read_object(changed))
             while "GPUsWithDRA" in live.world.configuration.gates:
                 await asyncio.sleep(0)
 
     await all_of_it()
-    sentence = 'status.observedKubeVirtVersion is "20260801_abcdef", which names no release: the rules of 1.9, the newest'
+    sentence = (
+        'status.observedKubeVirtVersion is "20260801_abcdef", which names no release: the rules of 1.9, the newest'
+    )
     assert [record.levelname for record in caplog.records if sentence in record.message] == ["WARNING"]
 
 
@@ -181,7 +202,9 @@ def _large(number: int, generation: int = 1) -> ResourceSlice:
     devices = [{"name": f"d{n}", "attributes": {"model": {"string": f"m{n % 3}"}}} for n in range(8)]
     pool = {"name": f"n{number}", "generation": generation, "resourceSliceCount": 1}
     spec = {"driver": "gpu.example.com", "nodeName": f"n{number}", "pool": pool, "devices": devices}
-    return ResourceSlice.from_wire({"metadata": {"name": f"s{number}", "resourceVersion": str(generation)}, "spec": spec})
+    return ResourceSlice.from_wire(
+        {"metadata": {"name": f"s{number}", "resourceVersion": str(generation)}, "spec": spec}
+    )
 
 
 @pytest.mark.slow

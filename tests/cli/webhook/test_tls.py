@@ -1,4 +1,5 @@
-"""The authority in its Secret, and the certificate in the one that the webhook mounts: made by the first, trusted before it is served."""
+"""The authority in its Secret, and the certificate in the one that the webhook mounts: made by the first, trusted
+before it is served."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ class Room:
 
     async def configure(self, *webhooks: Json) -> None:
         for kind in CONFIGURATIONS:
-            raw = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": {"name": "virt-dra"}, "webhooks": list(webhooks)}
+            raw = {
+                "apiVersion": kind.API_VERSION,
+                "kind": kind.KIND,
+                "metadata": {"name": "virt-dra"},
+                "webhooks": list(webhooks),
+            }
             await self.cluster.create(UnknownObject.from_wire(raw))
 
     async def secret(self, name: str = "tls") -> Json:
@@ -122,7 +128,8 @@ async def test_nothing_is_written_while_nothing_is_due() -> None:
 
 
 async def test_renewals_through_the_years_never_leave_a_client_without_trust() -> None:
-    """One looks every month, over 25 years; at no time is served what wasn't trusted a look before. Now and then another one does."""
+    """One looks every month, over 25 years; at no time is served what wasn't trusted a look before. Now and then
+    another one does."""
 
     async def steps(room: Room) -> None:
         await room.configure(HOOK)
@@ -136,7 +143,9 @@ async def test_renewals_through_the_years_never_leave_a_client_without_trust() -
             await keeper.reconcile()
             certificate = await room.served()
             assert certificate.not_valid_before_utc <= room.now < certificate.not_valid_after_utc
-            assert any(_signed(certificate, authority) for authority in trusted if room.now < authority.not_valid_after_utc)
+            assert any(
+                _signed(certificate, authority) for authority in trusted if room.now < authority.not_valid_after_utc
+            )
             certificates.add(certificate)
             authorities.add((await room.bundle()).authority.certificate)
         assert len(authorities) > 3
@@ -227,7 +236,9 @@ async def test_a_secret_that_is_not_ours_yet_is_filled(data: Json | None) -> Non
         await keeper.reconcile()
         secret = await room.secret()
         assert secret["type"] == "Opaque"
-        assert secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt"} | ({"other"} if data and "other" in data else set())
+        assert secret["data"].keys() == {"tls.crt", "tls.key", "ca.crt"} | (
+            {"other"} if data and "other" in data else set()
+        )
         assert (await room.served()) != OTHER.serving.certificate
 
     await run(steps)
@@ -260,7 +271,10 @@ async def test_an_authority_that_cannot_be_read_is_not_overwritten() -> None:
         await room.put("authority", data)
         with pytest.raises(NotReconciled) as caught:
             await room.keeper().reconcile()
-        told = "Secret virt-dra/authority: ca.crt holds no certificate in PEM; delete the Secret, or correct it; it is not overwritten"
+        told = (
+            "Secret virt-dra/authority: ca.crt holds no certificate in PEM; delete "
+            "the Secret, or correct it; it is not overwritten"
+        )
         assert str(caught.value) == told
         assert (await room.secret("authority"))["data"] == data
         await room.cluster.update(SECRET.from_wire({**await room.secret("authority"), "data": {**data, "ca.key": "?"}}))
@@ -291,7 +305,10 @@ async def test_webhooks_that_are_added_or_emptied_are_told_again() -> None:
         await keeper.reconcile()  # there is no configuration yet
         await room.configure(HOOK)
         await keeper.reconcile()
-        added = [*(await room.cluster.get(MUTATING, "virt-dra")).to_wire()["webhooks"], {**HOOK, "name": "c.virt-dra.io"}]
+        added = [
+            *(await room.cluster.get(MUTATING, "virt-dra")).to_wire()["webhooks"],
+            {**HOOK, "name": "c.virt-dra.io"},
+        ]
         await room.cluster.patch(MUTATING, "virt-dra", merge={"webhooks": added})
         await keeper.reconcile()
         assert await room.trusted() == [(await room.bundle()).ca_bundle] * 3

@@ -1,4 +1,5 @@
-"""``virt-dra webhook`` as a process: it serves, judges by the objects of its files, and goes without losing a request."""
+"""``virt-dra webhook`` as a process: it serves, judges by the objects of its files, and goes without losing a
+request."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Process:
 
 def head(length: int) -> bytes:
     return (
-        f"POST /validate-vmi?timeout=10s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "POST /validate-vmi?timeout=10s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        f"application/json\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 
 
@@ -78,7 +80,18 @@ def answer(connection: ssl.SSLSocket) -> tuple[bytes, bytes]:
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[Process]:
     ports = ("--host", "127.0.0.1", "--port", "0", "--plain-port", "0")
-    command = [sys.executable, "-c", PROGRAM, "webhook", "--self-signed", str(folder), "--dns-name", "localhost", *ports, *options]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "webhook",
+        "--self-signed",
+        str(folder),
+        "--dns-name",
+        "localhost",
+        *ports,
+        *options,
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -97,7 +110,9 @@ def test_objects_of_its_files_are_looked_up(tmp_path: Path) -> None:
         "spec": {"spec": {"devices": {"requests": [{"name": "other", "exactly": {"deviceClassName": "gpu"}}]}}},
     }
     (tmp_path / "cluster.json").write_text(json.dumps(template))
-    with running(tmp_path / "tls", "-f", str(tmp_path / "cluster.json"), "--announce", "0", "--deny", "request-missing") as process:
+    with running(
+        tmp_path / "tls", "-f", str(tmp_path / "cluster.json"), "--announce", "0", "--deny", "request-missing"
+    ) as process:
         response = process.ask(body(vmi()))["response"]
         elsewhere = process.ask(body(vmi(), namespace="team-b"))["response"]
         process.process.terminate()
@@ -135,11 +150,18 @@ def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
         ([], "Error: give either --tls-dir or --self-signed\n"),
         (["--tls-dir", "a", "--self-signed", "b"], "Error: give either --tls-dir or --self-signed\n"),
         (["--self-signed", "b"], "Error: --self-signed needs --service or --dns-name\n"),
-        (["--tls-dir", "a", "--dns-name", "b"], "Error: --dns-name and --service go with an authority of our own, not with --tls-dir\n"),
-        (["--service", "a"], "Error: Invalid value for '--service': 'a': write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra\n"),
+        (
+            ["--tls-dir", "a", "--dns-name", "b"],
+            "Error: --dns-name and --service go with an authority of our own, not with --tls-dir\n",
+        ),
+        (
+            ["--service", "a"],
+            "Error: Invalid value for '--service': 'a': write SERVICE.NAMESPACE, e.g. virt-dra-webhook.virt-dra\n",
+        ),
         (
             ["--kubevirt-version", "new"],
-            "Error: Invalid value for '--kubevirt-version': 'new' is no KubeVirt version; write for example 1.9, 1.8.3 or main\n",
+            "Error: Invalid value for '--kubevirt-version': 'new' is no KubeVirt "
+            "version; write for example 1.9, 1.8.3 or main\n",
         ),
         (["--tls-dir", "a"], "error: a/tls.crt: no such file\n"),
         (["--self-signed", "b", "--dns-name", "a b"], "error: b: 'a b' is neither a DNS name nor an IP address\n"),
@@ -149,7 +171,9 @@ def test_it_is_stopped_in_the_middle_of_a_request(tmp_path: Path) -> None:
         (["-f", "none.yaml", "--tls-dir", "a"], "error: none.yaml: no such file or folder\n"),
     ],
 )
-def test_what_cannot_be_served_is_told(options: list[str], want: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_served_is_told(
+    options: list[str], want: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(cli, ["webhook", *options])
     assert (result.exit_code, result.stderr[-len(want) :]) == (2, want)
@@ -158,8 +182,21 @@ def test_what_cannot_be_served_is_told(options: list[str], want: str, tmp_path: 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        options = ["--self-signed", str(tmp_path), "--dns-name", "localhost", "--host", "127.0.0.1", "--port", port, "--plain-port", "0"]
-        ended = subprocess.run([sys.executable, "-c", PROGRAM, "webhook", *options], stderr=subprocess.PIPE, text=True, check=False)
+        options = [
+            "--self-signed",
+            str(tmp_path),
+            "--dns-name",
+            "localhost",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            port,
+            "--plain-port",
+            "0",
+        ]
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "webhook", *options], stderr=subprocess.PIPE, text=True, check=False
+        )
     told = f"error: cannot listen on 127.0.0.1, ports {port} and 0: {os.strerror(errno.EADDRINUSE)}\n"
     assert (ended.returncode, ended.stderr) == (2, told)
 
@@ -168,8 +205,13 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["aiohttp", "cryptography", "prometheus_client"])
 def test_without_its_libraries_it_says_how_to_get_them(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; {PROGRAM}"
-    ended = subprocess.run([sys.executable, "-c", program, "webhook", "--tls-dir", "a"], stderr=subprocess.PIPE, text=True, check=False)
-    want = "Error: this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "webhook", "--tls-dir", "a"], stderr=subprocess.PIPE, text=True, check=False
+    )
+    want = (
+        "Error: this command needs aiohttp, cryptography and prometheus-client; "
+        "install them with: pip install 'virt-dra[webhook]'\n"
+    )
     assert (ended.returncode, ended.stderr) == (1, want)
 
 

@@ -1,7 +1,8 @@
-"""How a contract test is run: against every implementation of the port, in a namespace of its own, through the port alone.
+"""How a contract test is run: against every implementation of the port, in a namespace of its own, through the port
+alone.
 
-A further implementation joins by an entry in :data:`IMPLEMENTATIONS`; it may be slow and eventually consistent where Kubernetes is.
-``kube`` is the control plane of the test run, with its controllers.
+A further implementation joins by an entry in :data:`IMPLEMENTATIONS`; it may be slow and eventually consistent where
+Kubernetes is. ``kube`` is the control plane of the test run, with its controllers.
 """
 
 from __future__ import annotations
@@ -98,11 +99,15 @@ _PREPARED: set[str] = set()
 """Servers that serve widgets."""
 
 
-IMPLEMENTATIONS: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]] = {"memory": memory, "kube": kube}
+IMPLEMENTATIONS: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]] = {
+    "memory": memory,
+    "kube": kube,
+}
 
 
 def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """Makes ``async def test_x(cluster, namespace, …)`` a test over all implementations. Further parameters are pytest's."""
+    """Makes ``async def test_x(cluster, namespace, …)`` a test over all implementations. Further parameters are
+    pytest's."""
 
     async def run(implementation: str, request: pytest.FixtureRequest, **values: object) -> None:
         async with IMPLEMENTATIONS[implementation](request) as cluster:
@@ -118,7 +123,9 @@ def contract(test: Callable[Concatenate[Cluster, str, P], Awaitable[None]]) -> C
     run.__signature__ = inspect.Signature([*first, *own])  # type: ignore[attr-defined]  # what pytest asks for
     run.__dict__.update(pytestmark=list(getattr(test, "pytestmark", ())))
     marks = {"kube": [pytest.mark.control_plane]}
-    return pytest.mark.parametrize("implementation", [pytest.param(name, marks=marks.get(name, ())) for name in IMPLEMENTATIONS])(run)
+    return pytest.mark.parametrize(
+        "implementation", [pytest.param(name, marks=marks.get(name, ())) for name in IMPLEMENTATIONS]
+    )(run)
 
 
 async def _clean_up(cluster: Cluster, namespace: str) -> None:
@@ -140,7 +147,9 @@ async def delete_whatever_finalizers(cluster: Cluster, obj: TypedObject) -> None
 # --- objects that every implementation accepts ----------------------------------------------------------------------
 
 
-def pod(namespace: str, name: str = "", *, labels: Mapping[str, str] | None = None, meta: ObjectMeta | None = None) -> Pod:
+def pod(
+    namespace: str, name: str = "", *, labels: Mapping[str, str] | None = None, meta: ObjectMeta | None = None
+) -> Pod:
     """A pod that no scheduler touches."""
     base = meta or ObjectMeta()
     named = base.with_(name=name) if name else base
@@ -154,11 +163,18 @@ def pod(namespace: str, name: str = "", *, labels: Mapping[str, str] | None = No
     )  # fmt: skip
 
 
-def claim(namespace: str, name: str, *, meta: ObjectMeta | None = None, requests: tuple[DeviceRequest, ...] | None = None) -> ResourceClaim:
+def claim(
+    namespace: str, name: str, *, meta: ObjectMeta | None = None, requests: tuple[DeviceRequest, ...] | None = None
+) -> ResourceClaim:
     """A claim for one device of class ``gpu``."""
-    asked = (DeviceRequest(name="gpu", exactly=ExactDeviceRequest(device_class_name="gpu")),) if requests is None else requests
+    asked = (
+        (DeviceRequest(name="gpu", exactly=ExactDeviceRequest(device_class_name="gpu")),)
+        if requests is None
+        else requests
+    )
     return ResourceClaim(
-        metadata=(meta or ObjectMeta()).with_(name=name, namespace=namespace), spec=ResourceClaimSpec(devices=DeviceClaim(requests=asked))
+        metadata=(meta or ObjectMeta()).with_(name=name, namespace=namespace),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=asked)),
     )
 
 

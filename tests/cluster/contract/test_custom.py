@@ -39,13 +39,17 @@ async def test_update_needs_a_version(cluster: Cluster, namespace: str) -> None:
 
 
 @contract
-async def test_generation_counts_changes_of_everything_but_metadata_and_status(cluster: Cluster, namespace: str) -> None:
+async def test_generation_counts_changes_of_everything_but_metadata_and_status(
+    cluster: Cluster, namespace: str
+) -> None:
     created = await cluster.create(widget(namespace, "w", spec={"x": 1}))
     relabelled = await cluster.update(created.with_(metadata=created.metadata.with_(labels={"a": "b"})))
     assert relabelled.metadata.generation == 1
     changed = await cluster.update(widget(namespace, "w", spec={"x": 2}).with_(metadata=relabelled.metadata))
     assert (changed.metadata.generation, changed.metadata.labels) == (2, {"a": "b"})
-    told_ = await cluster.update_status(widget(namespace, "w", status={"y": 1}, spec={"x": 3}).with_(metadata=changed.metadata))
+    told_ = await cluster.update_status(
+        widget(namespace, "w", status={"y": 1}, spec={"x": 3}).with_(metadata=changed.metadata)
+    )
     assert (told_.metadata.generation, fields_of(told_)) == (2, {"spec": {"x": 2}, "status": {"y": 1}})
     kept = await cluster.update(widget(namespace, "w", spec={"x": 2}, status={"y": 7}).with_(metadata=told_.metadata))
     assert kept == told_
@@ -66,12 +70,17 @@ async def test_an_empty_field_is_not_an_absent_one(cluster: Cluster, namespace: 
 @contract
 async def test_patches(cluster: Cluster, namespace: str) -> None:
     await cluster.create(widget(namespace, "w", spec={"x": 1, "list": [1, 2]}))
-    merged = await cluster.patch(WIDGET, "w", namespace, merge={"spec": {"x": None, "y": {}, "list": [3]}, "status": {"z": 1}})
+    merged = await cluster.patch(
+        WIDGET, "w", namespace, merge={"spec": {"x": None, "y": {}, "list": [3]}, "status": {"z": 1}}
+    )
     assert fields_of(merged) == {"spec": {"y": {}, "list": [3]}}
     status = await cluster.patch(WIDGET, "w", namespace, merge={"spec": None, "status": {"z": 1}}, subresource="status")
     assert fields_of(status) == {"spec": {"y": {}, "list": [3]}, "status": {"z": 1}}
     operations = [{"op": "test", "path": "/status/z", "value": 1}, {"op": "add", "path": "/spec/list/-", "value": 4}]
-    assert fields_of(await cluster.patch(WIDGET, "w", namespace, operations=operations))["spec"] == {"y": {}, "list": [3, 4]}
+    assert fields_of(await cluster.patch(WIDGET, "w", namespace, operations=operations))["spec"] == {
+        "y": {},
+        "list": [3, 4],
+    }
     await refusal(Invalid, cluster.patch(WIDGET, "w", namespace, operations=[{"op": "remove", "path": "/spec/absent"}]))
     stale = {"metadata": {"resourceVersion": merged.metadata.resource_version}, "spec": {"x": 9}}
     error = await refusal(Conflict, cluster.patch(WIDGET, "w", namespace, merge=stale))
@@ -81,20 +90,31 @@ async def test_patches(cluster: Cluster, namespace: str) -> None:
 @contract
 async def test_patch_of_the_status_looks_at_no_uid(cluster: Cluster, namespace: str) -> None:
     created = await cluster.create(widget(namespace, "w"))
-    told_ = await cluster.patch(WIDGET, "w", namespace, merge={"metadata": {"uid": "other"}, "status": {"x": 1}}, subresource="status")
+    told_ = await cluster.patch(
+        WIDGET, "w", namespace, merge={"metadata": {"uid": "other"}, "status": {"x": 1}}, subresource="status"
+    )
     assert (fields_of(told_), told_.metadata.uid) == ({"status": {"x": 1}}, created.metadata.uid)
     merge = {"metadata": {"uid": "other", "resourceVersion": created.metadata.resource_version}, "status": {"x": 2}}
     error = await refusal(Conflict, cluster.patch(WIDGET, "w", namespace, merge=merge, subresource="status"))
     assert str(error) == f'Operation cannot be fulfilled on widgets.contract.example.com "w": {STALE}'
     invalid = await refusal(Invalid, cluster.patch(WIDGET, "w", namespace, merge={"metadata": {"uid": "other"}}))
-    assert str(invalid) == 'Widget.contract.example.com "w" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    assert (
+        str(invalid)
+        == 'Widget.contract.example.com "w" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    )
 
 
 @contract
 async def test_refusals_name_the_resource(cluster: Cluster, namespace: str) -> None:
     await cluster.create(widget(namespace, "w"))
-    assert str(await refusal(AlreadyExists, cluster.create(widget(namespace, "w")))) == 'widgets.contract.example.com "w" already exists'
-    assert str(await refusal(NotFound, cluster.get(WIDGET, "x", namespace))) == 'widgets.contract.example.com "x" not found'
+    assert (
+        str(await refusal(AlreadyExists, cluster.create(widget(namespace, "w"))))
+        == 'widgets.contract.example.com "w" already exists'
+    )
+    assert (
+        str(await refusal(NotFound, cluster.get(WIDGET, "x", namespace)))
+        == 'widgets.contract.example.com "x" not found'
+    )
     error = await refusal(BadRequest, cluster.list(WIDGET, namespace, fields="spec.x=1"))
     assert str(error) == "field label not supported: spec.x"
 
@@ -119,7 +139,12 @@ async def test_finalizers_hold_and_the_last_one_ends(cluster: Cluster, namespace
 async def test_what_it_owned_goes_with_it(cluster: Cluster, namespace: str) -> None:
     owner = await cluster.create(widget(namespace, "w"))
     reference = OwnerReference(
-        api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.metadata.uid, controller=True, block_owner_deletion=True
+        api_version=owner.api_version,
+        kind=owner.kind,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
     )
     await cluster.create(claim(namespace, "child", meta=ObjectMeta(owner_references=(reference,))))
     await cluster.delete(WIDGET, "w", namespace)

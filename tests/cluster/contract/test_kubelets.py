@@ -1,4 +1,5 @@
-"""C-13.8: what kubelets may read and write: on the embedded cluster with its rules for nodes, and on a real API server that has them."""
+"""C-13.8: what kubelets may read and write: on the embedded cluster with its rules for nodes, and on a real API server
+that has them."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ async def given(cluster: Cluster) -> None:
         await cluster.create(claim("default", name))
     entries = [{"name": "a", "resourceClaimName": "used"}, {"name": "b", "resourceClaimTemplateName": "t"}]
     for name, node in (("p1", "n1"), ("p2", "n2")):
-        spec: Json = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]} | ({"resourceClaims": entries} if name == "p1" else {})
+        spec: Json = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]} | (
+            {"resourceClaims": entries} if name == "p1" else {}
+        )
         await cluster.create(Pod.from_wire({"metadata": {"name": name, "namespace": "default"}, "spec": spec}))
     status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "generated"}]}
     await cluster.patch(Pod, "p1", "default", merge={"status": status}, subresource="status")
@@ -77,8 +80,14 @@ async def claims(cluster: Cluster) -> None:
     assert await refused(kubelet(cluster, "n2").get(ResourceClaim, "used", "default")) == UNRELATED.replace("n1", "n2")
     individual = "node: can only get individual resources of this type"
     assert await refused(own.list(ResourceClaim, "default")) == individual
-    assert await refused(own.patch(ResourceClaim, "used", "default", merge={"metadata": {"labels": {"a": "b"}}})) == individual
-    assert await refused(own.patch(ResourceClaim, "used", "default", merge={"status": {}}, subresource="status")) == individual
+    assert (
+        await refused(own.patch(ResourceClaim, "used", "default", merge={"metadata": {"labels": {"a": "b"}}}))
+        == individual
+    )
+    assert (
+        await refused(own.patch(ResourceClaim, "used", "default", merge={"status": {}}, subresource="status"))
+        == individual
+    )
     assert await refused(own.delete(ResourceClaim, "used", "default")) == individual
 
 
@@ -90,8 +99,15 @@ async def slices(cluster: Cluster) -> None:
     selected = "node: can only list/watch/deletecollection resourceslices with nodeName field selector"
     assert await refused(own.list(ResourceSlice)) == selected
     assert await refused(own.list(ResourceSlice, fields="spec.nodeName=n2")) == selected
-    assert await refused(own.create(slice_of("x", "n2"))) == "can only create ResourceSlice with the same NodeName as the requesting node"
-    for attempt in (own.get(ResourceSlice, "foreign"), own.delete(ResourceSlice, "foreign"), own.get(ResourceSlice, "missing")):
+    assert (
+        await refused(own.create(slice_of("x", "n2")))
+        == "can only create ResourceSlice with the same NodeName as the requesting node"
+    )
+    for attempt in (
+        own.get(ResourceSlice, "foreign"),
+        own.delete(ResourceSlice, "foreign"),
+        own.get(ResourceSlice, "missing"),
+    ):
         assert await refused(attempt) == UNRELATED
     await own.delete(ResourceSlice, "own")
 
@@ -106,13 +122,25 @@ async def pods(cluster: Cluster) -> None:
     async def status(name: str, **status: object) -> str:
         return await refused(own.patch(Pod, name, "default", merge={"status": status}, subresource="status"))
 
-    assert await status("p2", phase="Running") == 'node "n1" can only update pod status for pods with spec.nodeName set to itself'
+    assert (
+        await status("p2", phase="Running")
+        == 'node "n1" can only update pod status for pods with spec.nodeName set to itself'
+    )
     assert await status("p1", resourceClaimStatuses=[]) == 'node "n1" cannot update resource claim statues'
-    special = {"resourceClaimName": "other", "requestMappings": [{"containerName": "c", "resourceName": "a/b", "requestName": "r"}]}
-    assert await status("p1", extendedResourceClaimStatus=special) == 'node "n1" cannot update extended resource claim status'
+    special = {
+        "resourceClaimName": "other",
+        "requestMappings": [{"containerName": "c", "resourceName": "a/b", "requestName": "r"}],
+    }
+    assert (
+        await status("p1", extendedResourceClaimStatus=special)
+        == 'node "n1" cannot update extended resource claim status'
+    )
     mirror = 'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods'
     assert await refused(own.create(pod("default", "new"))) == mirror
-    assert await refused(own.delete(Pod, "p2", "default")) == 'node "n1" can only delete pods with spec.nodeName set to itself'
+    assert (
+        await refused(own.delete(Pod, "p2", "default"))
+        == 'node "n1" can only delete pods with spec.nodeName set to itself'
+    )
     await own.delete(Pod, "p1", "default", grace_seconds=0)
 
 
@@ -125,8 +153,12 @@ async def nodes(cluster: Cluster) -> None:
     assert await refused(theirs) == 'node "n1" is not allowed to modify node "n2"'
     tainted = own.patch(Node, "n1", merge={"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
     assert await refused(tainted) == 'node "n1" is not allowed to modify taints'
-    labelled = own.patch(Node, "n1", merge={"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b", "kubernetes.io/x": "y"}}})
-    assert await refused(labelled) == "is not allowed to modify labels: kubernetes.io/x, node-restriction.kubernetes.io/a"
+    labelled = own.patch(
+        Node, "n1", merge={"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b", "kubernetes.io/x": "y"}}}
+    )
+    assert (
+        await refused(labelled) == "is not allowed to modify labels: kubernetes.io/x, node-restriction.kubernetes.io/a"
+    )
 
 
 async def story(cluster: Cluster) -> None:
@@ -151,7 +183,9 @@ def test_a_real_api_server_limits_kubelets_in_the_same_way() -> None:
         async with connect(str(plane.kubeconfig)) as cluster:
             await story(cluster)
 
-    with ControlPlane(arguments=("--authorization-mode", "Node", "--enable-admission-plugins", "NodeRestriction")) as plane:
+    with ControlPlane(
+        arguments=("--authorization-mode", "Node", "--enable-admission-plugins", "NodeRestriction")
+    ) as plane:
         asyncio.run(play(plane))
 
 
@@ -163,5 +197,8 @@ def test_without_the_rules_for_nodes_a_kubelet_is_a_user_as_all() -> None:
         await cluster.create(claim("default", "c"))
         return await refused(kubelet(cluster, "n1").get(ResourceClaim, "c", "default"))
 
-    expected = 'User "system:node:n1" cannot get resource "resourceclaims" in API group "resource.k8s.io" in the namespace "default"'
+    expected = (
+        'User "system:node:n1" cannot get resource "resourceclaims" in API '
+        'group "resource.k8s.io" in the namespace "default"'
+    )
     assert asyncio.run(play()) == expected

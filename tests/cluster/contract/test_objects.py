@@ -55,21 +55,31 @@ from virt_dra.cluster.port import (
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 FINALIZER = "contract.example.com/hold"
-CONSENT = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+CONSENT = (
+    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+)
 
 
 def owned_by(*owners: TypedObject) -> ObjectMeta:
-    references = (OwnerReference(api_version=o.API_VERSION, kind=o.KIND, name=o.name, uid=o.metadata.uid) for o in owners)
+    references = (
+        OwnerReference(api_version=o.API_VERSION, kind=o.KIND, name=o.name, uid=o.metadata.uid) for o in owners
+    )
     return ObjectMeta(owner_references=tuple(references))
 
 
 def allocated(*, admin_access: bool | None = None, data: object = None) -> ResourceClaimStatus:
-    result = DeviceRequestAllocationResult(request="gpu", driver="gpu.example.com", pool="a", device="gpu-0", admin_access=admin_access)
+    result = DeviceRequestAllocationResult(
+        request="gpu", driver="gpu.example.com", pool="a", device="gpu-0", admin_access=admin_access
+    )
     # No pod: a control plane takes the reservation of a pod that doesn't exist back.
     consumer = ResourceClaimConsumerReference(api_group="contract.example.com", resource="things", name="p", uid="u-1")
-    devices = () if data is None else (AllocatedDeviceStatus(driver="gpu.example.com", pool="a", device="gpu-0", data=data),)
+    devices = (
+        () if data is None else (AllocatedDeviceStatus(driver="gpu.example.com", pool="a", device="gpu-0", data=data),)
+    )
     return ResourceClaimStatus(
-        allocation=AllocationResult(devices=DeviceAllocationResult(results=(result,))), reserved_for=(consumer,), devices=devices
+        allocation=AllocationResult(devices=DeviceAllocationResult(results=(result,))),
+        reserved_for=(consumer,),
+        devices=devices,
     )
 
 
@@ -78,10 +88,18 @@ def allocated(*, admin_access: bool | None = None, data: object = None) -> Resou
 
 @contract
 async def test_create_fills_in_what_the_server_owns(cluster: Cluster, namespace: str) -> None:
-    submitted = claim(namespace, "c", meta=ObjectMeta(uid="mine", creation_timestamp="2001-01-01T00:00:00Z", labels={"a": "b"}))
+    submitted = claim(
+        namespace, "c", meta=ObjectMeta(uid="mine", creation_timestamp="2001-01-01T00:00:00Z", labels={"a": "b"})
+    )
     created = await cluster.create(submitted)
     meta = created.metadata
-    assert (meta.name, meta.namespace, meta.labels, meta.generation, meta.deletion_timestamp) == ("c", namespace, {"a": "b"}, None, None)
+    assert (meta.name, meta.namespace, meta.labels, meta.generation, meta.deletion_timestamp) == (
+        "c",
+        namespace,
+        {"a": "b"},
+        None,
+        None,
+    )
     assert meta.uid not in ("", "mine")
     assert int(meta.resource_version) > 0
     assert parse_time(str(meta.creation_timestamp)).year > 2001
@@ -129,14 +147,18 @@ async def test_create_in_a_missing_namespace_is_refused(cluster: Cluster, namesp
 
 @contract
 async def test_create_reports_every_fault_at_once(cluster: Cluster, namespace: str) -> None:
-    faulty = claim(namespace, "c", requests=(DeviceRequest(name="gpu"), DeviceRequest(name="gpu", exactly=ExactDeviceRequest())))
+    faulty = claim(
+        namespace, "c", requests=(DeviceRequest(name="gpu"), DeviceRequest(name="gpu", exactly=ExactDeviceRequest()))
+    )
     error = await refusal(Invalid, cluster.create(faulty))
     assert [(cause.field, cause.reason) for cause in error.causes] == [
         ("spec.devices.requests[0]", "FieldValueRequired"),
         ("spec.devices.requests[1].exactly.deviceClassName", "FieldValueRequired"),
         ("spec.devices.requests[1]", "FieldValueDuplicate"),
     ]
-    assert str(error).startswith('ResourceClaim.resource.k8s.io "c" is invalid: [spec.devices.requests[0]: Required value: exactly one of ')
+    assert str(error).startswith(
+        'ResourceClaim.resource.k8s.io "c" is invalid: [spec.devices.requests[0]: Required value: exactly one of '
+    )
 
 
 @contract
@@ -144,7 +166,9 @@ async def test_create_compiles_selectors(cluster: Cluster, namespace: str) -> No
     selector = DeviceSelector(cel=CELDeviceSelector(expression="device.drive == 'd'"))
     broken = device_class(namespace, "d").with_(spec=DeviceClassSpec(selectors=(selector,)))
     error = await refusal(Invalid, cluster.create(broken))
-    assert [(cause.field, cause.reason) for cause in error.causes] == [("spec.selectors[0].cel.expression", "FieldValueInvalid")]
+    assert [(cause.field, cause.reason) for cause in error.causes] == [
+        ("spec.selectors[0].cel.expression", "FieldValueInvalid")
+    ]
     assert error.causes[0].message.startswith(
         "Invalid value: \"device.drive == 'd'\": compilation failed: ERROR: <input>:1:7: undefined field 'drive'"
     )
@@ -153,13 +177,19 @@ async def test_create_compiles_selectors(cluster: Cluster, namespace: str) -> No
 @contract
 async def test_create_without_a_name_is_refused(cluster: Cluster, namespace: str) -> None:
     error = await refusal(Invalid, cluster.create(claim(namespace, "")))
-    assert str(error) == ('ResourceClaim.resource.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required')
-    assert error.causes == (StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),)
+    assert str(error) == (
+        'ResourceClaim.resource.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required'
+    )
+    assert error.causes == (
+        StatusCause("metadata.name", "FieldValueRequired", "Required value: name or generateName is required"),
+    )
 
 
 @contract
 async def test_create_of_megabytes_is_refused(cluster: Cluster, namespace: str) -> None:
-    error = await refusal(TooLarge, cluster.create(claim(namespace, "c", meta=ObjectMeta(annotations={"a": "x" * 3 * 1024 * 1024}))))
+    error = await refusal(
+        TooLarge, cluster.create(claim(namespace, "c", meta=ObjectMeta(annotations={"a": "x" * 3 * 1024 * 1024})))
+    )
     assert str(error).startswith("Request entity too large: limit is 3145728")
 
 
@@ -191,7 +221,10 @@ async def test_get_of_nothing_is_refused(cluster: Cluster, namespace: str) -> No
 @contract
 async def test_equal_names_in_other_namespaces_and_kinds_are_other_objects(cluster: Cluster, namespace: str) -> None:
     other = (await cluster.create(Namespace(metadata=ObjectMeta(generate_name="contract-")))).name
-    uids = {(await cluster.create(obj)).metadata.uid for obj in (claim(namespace, "x"), claim(other, "x"), pod(namespace, "x"))}
+    uids = {
+        (await cluster.create(obj)).metadata.uid
+        for obj in (claim(namespace, "x"), claim(other, "x"), pod(namespace, "x"))
+    }
     assert len(uids) == 3
     await cluster.delete(Namespace, other)
 
@@ -199,7 +232,12 @@ async def test_equal_names_in_other_namespaces_and_kinds_are_other_objects(clust
 @contract
 async def test_objects_of_kinds_without_a_type_are_kept_whole(cluster: Cluster, namespace: str) -> None:
     config_map = unknown_kind("v1", "ConfigMap")
-    raw = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": namespace}, "data": {"a": "b"}}
+    raw = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "m", "namespace": namespace},
+        "data": {"a": "b"},
+    }
     await cluster.create(UnknownObject.from_wire(raw))
     assert (await cluster.get(config_map, "m", namespace)).to_wire()["data"] == {"a": "b"}
     await cluster.patch(config_map, "m", namespace, merge={"data": {"a": None, "c": "d"}})
@@ -252,7 +290,9 @@ async def test_update_without_a_version_overwrites(cluster: Cluster, namespace: 
 @contract
 async def test_update_without_a_version_is_refused_for_taint_rules(cluster: Cluster, namespace: str) -> None:
     """Taint rules and pool requests may not (C-13.2)."""
-    spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(driver="d"), taint=DeviceTaint(key="k", effect="NoSchedule"))
+    spec = DeviceTaintRuleSpec(
+        device_selector=DeviceTaintSelector(driver="d"), taint=DeviceTaint(key="k", effect="NoSchedule")
+    )
     rule = DeviceTaintRule(metadata=ObjectMeta(name=namespace, labels={RUN_LABEL: namespace}), spec=spec)
     await cluster.create(rule)
     error = await refusal(Invalid, cluster.update(rule.with_(metadata=rule.metadata.with_(labels={}))))
@@ -267,7 +307,9 @@ async def test_update_of_another_uid_is_refused(cluster: Cluster, namespace: str
     created = await cluster.create(claim(namespace, "c"))
     other = created.with_(metadata=created.metadata.with_(uid="other", labels={"a": "b"}))
     error = await refusal(Conflict, cluster.update(other))
-    assert str(error).endswith(f"Precondition failed: UID in precondition: other, UID in object meta: {created.metadata.uid}")
+    assert str(error).endswith(
+        f"Precondition failed: UID in precondition: other, UID in object meta: {created.metadata.uid}"
+    )
 
 
 @contract
@@ -282,7 +324,9 @@ async def test_update_ignores_status(cluster: Cluster, namespace: str) -> None:
     created = await cluster.create(claim(namespace, "c"))
     assert await cluster.update(created.with_(status=allocated())) == created
     updated = await cluster.update_status(created.with_(status=allocated()))
-    kept = await cluster.update(updated.with_(status=ResourceClaimStatus(), metadata=updated.metadata.with_(labels={"a": "b"})))
+    kept = await cluster.update(
+        updated.with_(status=ResourceClaimStatus(), metadata=updated.metadata.with_(labels={"a": "b"}))
+    )
     assert kept.status == allocated()
 
 
@@ -305,7 +349,10 @@ async def test_update_status_ignores_everything_else(cluster: Cluster, namespace
 @contract
 async def test_update_status_of_kinds_without_it_is_refused(cluster: Cluster, namespace: str) -> None:
     created = await cluster.create(device_class(namespace, "d"))
-    assert str(await refusal(NotFound, cluster.update_status(created))) == "the server could not find the requested resource"
+    assert (
+        str(await refusal(NotFound, cluster.update_status(created)))
+        == "the server could not find the requested resource"
+    )
     attempt = cluster.patch(DeviceClass, created.name, merge={"status": {}}, subresource="status")
     assert str(await refusal(NotFound, attempt)) == "the server could not find the requested resource"
 
@@ -325,7 +372,9 @@ async def test_device_data_goes_with_the_allocation(cluster: Cluster, namespace:
     created = await cluster.create(claim(namespace, "c"))
     with_data = await cluster.update_status(created.with_(status=allocated(data={"mac": "52:54:00:00:00:01"})))
     assert len(with_data.status.devices) == 1
-    released = await cluster.update_status(with_data.with_(status=ResourceClaimStatus(devices=with_data.status.devices)))
+    released = await cluster.update_status(
+        with_data.with_(status=ResourceClaimStatus(devices=with_data.status.devices))
+    )
     assert released.status == ResourceClaimStatus()
 
 
@@ -339,7 +388,9 @@ ADMIN = (DeviceRequest(name="gpu", exactly=ExactDeviceRequest(device_class_name=
 async def test_admin_access_needs_the_consent_of_the_namespace(cluster: Cluster, namespace: str) -> None:
     """Claims and templates alike, with one path for both (C-13.7)."""
     asking = claim(namespace, "c", requests=ADMIN)
-    template = ResourceClaimTemplate(metadata=ObjectMeta(name="t", namespace=namespace), spec=ResourceClaimTemplateSpec(spec=asking.spec))
+    template = ResourceClaimTemplate(
+        metadata=ObjectMeta(name="t", namespace=namespace), spec=ResourceClaimTemplateSpec(spec=asking.spec)
+    )
     for obj, kind in ((asking, "ResourceClaim"), (template, "ResourceClaimTemplate")):
         error = await refusal(Invalid, cluster.create(obj))
         fault = f"spec.devices.requests[0].adminAccess: Forbidden: {CONSENT}"
@@ -423,7 +474,10 @@ async def test_patch_that_changes_the_uid_is_refused(cluster: Cluster, namespace
     await cluster.create(claim(namespace, "c"))
     merge = {"metadata": {"uid": "other", "labels": {"a": "c"}}}
     error = await refusal(Invalid, cluster.patch(ResourceClaim, "c", namespace, merge=merge))
-    assert str(error) == 'ResourceClaim.resource.k8s.io "c" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    assert (
+        str(error)
+        == 'ResourceClaim.resource.k8s.io "c" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    )
 
 
 @contract
@@ -432,10 +486,14 @@ async def test_patch_that_changes_the_uid_of_a_stale_object_is_stale(cluster: Cl
     changed = await cluster.patch(Pod, "p", namespace, merge={"metadata": {"labels": {"a": "b"}}})
     subresources: tuple[Literal["", "status"], ...] = ("", "status")
     for subresource in subresources:
-        merge = {"metadata": {"uid": "other", "resourceVersion": created.metadata.resource_version, "labels": {"a": "c"}}}
+        merge = {
+            "metadata": {"uid": "other", "resourceVersion": created.metadata.resource_version, "labels": {"a": "c"}}
+        }
         error = await refusal(Conflict, cluster.patch(Pod, "p", namespace, merge=merge, subresource=subresource))
         assert str(error) == f'Operation cannot be fulfilled on pods "p": {STALE}'
-        merge = {"metadata": {"uid": "other", "resourceVersion": changed.metadata.resource_version, "labels": {"a": "c"}}}
+        merge = {
+            "metadata": {"uid": "other", "resourceVersion": changed.metadata.resource_version, "labels": {"a": "c"}}
+        }
         invalid = await refusal(Invalid, cluster.patch(Pod, "p", namespace, merge=merge, subresource=subresource))
         assert [cause.field for cause in invalid.causes] == ["metadata.uid"]
     assert await cluster.get(Pod, "p", namespace) == changed
@@ -504,11 +562,16 @@ async def test_deletion_cannot_be_taken_back(cluster: Cluster, namespace: str) -
     marked = await cluster.get(ResourceClaim, "c", namespace)
     assert await cluster.patch(ResourceClaim, "c", namespace, merge={"metadata": {"deletionTimestamp": None}}) == marked
     error = await refusal(
-        Invalid, cluster.patch(ResourceClaim, "c", namespace, merge={"metadata": {"finalizers": [FINALIZER, "example.com/more"]}})
+        Invalid,
+        cluster.patch(
+            ResourceClaim, "c", namespace, merge={"metadata": {"finalizers": [FINALIZER, "example.com/more"]}}
+        ),
     )
     rule = "no new finalizers can be added if the object is being deleted, found new finalizers"
     assert str(error) == (
-        'ResourceClaim.resource.k8s.io "c" is invalid: metadata.finalizers: Forbidden: ' + rule + ' []string{"example.com/more"}'
+        'ResourceClaim.resource.k8s.io "c" is invalid: metadata.finalizers: Forbidden: '
+        + rule
+        + ' []string{"example.com/more"}'
     )
     await delete_whatever_finalizers(cluster, marked)
 
@@ -521,12 +584,14 @@ async def test_deletion_under_preconditions(cluster: Cluster, namespace: str) ->
     current = (await cluster.get(ResourceClaim, "c", namespace)).metadata.resource_version
     error = await refusal(Conflict, cluster.delete(ResourceClaim, "c", namespace, uid="other"))
     assert str(error) == (
-        'Operation cannot be fulfilled on ResourceClaim.resource.k8s.io "c": the UID in the precondition (other) does not match '
+        'Operation cannot be fulfilled on ResourceClaim.resource.k8s.io "c": '
+        "the UID in the precondition (other) does not match "
         f"the UID in record ({uid}). The object might have been deleted and then recreated"
     )
     error = await refusal(Conflict, cluster.delete(ResourceClaim, "c", namespace, resource_version=version))
     assert str(error) == (
-        f'Operation cannot be fulfilled on ResourceClaim.resource.k8s.io "c": the ResourceVersion in the precondition ({version}) '
+        'Operation cannot be fulfilled on ResourceClaim.resource.k8s.io "c": '
+        f"the ResourceVersion in the precondition ({version}) "
         f"does not match the ResourceVersion in record ({current}). The object might have been modified"
     )
     await cluster.delete(ResourceClaim, "c", namespace, uid=uid, resource_version=current)

@@ -30,7 +30,8 @@ async def test_binding_sets_node_and_condition(cluster: Cluster, namespace: str)
     """C-13.16"""
     created = await cluster.create(pod(namespace, "p"))
     await cluster.patch(
-        Pod, "p", namespace, merge={"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}},
+        Pod, "p", namespace,
+        merge={"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}},
         subresource="status",
     )  # fmt: skip
     await cluster.bind(created, "n1")
@@ -60,7 +61,8 @@ async def test_binding_looks_at_the_uid_if_one_is_given(cluster: Cluster, namesp
     other = created.with_(metadata=created.metadata.with_(uid="other"))
     error = await refusal(Conflict, cluster.bind(other, "n1"))
     assert str(error) == (
-        f'Operation cannot be fulfilled on pods "p": StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/p, '
+        'Operation cannot be fulfilled on pods "p": StorageError: invalid '
+        f"object, Code: 4, Key: /registry/pods/{namespace}/p, "
         "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: other, "
         f"UID in object meta: {created.metadata.uid}"
     )
@@ -73,13 +75,21 @@ async def test_binding_looks_at_the_uid_if_one_is_given(cluster: Cluster, namesp
 async def test_a_pod_that_is_gated_or_going_is_not_bound(cluster: Cluster, namespace: str) -> None:
     """C-13.16"""
     gated = pod(namespace, "gated")
-    gated = Pod.from_wire({**gated.to_wire(), "spec": {**gated.to_wire()["spec"], "schedulingGates": [{"name": "example.com/wait"}]}})
+    gated = Pod.from_wire(
+        {**gated.to_wire(), "spec": {**gated.to_wire()["spec"], "schedulingGates": [{"name": "example.com/wait"}]}}
+    )
     error = await refusal(Conflict, cluster.bind(await cluster.create(gated), "n1"))
-    assert str(error) == 'Operation cannot be fulfilled on pods/binding "gated": pod gated has non-empty .spec.schedulingGates'
+    assert (
+        str(error)
+        == 'Operation cannot be fulfilled on pods/binding "gated": pod gated has non-empty .spec.schedulingGates'
+    )
     going = await cluster.create(pod(namespace, "going", meta=ObjectMeta(finalizers=(HOLD,))))
     await cluster.delete(Pod, "going", namespace)
     error = await refusal(Conflict, cluster.bind(going, "n1"))
-    assert str(error) == 'Operation cannot be fulfilled on pods/binding "going": pod going is being deleted, cannot be assigned to a host'
+    assert (
+        str(error) == 'Operation cannot be fulfilled on pods/binding "going": pod going '
+        "is being deleted, cannot be assigned to a host"
+    )
     await cluster.patch(Pod, "going", namespace, merge={"metadata": {"finalizers": None}})
 
 
@@ -95,7 +105,9 @@ async def test_binding_to_what_is_no_node(cluster: Cluster, namespace: str) -> N
     error = await refusal(ApiError, cluster.bind(created, ""))
     assert (error.status, error.reason, str(error)) == (500, "", "target.name: Required value")
     error = await refusal(ApiError, cluster.bind(created, "no_node"))
-    assert str(error).startswith('target.name: Invalid value: "no_node": a lowercase RFC 1123 subdomain must consist of ')
+    assert str(error).startswith(
+        'target.name: Invalid value: "no_node": a lowercase RFC 1123 subdomain must consist of '
+    )
     assert (await cluster.get(Pod, "p", namespace)).spec.node_name is None
 
 

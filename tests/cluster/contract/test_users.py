@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from tests.cluster.contract.running import RUN_LABEL, claim, contract, eventually, pod, refusal
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.policies.rbac_v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from virt_dra.api.policies.rbac_v1 import (
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    Role,
+    RoleBinding,
+    RoleRef,
+    Subject,
+)
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.port import ApiError, Cluster, Forbidden, Impersonating, Invalid, NotFound
 from virt_dra.cluster.requester import NODE_NAME, Requester
@@ -22,7 +30,9 @@ def asked_by(cluster: Cluster, requester: Requester) -> Cluster:
 
 
 def rule(verbs: str, group: str, resources: str, *names: str) -> PolicyRule:
-    return PolicyRule(verbs=tuple(verbs.split()), api_groups=(group,), resources=tuple(resources.split()), resource_names=names)
+    return PolicyRule(
+        verbs=tuple(verbs.split()), api_groups=(group,), resources=tuple(resources.split()), resource_names=names
+    )
 
 
 def ref(kind: str, name: str) -> RoleRef:
@@ -73,11 +83,26 @@ async def test_nobody_may_what_no_rule_allows(cluster: Cluster, namespace: str) 
     cannot = 'is forbidden: User "bob" cannot'
     group, inside = f'in API group "{DRA}"', f'in the namespace "{namespace}"'
     attempts: Sequence[tuple[object, str]] = (
-        (bob.get(ResourceClaim, "c", namespace), f'resourceclaims.{DRA} "c" {cannot} get resource "resourceclaims" {group} {inside}'),
-        (bob.list(ResourceClaim, namespace), f'resourceclaims.{DRA} {cannot} list resource "resourceclaims" {group} {inside}'),
-        (bob.list(ResourceClaim), f'resourceclaims.{DRA} {cannot} list resource "resourceclaims" {group} at the cluster scope'),
-        (bob.create(claim(namespace, "c")), f'resourceclaims.{DRA} {cannot} create resource "resourceclaims" {group} {inside}'),
-        (bob.update(claim(namespace, "c")), f'resourceclaims.{DRA} "c" {cannot} update resource "resourceclaims" {group} {inside}'),
+        (
+            bob.get(ResourceClaim, "c", namespace),
+            f'resourceclaims.{DRA} "c" {cannot} get resource "resourceclaims" {group} {inside}',
+        ),
+        (
+            bob.list(ResourceClaim, namespace),
+            f'resourceclaims.{DRA} {cannot} list resource "resourceclaims" {group} {inside}',
+        ),
+        (
+            bob.list(ResourceClaim),
+            f'resourceclaims.{DRA} {cannot} list resource "resourceclaims" {group} at the cluster scope',
+        ),
+        (
+            bob.create(claim(namespace, "c")),
+            f'resourceclaims.{DRA} {cannot} create resource "resourceclaims" {group} {inside}',
+        ),
+        (
+            bob.update(claim(namespace, "c")),
+            f'resourceclaims.{DRA} "c" {cannot} update resource "resourceclaims" {group} {inside}',
+        ),
         (
             bob.update_status(claim(namespace, "c")),
             f'resourceclaims.{DRA} "c" {cannot} update resource "resourceclaims/status" {group} {inside}',
@@ -86,14 +111,18 @@ async def test_nobody_may_what_no_rule_allows(cluster: Cluster, namespace: str) 
             bob.patch(ResourceClaim, "c", namespace, merge={}),
             f'resourceclaims.{DRA} "c" {cannot} patch resource "resourceclaims" {group} {inside}',
         ),
-        (bob.delete(DeviceClass, "d"), f'deviceclasses.{DRA} "d" {cannot} delete resource "deviceclasses" {group} at the cluster scope'),
+        (
+            bob.delete(DeviceClass, "d"),
+            f'deviceclasses.{DRA} "d" {cannot} delete resource "deviceclasses" {group} at the cluster scope',
+        ),
         (
             bob.bind(pod(namespace, "p"), "n1"),
             f'pods "p" {cannot} create resource "pods/binding" in API group "" in the namespace "{namespace}"',
         ),
         (
             bob.get(Namespace, namespace),
-            f'namespaces "{namespace}" {cannot} get resource "namespaces" in API group "" in the namespace "{namespace}"',
+            f'namespaces "{namespace}" {cannot} get resource "namespaces" in '
+            f'API group "" in the namespace "{namespace}"',
         ),
     )
     for attempt, message in attempts:
@@ -103,7 +132,13 @@ async def test_nobody_may_what_no_rule_allows(cluster: Cluster, namespace: str) 
 
 @contract
 async def test_a_role_allows_what_its_rules_say(cluster: Cluster, namespace: str) -> None:
-    await granted(cluster, namespace, user("bob"), rule("get create", DRA, "resourceclaims"), rule("delete", DRA, "resourceclaims", "mine"))
+    await granted(
+        cluster,
+        namespace,
+        user("bob"),
+        rule("get create", DRA, "resourceclaims"),
+        rule("delete", DRA, "resourceclaims", "mine"),
+    )
     bob = asked_by(cluster, BOB)
     await allowed_soon(lambda: bob.create(claim(namespace, "mine")))
     assert (await bob.get(ResourceClaim, "mine", namespace)).name == "mine"
@@ -117,9 +152,13 @@ async def test_a_role_allows_what_its_rules_say(cluster: Cluster, namespace: str
 
 @contract
 async def test_a_cluster_role_counts_where_it_is_bound(cluster: Cluster, namespace: str) -> None:
-    await granted_everywhere(cluster, namespace, Subject(kind="Group", name=f"{namespace}-team"), rule("*", "*", "*/status pods"))
+    await granted_everywhere(
+        cluster, namespace, Subject(kind="Group", name=f"{namespace}-team"), rule("*", "*", "*/status pods")
+    )
     meta = ObjectMeta(name="local", namespace=namespace)
-    await cluster.create(RoleBinding(metadata=meta, subjects=(user("eve"),), role_ref=ref("ClusterRole", f"{namespace}-everywhere")))
+    await cluster.create(
+        RoleBinding(metadata=meta, subjects=(user("eve"),), role_ref=ref("ClusterRole", f"{namespace}-everywhere"))
+    )
     await cluster.create(claim(namespace, "c"))
     member, eve = asked_by(cluster, Requester("ann", (f"{namespace}-team",))), asked_by(cluster, Requester("eve"))
     await allowed_soon(lambda: member.patch(ResourceClaim, "c", namespace, merge={}, subresource="status"))
@@ -175,13 +214,17 @@ async def test_a_binding_to_no_role_is_told(cluster: Cluster, namespace: str) ->
 
 ALLOCATION: Mapping[str, object] = {
     "devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}]},
-    "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]},
+    "nodeSelector": {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    },
 }
 DEVICES = [{"driver": "gpu.example.com", "pool": "a", "device": "gpu-0", "data": {"a": 1}}]
 
 
 async def driver_refusal(asker: Cluster, namespace: str, status: Mapping[str, object]) -> ApiError:
-    return await refusal(Invalid, asker.patch(ResourceClaim, "c", namespace, merge={"status": status}, subresource="status"))
+    return await refusal(
+        Invalid, asker.patch(ResourceClaim, "c", namespace, merge={"status": status}, subresource="status")
+    )
 
 
 @contract
@@ -193,15 +236,19 @@ async def test_allocating_needs_the_right_to_bind(cluster: Cluster, namespace: s
     await allowed_soon(lambda: bob.patch(ResourceClaim, "c", namespace, merge={}, subresource="status"))
     error = await driver_refusal(bob, namespace, {"allocation": ALLOCATION})
     assert str(error) == (
-        f'ResourceClaim.{DRA} "c" is invalid: status.allocation: Forbidden: changing status.allocation or status.reservedFor requires '
-        f'resource="resourceclaims/binding", verb="patch" permission: resourceclaims.{DRA} is forbidden: User "bob" cannot patch '
+        f'ResourceClaim.{DRA} "c" is invalid: status.allocation: Forbidden: changing '
+        "status.allocation or status.reservedFor requires "
+        'resource="resourceclaims/binding", verb="patch" permission: '
+        f'resourceclaims.{DRA} is forbidden: User "bob" cannot patch '
         f'resource "resourceclaims/binding" in API group "{DRA}" at the cluster scope'
     )
     await granted_everywhere(cluster, namespace, user("bob"), rule("patch", DRA, "resourceclaims/binding"))
 
     async def it_may() -> None:
         try:
-            await bob.patch(ResourceClaim, "c", namespace, merge={"status": {"allocation": ALLOCATION}}, subresource="status")
+            await bob.patch(
+                ResourceClaim, "c", namespace, merge={"status": {"allocation": ALLOCATION}}, subresource="status"
+            )
         except Invalid as refused:
             raise AssertionError(str(refused)) from refused
 
@@ -213,17 +260,23 @@ async def test_allocating_needs_the_right_to_bind(cluster: Cluster, namespace: s
 async def test_a_driver_reports_on_its_own_devices(cluster: Cluster, namespace: str) -> None:
     """C-13.6: with a verb that says whether it does so on the claim's node only."""
     account = Subject(kind="ServiceAccount", name="driver", namespace=namespace)
-    rules = rule("*", DRA, "resourceclaims/status"), rule("associated-node:patch", DRA, "resourceclaims/driver", "gpu.example.com")
+    rules = (
+        rule("*", DRA, "resourceclaims/status"),
+        rule("associated-node:patch", DRA, "resourceclaims/driver", "gpu.example.com"),
+    )
     await granted(cluster, namespace, account, *rules)
     await cluster.create(claim(namespace, "c"))
-    await cluster.patch(ResourceClaim, "c", namespace, merge={"status": {"allocation": ALLOCATION}}, subresource="status")
+    await cluster.patch(
+        ResourceClaim, "c", namespace, merge={"status": {"allocation": ALLOCATION}}, subresource="status"
+    )
     name = f"system:serviceaccount:{namespace}:driver"
     here, there = (asked_by(cluster, Requester(name, extra={NODE_NAME: (node,)})) for node in ("n1", "n2"))
     await allowed_soon(lambda: here.patch(ResourceClaim, "c", namespace, merge={}, subresource="status"))
     error = await driver_refusal(there, namespace, {"devices": DEVICES})
     assert str(error) == (
         f'ResourceClaim.{DRA} "c" is invalid: status.devices: Forbidden: changing status.devices requires '
-        f'resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: resourceclaims.{DRA} "gpu.example.com" is forbidden: '
+        'resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: '
+        f'resourceclaims.{DRA} "gpu.example.com" is forbidden: '
         f'User "{name}" cannot arbitrary-node:patch resource "resourceclaims/driver" in API group "{DRA}" '
         f'in the namespace "{namespace}"'
     )

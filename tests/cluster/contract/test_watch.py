@@ -6,7 +6,17 @@ import asyncio
 
 import pytest
 
-from tests.cluster.contract.running import RUN_LABEL, claim, contract, device_class, events, pod, refusal, resource_slice, told
+from tests.cluster.contract.running import (
+    RUN_LABEL,
+    claim,
+    contract,
+    device_class,
+    events,
+    pod,
+    refusal,
+    resource_slice,
+    told,
+)
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -85,12 +95,15 @@ async def test_label_selectors(cluster: Cluster, namespace: str, selector: str, 
         ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         (
             "a>b",
-            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
+            'unable to parse requirement: values[0]: Invalid value: "b": for '
+            "'Gt', 'Lt' operators, the value must be an integer",
         ),
     ],
 )
 @contract
-async def test_label_selectors_that_cannot_be_read(cluster: Cluster, namespace: str, selector: str, message: str) -> None:
+async def test_label_selectors_that_cannot_be_read(
+    cluster: Cluster, namespace: str, selector: str, message: str
+) -> None:
     assert str(await refusal(BadRequest, cluster.list(ResourceClaim, namespace, labels=selector))) == message
 
 
@@ -110,7 +123,11 @@ async def test_slices_are_selected_by_fields(cluster: Cluster, namespace: str, s
     """By node, driver, pool and name (C-2.4)."""
     await cluster.create(resource_slice(namespace, "a", node="n1"))
     await cluster.create(resource_slice(namespace, "b", node="n2", driver="net.example.com"))
-    fields = selector.replace("NAMESPACE", namespace).replace("name=a", f"name={namespace}-a").replace("name!=a", f"name!={namespace}-a")
+    fields = (
+        selector.replace("NAMESPACE", namespace)
+        .replace("name=a", f"name={namespace}-a")
+        .replace("name!=a", f"name!={namespace}-a")
+    )
     listed = await cluster.list(ResourceSlice, labels=f"{RUN_LABEL}={namespace}", fields=fields)
     assert "".join(obj.name.removeprefix(f"{namespace}-") for obj in listed.items) == wanted
 
@@ -121,7 +138,9 @@ async def test_pods_are_selected_by_node_and_phase(cluster: Cluster, namespace: 
     await cluster.create(bound.with_(spec=bound.spec.with_(node_name="n1")))
     await cluster.create(pod(namespace, "free"))
     assert [obj.name for obj in (await cluster.list(Pod, namespace, fields="spec.nodeName=n1")).items] == ["bound"]
-    assert [obj.name for obj in (await cluster.list(Pod, namespace, fields="spec.nodeName=,status.phase=Pending")).items] == ["free"]
+    assert [
+        obj.name for obj in (await cluster.list(Pod, namespace, fields="spec.nodeName=,status.phase=Pending")).items
+    ] == ["free"]
 
 
 @contract
@@ -159,7 +178,9 @@ async def test_watch_tells_a_deletion_with_the_last_state(cluster: Cluster, name
     created = await cluster.create(claim(namespace, "a", meta=ObjectMeta(labels={"a": "b"}, finalizers=(FINALIZER,))))
     await cluster.delete(ResourceClaim, "a", namespace)
     await cluster.patch(ResourceClaim, "a", namespace, merge={"metadata": {"finalizers": None, "labels": None}})
-    marked, gone = await events(cluster.watch(ResourceClaim, namespace, resource_version=created.metadata.resource_version), 2)
+    marked, gone = await events(
+        cluster.watch(ResourceClaim, namespace, resource_version=created.metadata.resource_version), 2
+    )
     assert (marked.type, gone.type) == ("MODIFIED", "DELETED")
     assert (gone.object.metadata.labels, gone.object.metadata.uid) == ({"a": "b"}, created.metadata.uid)
     assert int(gone.object.metadata.resource_version) > int(marked.object.metadata.resource_version)

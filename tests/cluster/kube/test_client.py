@@ -1,4 +1,5 @@
-"""What the client of a real API server does with answers that a healthy server seldom gives: told by a server that says what we want."""
+"""What the client of a real API server does with answers that a healthy server seldom gives: told by a server that says
+what we want."""
 
 from __future__ import annotations
 
@@ -63,7 +64,12 @@ def raw(name: str, version: int = 1, **more: object) -> dict[str, Any]:
 
 
 def page(*items: dict[str, Any], version: int = 10, token: str = "") -> dict[str, Any]:
-    return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(version), "continue": token}, "items": list(items)}
+    return {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": str(version), "continue": token},
+        "items": list(items),
+    }
 
 
 async def taken(cluster: KubeCluster, number: int, version: str = "10") -> list[tuple[str, str, str]]:
@@ -134,7 +140,11 @@ async def test_operations_whose_answer_was_lost_are_not_repeated_but_merges_are(
         server.answers("PATCH", POD, cut_answer(), json_answer(raw("p")))
         assert (await cluster.patch(Pod, "p", "n", merge={"a": 1})).name == "p"
         content = [request.headers["Content-Type"] for request in server.asked]
-        assert content == ["application/json-patch+json", "application/merge-patch+json", "application/merge-patch+json"]
+        assert content == [
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/merge-patch+json",
+        ]
 
     await asked(test, tmp_path)
 
@@ -239,17 +249,29 @@ async def test_lists_come_in_pages(tmp_path: Path) -> None:
 async def test_a_list_whose_state_is_gone_before_its_last_page_is_read_at_once(tmp_path: Path) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         gone = status(410, "Expired", "The provided continue parameter is too old")
-        server.answers("GET", PODS, json_answer(page(raw("a"), token="t")), gone, json_answer(page(raw("a"), raw("b"), version=20)))
+        server.answers(
+            "GET", PODS, json_answer(page(raw("a"), token="t")), gone, json_answer(page(raw("a"), raw("b"), version=20))
+        )
         listed = await cluster.list(Pod, "n")
         assert ([obj.name for obj in listed.items], listed.resource_version) == (["a", "b"], "20")
-        assert [dict(request.query) for request in server.asked] == [{"limit": "1"}, {"limit": "1", "continue": "t"}, {}]
+        assert [dict(request.query) for request in server.asked] == [
+            {"limit": "1"},
+            {"limit": "1", "continue": "t"},
+            {},
+        ]
 
     await asked(test, tmp_path, page=1)
 
 
-async def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
-        server.answers("GET", PODS, json_answer(page(raw("a"), raw("b", spec={"containers": 7}), raw("c", spec={"unheard": {"of": 1}}))))
+        server.answers(
+            "GET",
+            PODS,
+            json_answer(page(raw("a"), raw("b", spec={"containers": 7}), raw("c", spec={"unheard": {"of": 1}}))),
+        )
         for _ in range(2):
             listed = await cluster.list(Pod, "n")
             assert [obj.name for obj in listed.items] == ["a", "c"]
@@ -258,7 +280,8 @@ async def test_an_unreadable_object_is_left_out_of_a_list_and_told_once(tmp_path
     with caplog.at_level(logging.WARNING):
         await asked(test, tmp_path)
     assert [record.getMessage() for record in caplog.records] == [
-        "Pod n/b is left out: it doesn't have the shape known to this version of virt-dra: spec.containers: must be a list, not an integer"
+        "Pod n/b is left out: it doesn't have the shape known to this version of "
+        "virt-dra: spec.containers: must be a list, not an integer"
     ]
 
 
@@ -268,7 +291,8 @@ async def test_an_unreadable_object_that_is_asked_for_is_refused(tmp_path: Path)
         with pytest.raises(Unreadable) as caught:
             await cluster.get(Pod, "p", "n")
         assert str(caught.value) == (
-            "Pod n/p doesn't have the shape known to this version of virt-dra: spec.containers: must be a list, not an integer"
+            "Pod n/p doesn't have the shape known to this version of virt-dra: "
+            "spec.containers: must be a list, not an integer"
         )
 
     await asked(test, tmp_path)
@@ -294,7 +318,12 @@ async def test_unknown_fields_survive_an_update_and_managed_fields_are_left_to_t
         await cluster.update(read.with_(metadata=read.metadata.with_(labels={"a": "b"})))
         sent = json.loads(server.bodies[-1])
         del stored["metadata"]["managedFields"]
-        assert sent == {**stored, "apiVersion": "v1", "kind": "Pod", "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
+        assert sent == {
+            **stored,
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**stored["metadata"], "labels": {"a": "b"}},
+        }
 
     await asked(test, tmp_path)
 
@@ -307,13 +336,16 @@ async def test_an_informer_trims_pages_and_begins_anew_when_a_page_is_gone(tmp_p
             "GET", PODS,
             json_answer(page(*objects[:2], token="t")), gone,
             json_answer(page(*objects[:2], token="t")), gone, json_answer(page(*objects, version=20)),
-            stream_answer(event_line("MODIFIED", {**objects[0], "metadata": {**objects[0]["metadata"], "resourceVersion": "21"}})),
+            stream_answer(event_line("MODIFIED",
+                {**objects[0], "metadata": {**objects[0]["metadata"], "resourceVersion": "21"}})),
             stream_answer(event_line("ERROR", status_object(410, "Expired", "too old"))),
             json_answer(page(*objects[1:], token="t")), json_answer(page(version=30)), stream_answer(then="silence"),
         )  # fmt: skip
         informer = Informer(cluster, Pod, "n", transform=known_fields_only, first_pause=0.01, longest_pause=0.02)
         told: list[tuple[str, str]] = []
-        informer.on_change(lambda old, new: told.append((old.metadata.resource_version if old else "", new.name if new else "-")))
+        informer.on_change(
+            lambda old, new: told.append((old.metadata.resource_version if old else "", new.name if new else "-"))
+        )
         async with running(informer):
             assert sorted(informer.store.keys()) == [("n", "a"), ("n", "b"), ("n", "c")]
             assert [obj.to_wire()["spec"] for obj in informer.store.values()] == [{"nodeName": name} for name in "abc"]
@@ -339,7 +371,9 @@ async def test_a_watch_goes_on_from_the_last_version_when_its_time_is_over(tmp_p
         assert await taken(cluster, 3) == [("ADDED", "a", "11"), ("BOOKMARK", "", "20"), ("MODIFIED", "a", "21")]
         queries = [dict(request.query) for request in server.asked]
         seconds = [int(query.pop("timeoutSeconds")) for query in queries]
-        assert queries == [{"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version} for version in ("10", "20")]
+        assert queries == [
+            {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version} for version in ("10", "20")
+        ]
         assert all(400 <= number <= 800 for number in seconds)
 
     await asked(test, tmp_path)
@@ -382,7 +416,9 @@ async def test_a_version_that_is_too_old_is_gone(tmp_path: Path, in_stream: bool
     async def test(server: ScriptedServer, cluster: KubeCluster) -> None:
         if in_stream:
             server.answers(
-                "GET", PODS, stream_answer(event_line("ERROR", status_object(410, "Expired", "too old resource version: 10 (99)")))
+                "GET",
+                PODS,
+                stream_answer(event_line("ERROR", status_object(410, "Expired", "too old resource version: 10 (99)"))),
             )
         else:
             server.answers("GET", PODS, status(410, "Expired", "too old resource version: 10 (99)"))
@@ -421,11 +457,17 @@ async def test_what_becomes_unreadable_leaves_a_watch_as_it_leaves_a_list(tmp_pa
         server.answers(
             "GET", PODS,
             stream_answer(
-                event_line("ADDED", raw("a", 11)), event_line("MODIFIED", raw("a", 12, spec=broken)), event_line("NOVEL", raw("a", 13)),
-                event_line("MODIFIED", raw("a", 14)), event_line("DELETED", raw("a", 15, spec=broken)), then="silence",
+                event_line("ADDED", raw("a", 11)), event_line("MODIFIED", raw("a", 12, spec=broken)),
+                event_line("NOVEL", raw("a", 13)), event_line("MODIFIED", raw("a", 14)),
+                event_line("DELETED", raw("a", 15, spec=broken)), then="silence",
             ),
         )  # fmt: skip
-        assert await taken(cluster, 4) == [("ADDED", "a", "11"), ("DELETED", "a", "12"), ("MODIFIED", "a", "14"), ("DELETED", "a", "15")]
+        assert await taken(cluster, 4) == [
+            ("ADDED", "a", "11"),
+            ("DELETED", "a", "12"),
+            ("MODIFIED", "a", "14"),
+            ("DELETED", "a", "15"),
+        ]
 
     await asked(test, tmp_path)
 
@@ -450,10 +492,15 @@ async def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> 
             {"name": "oxen/status", "kind": "Ox", "namespaced": True, "verbs": ["get"]},
         ]
         server.answers(
-            "GET", "/apis/example.com/v1", status(404, "NotFound", "no"), json_answer({"kind": "APIResourceList", "resources": kinds})
+            "GET",
+            "/apis/example.com/v1",
+            status(404, "NotFound", "no"),
+            json_answer({"kind": "APIResourceList", "resources": kinds}),
         )
         server.answers(
-            "GET", "/apis/example.com/v1/namespaces/n/oxen/a", json_answer({"kind": "Ox", "metadata": {"name": "a", "namespace": "n"}})
+            "GET",
+            "/apis/example.com/v1/namespaces/n/oxen/a",
+            json_answer({"kind": "Ox", "metadata": {"name": "a", "namespace": "n"}}),
         )
         with pytest.raises(NotFound) as caught:
             await cluster.get_raw("example.com/v1", "Ox", "a", "n")
@@ -461,7 +508,10 @@ async def test_kinds_are_looked_up_as_the_server_serves_them(tmp_path: Path) -> 
             "the server doesn't serve Ox of example.com/v1: is its CustomResourceDefinition (or feature gate) missing?"
         )
         for _ in range(2):
-            assert (await cluster.get_raw("example.com/v1", "Ox", "a", "n"))["metadata"] == {"name": "a", "namespace": "n"}
+            assert (await cluster.get_raw("example.com/v1", "Ox", "a", "n"))["metadata"] == {
+                "name": "a",
+                "namespace": "n",
+            }
         assert len(server.asked_for("/apis/example.com/v1")) == 2
         assert (await cluster.served_kind("example.com/v1", "Ox")).subresources == ("status",)
 
@@ -473,10 +523,18 @@ async def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> 
         server.answers(
             "GET",
             "/api/v1",
-            json_answer({"kind": "APIResourceList", "resources": [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": []}]}),
+            json_answer(
+                {
+                    "kind": "APIResourceList",
+                    "resources": [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": []}],
+                }
+            ),
         )
         server.answers(
-            "PATCH", POD, status(409, "Conflict", 'Apply failed with 1 conflict: conflict with "m": .spec.x'), json_answer(raw("p"))
+            "PATCH",
+            POD,
+            status(409, "Conflict", 'Apply failed with 1 conflict: conflict with "m": .spec.x'),
+            json_answer(raw("p")),
         )
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
         with pytest.raises(Conflict, match="conflict with"):
@@ -487,7 +545,9 @@ async def test_server_side_apply_says_whose_fields_these_are(tmp_path: Path) -> 
             {"fieldManager": "virt-dra", "force": "false"},
             {"fieldManager": "virt-dra", "force": "true", "dryRun": "All"},
         ]
-        assert {request.headers["Content-Type"] for request in server.asked_for(POD)} == {"application/apply-patch+yaml"}
+        assert {request.headers["Content-Type"] for request in server.asked_for(POD)} == {
+            "application/apply-patch+yaml"
+        }
 
     await asked(test, tmp_path)
 

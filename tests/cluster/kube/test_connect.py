@@ -13,7 +13,14 @@ import pytest
 from aiohttp import web
 
 from devtools.cluster.control_plane import ControlPlane
-from devtools.cluster.scripted_server import VERSION, json_answer, scripted_server, status, text_answer, write_kubeconfig
+from devtools.cluster.scripted_server import (
+    VERSION,
+    json_answer,
+    scripted_server,
+    status,
+    text_answer,
+    write_kubeconfig,
+)
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
 from virt_dra.cluster.port import Forbidden
@@ -38,7 +45,8 @@ async def problem(kubeconfig: Path | None = None, context: str | None = None) ->
 async def test_no_configuration() -> None:
     assert await problem() == (
         "NoConfiguration",
-        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is there, and this is no pod with a service account. "
+        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is "
+        "there, and this is no pod with a service account. "
         "Give --kubeconfig FILE or set KUBECONFIG",
     )
 
@@ -102,9 +110,17 @@ async def test_nobody_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason", "beginning"),
     [
-        (status(401, "Unauthorized", "Unauthorized"), "Unauthorized", "the server refused our credentials: Unauthorized; tried "),
+        (
+            status(401, "Unauthorized", "Unauthorized"),
+            "Unauthorized",
+            "the server refused our credentials: Unauthorized; tried ",
+        ),
         (status(403, "Forbidden", "no entry"), "Forbidden", "the server knows us but refuses us: no entry; tried "),
-        (text_answer("<html>not here</html>", 404), "Unreachable", "the server answered 404: <html>not here</html>; tried "),
+        (
+            text_answer("<html>not here</html>", 404),
+            "Unreachable",
+            "the server answered 404: <html>not here</html>; tried ",
+        ),
         (text_answer("<html>hello</html>"), "Unreachable", "the server answered what is no JSON: "),
     ],
 )
@@ -121,7 +137,9 @@ async def test_a_server_that_is_not_trusted(control_plane: ControlPlane, tmp_pat
     path = write_kubeconfig(tmp_path, control_plane.server, {"token": "t"})
     reason, message = await problem(path)
     assert reason == "TLS"
-    assert message.endswith("check certificate-authority in the kubeconfig, and that the server's name is in its certificate")
+    assert message.endswith(
+        "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
+    )
 
 
 @pytest.mark.control_plane
@@ -154,7 +172,9 @@ async def test_kubeconfig_of_the_environment_then_of_the_home(tmp_path: Path, mo
             assert cluster.transport.server == second.url
 
 
-async def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_service_account_of_a_pod_and_its_token_that_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over real TLS, as in a pod; the files are where the test says, since nobody may write to a pod's place here."""
     from kubernetes.aio.config import incluster_config
 
@@ -198,7 +218,11 @@ async def test_the_service_account_of_a_pod_and_its_token_that_changes(tmp_path:
 
 async def test_credentials_of_a_program(tmp_path: Path) -> None:
     program = tmp_path / "login"
-    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "from-a-program"}}
+    credential = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": "from-a-program"},
+    }
     program.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(credential))})\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}}
@@ -233,7 +257,9 @@ async def test_a_proxy_of_the_environment_is_asked(tmp_path: Path, monkeypatch: 
             assert [(request.path, request.host) for request in proxy.asked] == [("/version", "cluster.invalid")]
 
 
-async def test_a_server_without_proxy_and_a_password_of_netrc_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_without_proxy_and_a_password_of_netrc_is_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".netrc").write_text("machine 127.0.0.1 login someone password secret\n")
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")

@@ -76,8 +76,18 @@ def test_what_the_port_has_no_exception_for_keeps_its_code() -> None:
         (502, b"<html>bad gateway</html>", Unavailable, "the server answered 502: <html>bad gateway</html>"),
         (404, b"", NotFound, "the server answered 404"),
         (403, b"\xff" + b"x" * 500, Forbidden, f"the server answered 403: \N{REPLACEMENT CHARACTER}{'x' * 199}…"),
-        (500, b'{"kind": "Status", "message": 7, "reason": [], "details": [], "code": "a"}', ApiError, "the server answered 500"),
-        (422, b'{"kind": "Status", "reason": "Invalid", "details": {"causes": [7, {"field": 8}]}}', Invalid, "the server answered 422"),
+        (
+            500,
+            b'{"kind": "Status", "message": 7, "reason": [], "details": [], "code": "a"}',
+            ApiError,
+            "the server answered 500",
+        ),
+        (
+            422,
+            b'{"kind": "Status", "reason": "Invalid", "details": {"causes": [7, {"field": 8}]}}',
+            Invalid,
+            "the server answered 422",
+        ),
         (418, b"[1]", ApiError, "the server answered 418: [1]"),
     ],
 )
@@ -91,13 +101,21 @@ def test_causes_and_times_to_wait_are_kept() -> None:
     error = refusal(422, json.dumps(status_object(422, "Invalid", "bad", causes=causes)).encode())
     assert isinstance(error, Invalid)
     assert error.causes == (StatusCause("spec", "FieldValueInvalid", "Invalid value"), StatusCause("", "", "whole"))
-    assert refusal(429, json.dumps(status_object(429, "TooManyRequests", "x", retryAfterSeconds=3)).encode(), "7").retry_after == 3
-    assert [refusal(503, b"", header).retry_after for header in ("7", "", "Wed, 21 Oct 2026 07:28:00 GMT", "-1", "٣")] == [7, *[None] * 4]
+    assert (
+        refusal(
+            429, json.dumps(status_object(429, "TooManyRequests", "x", retryAfterSeconds=3)).encode(), "7"
+        ).retry_after
+        == 3
+    )
+    assert [
+        refusal(503, b"", header).retry_after for header in ("7", "", "Wed, 21 Oct 2026 07:28:00 GMT", "-1", "٣")
+    ] == [7, *[None] * 4]
 
 
 @given(st.floats(0.1, 1000), st.integers(1, 50), st.lists(st.floats(0, 2), min_size=1, max_size=100))
 def test_the_bucket_keeps_to_its_rate(rate: float, burst: int, gaps: list[float]) -> None:
-    """In any span of time no more go on than the burst and what was refilled meanwhile, in the order in which they came."""
+    """In any span of time no more go on than the burst and what was refilled meanwhile, in the order in which they
+    came."""
     bucket, now, begun = TokenBucket(rate, burst), 0.0, []
     for gap in gaps:
         now += gap
@@ -141,7 +159,9 @@ class Contended(MemoryCluster):
     async def update(self, obj: O) -> O:
         if self.others:
             self.others -= 1
-            await self.patch(type(obj), obj.name, obj.namespace, merge={"metadata": {"labels": {"other": str(self.others)}}})
+            await self.patch(
+                type(obj), obj.name, obj.namespace, merge={"metadata": {"labels": {"other": str(self.others)}}}
+            )
         return await super().update(obj)
 
 
@@ -158,7 +178,9 @@ async def test_a_change_is_made_again_of_what_is_there_after_a_conflict() -> Non
     assert (changed.metadata.annotations, changed.metadata.labels) == ({"seen": "0"}, {"other": "0"})
     cluster.others = 6
     with pytest.raises(Conflict):
-        await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: annotated(obj).without("spec"), attempts=5)
+        await update_with_retry(
+            cluster, ResourceClaim, ("n", "c"), lambda obj: annotated(obj).without("spec"), attempts=5
+        )
     assert cluster.others == 1
     with pytest.raises(ValueError, match="attempts must be at least 1, not 0"):
         await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, attempts=0)
@@ -170,6 +192,8 @@ async def test_nothing_is_written_when_nothing_changes() -> None:
     assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda _: None) == created
     assert await update_with_retry(cluster, ResourceClaim, ("n", "c"), lambda obj: obj, known=created) == created
     outdated = created.with_(metadata=created.metadata.with_(resource_version="0", labels={"other": "old"}))
-    assert (await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, known=outdated)).metadata.annotations == {"seen": "old"}
+    assert (
+        await update_with_retry(cluster, ResourceClaim, ("n", "c"), annotated, known=outdated)
+    ).metadata.annotations == {"seen": "old"}
     with pytest.raises(NotFound):
         await update_with_retry(cluster, ResourceClaim, ("n", "x"), annotated)

@@ -62,7 +62,9 @@ async def test_create_update_patch_list_and_delete(control_plane: ControlPlane, 
         assert [(raw["apiVersion"], raw["kind"], raw["metadata"]["name"]) for raw in listed] == [
             ("v1", "ConfigMap", name) for name in "abc"
         ]
-        assert [raw["metadata"]["name"] for raw in await cluster.list_raw("v1", "ConfigMap", fields="metadata.name=b")] == ["b"]
+        assert [
+            raw["metadata"]["name"] for raw in await cluster.list_raw("v1", "ConfigMap", fields="metadata.name=b")
+        ] == ["b"]
         updated = await cluster.update_raw({**listed[0], "data": {"x": "2"}})
         assert updated["data"] == {"x": "2"}
         with pytest.raises(Conflict):
@@ -90,10 +92,15 @@ async def test_create_update_patch_list_and_delete(control_plane: ControlPlane, 
         ({}, "an object must say its apiVersion and kind"),
         ({"apiVersion": "v1", "kind": 7}, "an object must say its apiVersion and kind"),
         ({"apiVersion": "v1", "kind": "ConfigMap"}, "ConfigMap: metadata.name is required and must be a string"),
-        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": 7}}, "ConfigMap: metadata.name is required and must be a string"),
+        (
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": 7}},
+            "ConfigMap: metadata.name is required and must be a string",
+        ),
     ],
 )
-async def test_objects_that_do_not_say_what_they_are(control_plane: ControlPlane, raw: dict[str, Any], message: str) -> None:
+async def test_objects_that_do_not_say_what_they_are(
+    control_plane: ControlPlane, raw: dict[str, Any], message: str
+) -> None:
     async def test(cluster: KubeCluster) -> None:
         with pytest.raises(BadRequest) as caught:
             await cluster.apply(raw, field_manager="one")
@@ -148,7 +155,9 @@ async def test_a_new_kind_is_found_as_soon_as_it_is_served(control_plane: Contro
                         await asyncio.sleep(0.05)  # discovery knows it a moment before it is served
             served = await cluster.served_kind("raw.example.com/v1", "Ox")
             assert (served.plural, served.namespaced, served.subresources) == ("oxen", False, ("status",))
-            status = await cluster.patch_raw("raw.example.com/v1", "Ox", "a", merge={"status": {"fed": True}}, subresource="status")
+            status = await cluster.patch_raw(
+                "raw.example.com/v1", "Ox", "a", merge={"status": {"fed": True}}, subresource="status"
+            )
             assert (status["spec"], status["status"]) == ({"horns": 2}, {"fed": True})
             assert "raw.example.com/v1" in await cluster.api_versions()
         finally:
@@ -171,13 +180,17 @@ async def test_what_the_server_says_of_itself(control_plane: ControlPlane) -> No
 
 async def test_what_we_may_not_do_is_forbidden(control_plane: ControlPlane, namespace: str) -> None:
     async def nobody(cluster: KubeCluster) -> None:
-        with pytest.raises(Forbidden, match=r'^configmaps is forbidden: User "nobody" cannot list resource "configmaps"'):
+        with pytest.raises(
+            Forbidden, match=r'^configmaps is forbidden: User "nobody" cannot list resource "configmaps"'
+        ):
             await cluster.list_raw("v1", "ConfigMap", namespace)
 
     await asked(control_plane, nobody, control_plane.kubeconfig_of_user("nobody"))
 
 
-async def test_other_certificates_are_taken_up_without_a_new_client(control_plane: ControlPlane, tmp_path: Path) -> None:
+async def test_other_certificates_are_taken_up_without_a_new_client(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
     async def who(cluster: KubeCluster) -> str:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         return str((await cluster.create_raw(review))["status"]["userInfo"]["username"])

@@ -1,4 +1,5 @@
-"""Answers with the status of a success that are about something else: of a proxy, a load balancer, a server that is at fault."""
+"""Answers with the status of a success that are about something else: of a proxy, a load balancer, a server that is at
+fault."""
 
 from __future__ import annotations
 
@@ -41,9 +42,10 @@ async def test_another_object_than_was_asked_for_is_no_answer(tmp_path: Path, an
         server.answers("POST", PODS, json_answer(answered, 201))
         pod = Pod.from_wire(raw("p"))
         attempts = (
-            cluster.get(Pod, "p", "n"), cluster.create(pod), cluster.update(pod), cluster.patch(Pod, "p", "n", merge={}),
-            cluster.patch(Pod, "p", "n", operations=[]), cluster.get_raw("v1", "Pod", "p", "n"), cluster.create_raw(raw("p")),
-            cluster.update_raw(raw("p")), cluster.patch_raw("v1", "Pod", "p", "n", merge={}),
+            cluster.get(Pod, "p", "n"), cluster.create(pod), cluster.update(pod),
+            cluster.patch(Pod, "p", "n", merge={}), cluster.patch(Pod, "p", "n", operations=[]),
+            cluster.get_raw("v1", "Pod", "p", "n"), cluster.create_raw(raw("p")), cluster.update_raw(raw("p")),
+            cluster.patch_raw("v1", "Pod", "p", "n", merge={}),
         )  # fmt: skip
         for attempt in attempts:
             with pytest.raises(Unavailable, match="the server answered"):

@@ -1,4 +1,5 @@
-"""Lists of large objects: pages have a size, whatever the objects have, and the event loop goes on while they are read."""
+"""Lists of large objects: pages have a size, whatever the objects have, and the event loop goes on while they are
+read."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ KIB = 1024
 
 
 class Paged:
-    """Serves pods of given sizes in pages, as an API server does; ``served``: the limit asked for and the bytes of each page."""
+    """Serves pods of given sizes in pages, as an API server does; ``served``: the limit asked for and the bytes of each
+    page."""
 
     def __init__(self, *sizes: int) -> None:
         self.names = [f"p{number:05}" for number in range(len(sizes))]

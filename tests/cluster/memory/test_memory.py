@@ -1,4 +1,5 @@
-"""What only the embedded cluster promises: reproducible runs, whole contents in and out, a bounded history, its own admission."""
+"""What only the embedded cluster promises: reproducible runs, whole contents in and out, a bounded history, its own
+admission."""
 
 from __future__ import annotations
 
@@ -31,7 +32,13 @@ def named(objects: Sequence[TypedObject]) -> list[tuple[str, str]]:
 
 
 def vmi(name: str, **status: object) -> VirtualMachineInstance:
-    raw = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": name}, "spec": {}, "status": status}
+    raw = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": name},
+        "spec": {},
+        "status": status,
+    }
     return VirtualMachineInstance.from_wire(raw)
 
 
@@ -71,7 +78,9 @@ async def test_a_source_of_one_name_runs_out() -> None:
     cluster = MemoryCluster(lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda: "aaaaa", counted_suffixes())
     await cluster.create(pod("n", meta=ObjectMeta(generate_name="p-")))
     error = await refusal(AlreadyExists, cluster.create(pod("n", meta=ObjectMeta(generate_name="p-"))))
-    assert str(error) == 'pods "p-aaaaa" already exists, the server was not able to generate a unique name for the object'
+    assert (
+        str(error) == 'pods "p-aaaaa" already exists, the server was not able to generate a unique name for the object'
+    )
 
 
 def test_counted_suffixes_count_in_the_alphabet() -> None:
@@ -91,7 +100,9 @@ def test_generated_names_fit(seed: int, prefix: str) -> None:
 async def test_the_embedded_cluster_has_real_sources() -> None:
     created = await embedded_cluster().create(pod("n", meta=ObjectMeta(generate_name="p-")))
     assert len(created.metadata.uid) == 36
-    assert abs((datetime.now(UTC) - datetime.fromisoformat(str(created.metadata.creation_timestamp))).total_seconds()) < 60
+    assert (
+        abs((datetime.now(UTC) - datetime.fromisoformat(str(created.metadata.creation_timestamp))).total_seconds()) < 60
+    )
 
 
 # --- namespaces and scopes ------------------------------------------------------------------------------------------
@@ -144,13 +155,18 @@ def test_the_scope_of_kinds_without_a_type() -> None:
     assert not is_namespaced("nvidia.com/v1", "ClusterPolicy")
     assert not is_namespaced("storage.k8s.io/v1", "StorageClass")
     assert not is_namespaced("resource.k8s.io/v1", "ResourceSlice")
-    assert str(resource_of(unknown_kind("networking.k8s.io/v1", "NetworkPolicy"))) == "networkpolicies.networking.k8s.io"
+    assert (
+        str(resource_of(unknown_kind("networking.k8s.io/v1", "NetworkPolicy"))) == "networkpolicies.networking.k8s.io"
+    )
     assert str(resource_of(unknown_kind("v1", "Endpoints"))) == "endpoints"
     assert str(resource_of(unknown_kind("storage.k8s.io/v1", "StorageClass"))) == "storageclasses.storage.k8s.io"
 
 
 def test_an_object_must_name_its_kind() -> None:
-    with pytest.raises(ValueError, match=r"^an object without a type of its own must name its apiVersion and kind; see unknown_kind\(\)$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^an object without a type of its own must name its apiVersion and kind; see unknown_kind\(\)$",
+    ):
         resource_of(UnknownObject())
 
 
@@ -164,10 +180,14 @@ async def test_the_status_of_a_vmi_is_part_of_the_object() -> None:
     assert created.status.phase == "Pending"
     updated = await cluster.update(created.with_(status=created.status.with_(phase="Running")))
     assert (updated.status.phase, updated.metadata.generation) == ("Running", 2)
-    assert str(await refusal(NotFound, cluster.update_status(updated))) == "the server could not find the requested resource"
+    assert (
+        str(await refusal(NotFound, cluster.update_status(updated)))
+        == "the server could not find the requested resource"
+    )
     error = await refusal(Invalid, cluster.update(vmi("v")))
     assert str(error) == (
-        'virtualmachineinstances.kubevirt.io "v" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update'
+        'virtualmachineinstances.kubevirt.io "v" is invalid: metadata.resourceVersion: '
+        "Invalid value: 0: must be specified for an update"
     )
 
 
@@ -191,7 +211,10 @@ async def test_a_taint_rule_with_another_effect_starts_anew() -> None:
     """C-13.3."""
     times = iter([datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 10)])
     cluster = MemoryCluster(lambda: next(times), counted_suffixes(), counted_suffixes())
-    raw = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"driver": "d"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    raw = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"driver": "d"}, "taint": {"key": "k", "effect": "NoSchedule"}},
+    }
     created = await cluster.create(DeviceTaintRule.from_wire(raw))
     merge = {"spec": {"taint": {"effect": "NoExecute"}}}
     patched = await cluster.patch(DeviceTaintRule, "r", merge=merge)
@@ -219,14 +242,22 @@ async def test_a_patch_cannot_make_another_object() -> None:
         return str(caught.value)
 
     assert await refused({"kind": "Pod"}) == (
-        ' "" is invalid: patch: Invalid value: the kind in the data (Pod) does not match the expected kind (ResourceClaim)'
+        ' "" is invalid: patch: Invalid value: the kind in the data (Pod) '
+        "does not match the expected kind (ResourceClaim)"
     )
     assert await refused({"apiVersion": "v2"}) == (
-        ' "" is invalid: patch: Invalid value: the API version in the data (v2) does not match the expected API version '
+        ' "" is invalid: patch: Invalid value: the API version in the data '
+        "(v2) does not match the expected API version "
         "(resource.k8s.io/v1)"
     )
-    assert await refused({"metadata": {"name": "d"}}) == "the name of the object (d) does not match the name on the URL (c)"
-    assert await refused({"metadata": None}) == "the name of the object (c based on URL) was undeterminable: name must be provided"
+    assert (
+        await refused({"metadata": {"name": "d"}})
+        == "the name of the object (d) does not match the name on the URL (c)"
+    )
+    assert (
+        await refused({"metadata": None})
+        == "the name of the object (c based on URL) was undeterminable: name must be provided"
+    )
     assert await refused({"metadata": {"namespace": "n"}}) == (
         "the namespace of the provided object does not match the namespace sent on the request"
     )
@@ -255,11 +286,18 @@ class Judge(AdmitAll):
         return obj.with_(metadata=obj.metadata.with_(annotations={"seen": now}))
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
-        faults = (StatusCause("metadata.name", "FieldValueInvalid", "bad"), StatusCause("spec", "FieldValueInvalid", "worse"))
+        faults = (
+            StatusCause("metadata.name", "FieldValueInvalid", "bad"),
+            StatusCause("spec", "FieldValueInvalid", "worse"),
+        )
         return faults if obj.name == "bad" else ()
 
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
-        return (StatusCause("metadata.labels", "FieldValueForbidden", "never"),) if new.metadata.labels != old.metadata.labels else ()
+        return (
+            (StatusCause("metadata.labels", "FieldValueForbidden", "never"),)
+            if new.metadata.labels != old.metadata.labels
+            else ()
+        )
 
     def on_status_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         return (StatusCause("status", "FieldValueForbidden", "never"),)
@@ -287,7 +325,10 @@ async def test_history_is_bounded() -> None:
     for name in "abcdefgh":
         await cluster.create(claim("n", name))
     for oldest in ("5", "6", "7"):
-        assert told(await events(cluster.watch(ResourceClaim, resource_version=oldest), 8 - int(oldest)))[-1] == ("ADDED", "h")
+        assert told(await events(cluster.watch(ResourceClaim, resource_version=oldest), 8 - int(oldest)))[-1] == (
+            "ADDED",
+            "h",
+        )
     error = await refusal(Gone, anext(aiter(cluster.watch(ResourceClaim, resource_version="4"))))
     assert str(error) == "too old resource version: 4 (5)"
 
@@ -313,7 +354,9 @@ async def test_the_history_of_one_kind_does_not_push_out_another() -> None:
 
 async def test_a_version_that_is_none_is_refused() -> None:
     stream = MemoryCluster.deterministic().watch(Pod, resource_version="yesterday")
-    assert str(await refusal(BadRequest, anext(aiter(stream)))) == 'invalid resource version: "yesterday" is not a number'
+    assert (
+        str(await refusal(BadRequest, anext(aiter(stream)))) == 'invalid resource version: "yesterday" is not a number'
+    )
 
 
 async def test_a_watcher_that_is_cancelled_leaves_nothing_behind() -> None:
@@ -331,7 +374,8 @@ OWNED: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {
-        "name": "owned", "namespace": "n", "uid": "u-1", "resourceVersion": "41", "creationTimestamp": "2020-01-01T00:00:00Z",
+        "name": "owned", "namespace": "n", "uid": "u-1", "resourceVersion": "41",
+        "creationTimestamp": "2020-01-01T00:00:00Z",
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "elsewhere", "uid": "u-0"}],
     },
     "spec": {"nodeName": "node"},
@@ -370,7 +414,11 @@ async def test_what_was_saved_loads_as_it_was() -> None:
     reference = OwnerReference(api_version="v1", kind="Pod", name="p", uid=owner.metadata.uid)
     await first.create(claim("n", "c", meta=ObjectMeta(owner_references=(reference,), finalizers=("example.com/f",))))
     await first.create(vmi("v", phase="Running"))
-    await first.create(UnknownObject.from_wire({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}}))
+    await first.create(
+        UnknownObject.from_wire(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}}
+        )
+    )
     second = MemoryCluster.deterministic()
     second.load([read_object(obj.to_wire()) for obj in first.snapshot()])
     assert [obj.to_wire() for obj in second.snapshot()] == [obj.to_wire() for obj in first.snapshot()]
@@ -384,11 +432,16 @@ async def test_load_takes_all_or_none() -> None:
     before = cluster.snapshot()
     for objects, error, message in (
         ([claim("n", "a"), claim("n", "a")], AlreadyExists, 'resourceclaims.resource.k8s.io "a" already exists'),
-        ([claim("n", "a"), claim("n", "taken")], AlreadyExists, 'resourceclaims.resource.k8s.io "taken" already exists'),
+        (
+            [claim("n", "a"), claim("n", "taken")],
+            AlreadyExists,
+            'resourceclaims.resource.k8s.io "taken" already exists',
+        ),
         (
             [claim("n", "a"), claim("n", "")],
             Invalid,
-            'ResourceClaim.resource.k8s.io "" is invalid: metadata.name: Required value: name or generateName is required',
+            'ResourceClaim.resource.k8s.io "" is invalid: metadata.name: '
+            "Required value: name or generateName is required",
         ),
     ):
         with pytest.raises(error) as caught:
@@ -458,14 +511,23 @@ async def test_a_long_chain_of_owners_is_collected_at_once() -> None:
 
 @settings(max_examples=40)
 @given(
-    st.lists(st.tuples(st.integers(0, 7), st.sets(st.integers(0, 7), max_size=3)), max_size=8, unique_by=lambda e: e[0]), st.integers(0, 7)
+    st.lists(
+        st.tuples(st.integers(0, 7), st.sets(st.integers(0, 7), max_size=3)), max_size=8, unique_by=lambda e: e[0]
+    ),
+    st.integers(0, 7),
 )
-async def test_after_any_deletion_nothing_is_without_an_owner_that_had_one(graph: list[tuple[int, set[int]]], victim: int) -> None:
+async def test_after_any_deletion_nothing_is_without_an_owner_that_had_one(
+    graph: list[tuple[int, set[int]]], victim: int
+) -> None:
     cluster = MemoryCluster.deterministic(admission=AdmitAll())
     uids: dict[int, str] = {}
     for node, owners in graph:
-        references = tuple(OwnerReference(api_version="v1", kind="Pod", name=f"p{o}", uid=uids[o]) for o in sorted(owners) if o in uids)
-        uids[node] = (await cluster.create(pod("n", f"p{node}", meta=ObjectMeta(owner_references=references)))).metadata.uid
+        references = tuple(
+            OwnerReference(api_version="v1", kind="Pod", name=f"p{o}", uid=uids[o]) for o in sorted(owners) if o in uids
+        )
+        uids[node] = (
+            await cluster.create(pod("n", f"p{node}", meta=ObjectMeta(owner_references=references)))
+        ).metadata.uid
     had_owners = {obj.name for obj in cluster.snapshot() if obj.metadata.owner_references}
     if victim in uids:
         await cluster.delete(Pod, f"p{victim}", "n")

@@ -13,7 +13,9 @@ from virt_dra.cluster.memory.patches import OPERATIONS_LIMIT, PatchError, equal,
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "/", "~"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["", "a", "b", "a/b", "m~n"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["", "a", "b", "a/b", "m~n"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -74,7 +76,11 @@ def test_merge_into_nothing_keeps_no_null_in_objects(patch: Any) -> None:
         ([1, 2, 3], [{"op": "move", "from": "/0", "path": "/2"}], [2, 3, 1]),
         ({"a": 1}, [{"op": "move", "from": "/a", "path": "/a"}], {"a": 1}),
         ({"a": 1, "ab": 2}, [{"op": "move", "from": "/a", "path": "/ab"}], {"ab": 1}),
-        ({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "add", "path": "/b/-", "value": 2}], {"a": [1], "b": [1, 2]}),
+        (
+            {"a": [1]},
+            [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "add", "path": "/b/-", "value": 2}],
+            {"a": [1], "b": [1, 2]},
+        ),
         ({"a/b": 1, "m~n": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}], {}),
         ({"~1": 1}, [{"op": "remove", "path": "/~01"}], {}),
         ({"": 1}, [{"op": "remove", "path": "/"}], {}),
@@ -101,29 +107,61 @@ def test_json_patch(target: Any, operations: list[dict[str, Any]], result: Any) 
     [
         ({}, {"op": "add", "path": "/a/b", "value": 1}, 'operation 0: add: "/a" does not exist'),
         ({"a": 1}, {"op": "add", "path": "/a/b", "value": 1}, 'operation 0: add: "/a" is neither an object nor a list'),
-        ({"a": []}, {"op": "add", "path": "/a/1", "value": 1}, 'operation 0: add: "/a/1" is beyond the end of the list'),
+        (
+            {"a": []},
+            {"op": "add", "path": "/a/1", "value": 1},
+            'operation 0: add: "/a/1" is beyond the end of the list',
+        ),
         ({"a": []}, {"op": "add", "path": "/a/b", "value": 1}, 'operation 0: add: "/a/b": "b" is not a list index'),
-        ({"a": [1, 2]}, {"op": "remove", "path": "/a/-3"}, 'operation 0: remove: "/a/-3" is beyond the end of the list'),
-        ({"a": [1, 2]}, {"op": "replace", "path": "/a/2"}, 'operation 0: replace: "/a/2" is beyond the end of the list'),
+        (
+            {"a": [1, 2]},
+            {"op": "remove", "path": "/a/-3"},
+            'operation 0: remove: "/a/-3" is beyond the end of the list',
+        ),
+        (
+            {"a": [1, 2]},
+            {"op": "replace", "path": "/a/2"},
+            'operation 0: replace: "/a/2" is beyond the end of the list',
+        ),
         ({"a": 1}, {"op": "replace", "path": "/a/b"}, 'operation 0: replace: "/a" is neither an object nor a list'),
-        ({}, {"op": "replace", "path": ""}, "operation 0: replace: the whole document can only become an object or a list"),
+        (
+            {},
+            {"op": "replace", "path": ""},
+            "operation 0: replace: the whole document can only become an object or a list",
+        ),
         ({}, {"op": "add", "path": "", "value": {}}, "operation 0: add: must be a part of the document, not the whole"),
         ({"a": [1, 2]}, {"op": "remove", "path": "/a/-"}, 'operation 0: remove: "/a/-": "-" is not a list index'),
         ({"a": [1]}, {"op": "remove", "path": "/a/1"}, 'operation 0: remove: "/a/1" is beyond the end of the list'),
         ({"a": [1]}, {"op": "remove", "path": "/a/²"}, 'operation 0: remove: "/a/²": "²" is not a list index'),
-        ({"a": [1]}, {"op": "remove", "path": f"/a/{10**30}"}, f'operation 0: remove: "/a/{10**30}" is beyond the end of the list'),
+        (
+            {"a": [1]},
+            {"op": "remove", "path": f"/a/{10**30}"},
+            f'operation 0: remove: "/a/{10**30}" is beyond the end of the list',
+        ),
         ({}, {"op": "remove", "path": "/a"}, 'operation 0: remove: "/a" does not exist'),
         ({}, {"op": "remove", "path": ""}, "operation 0: remove: must be a part of the document, not the whole"),
         ({}, {"op": "replace", "path": "/a~1b/c", "value": 1}, 'operation 0: replace: "/a~1b" does not exist'),
-        ({"a": {"b": 1}}, {"op": "move", "from": "/a", "path": "/a/b"}, 'operation 0: move: "/a" cannot be moved into itself at "/a/b"'),
+        (
+            {"a": {"b": 1}},
+            {"op": "move", "from": "/a", "path": "/a/b"},
+            'operation 0: move: "/a" cannot be moved into itself at "/a/b"',
+        ),
         ({}, {"op": "copy", "from": "/a/b", "path": "/b"}, 'operation 0: copy: "/a" does not exist'),
         ({"a": 1}, {"op": "test", "path": "/a", "value": True}, 'operation 0: test: the value at "/a" is another one'),
         ({"a": "1"}, {"op": "test", "path": "/a", "value": 1}, 'operation 0: test: the value at "/a" is another one'),
         ({}, {"op": "test", "path": "/a", "value": 1}, 'operation 0: test: the value at "/a" is another one'),
-        ({}, {"op": "test", "path": "a", "value": 1}, 'operation 0: "a" is not a JSON pointer: must be empty or start with "/"'),
+        (
+            {},
+            {"op": "test", "path": "a", "value": 1},
+            'operation 0: "a" is not a JSON pointer: must be empty or start with "/"',
+        ),
         ({}, {"op": "add", "value": 1}, 'operation 0: "path" is required and must be a string'),
         ({}, {"op": "move", "path": "/a"}, 'operation 0: "from" is required and must be a string'),
-        ({}, {"op": "merge", "path": "/a"}, "operation 0: unexpected op 'merge': must be add, remove, replace, move, copy or test"),
+        (
+            {},
+            {"op": "merge", "path": "/a"},
+            "operation 0: unexpected op 'merge': must be add, remove, replace, move, copy or test",
+        ),
         ({}, "add", "operation 0: an operation must be an object"),
     ],
 )
@@ -146,7 +184,10 @@ def test_json_patch_has_a_limit() -> None:
 
 @given(JSON, JSON)
 def test_json_patch_changes_no_input(target: Any, value: Any) -> None:
-    operations: list[dict[str, Any]] = [{"op": "replace", "path": "", "value": {"x": value}}, {"op": "add", "path": "/x", "value": []}]
+    operations: list[dict[str, Any]] = [
+        {"op": "replace", "path": "", "value": {"x": value}},
+        {"op": "add", "path": "/x", "value": []},
+    ]
     before = copy.deepcopy((target, operations))
     assert patched(target, operations) == {"x": []}
     assert (target, operations) == before

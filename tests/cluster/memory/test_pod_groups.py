@@ -30,7 +30,12 @@ def cluster(gates: FeatureGates = CLAIMS) -> MemoryCluster:
 
 def group(**spec: Any) -> TypedObject:
     return read_object(
-        {"apiVersion": BETA, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, **spec}}
+        {
+            "apiVersion": BETA,
+            "kind": "PodGroup",
+            "metadata": {"name": "g"},
+            "spec": {"schedulingPolicy": {"basic": {}}, **spec},
+        }
     )
 
 
@@ -39,7 +44,11 @@ async def test_a_new_pod_group_is_protected_and_may_be_disrupted_pod_by_pod() ->
     created = await api.create(group(resourceClaims=[TEMPLATED]))
     assert isinstance(created, PodGroup)
     assert created.metadata.finalizers == (POD_GROUP_FINALIZER,)
-    assert created.spec.to_wire() == {"schedulingPolicy": {"basic": {}}, "resourceClaims": [TEMPLATED], "disruptionMode": {"single": {}}}
+    assert created.spec.to_wire() == {
+        "schedulingPolicy": {"basic": {}},
+        "resourceClaims": [TEMPLATED],
+        "disruptionMode": {"single": {}},
+    }
     await api.delete(PodGroup, "g")
     assert (await api.get(PodGroup, "g")).metadata.deletion_timestamp
 
@@ -48,7 +57,12 @@ async def test_without_the_gate_pod_groups_are_not_served_and_pods_lose_their_gr
     api = cluster(PLAIN)
     with pytest.raises(NotFound, match="the server could not find the requested resource"):
         await api.create(group())
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulingGroup": {"podGroupName": "g"}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"schedulingGroup": {"podGroupName": "g"}},
+    }
     stored = await api.create(read_object(pod))
     assert isinstance(stored, Pod)
     assert stored.spec.scheduling_group is None
@@ -76,7 +90,8 @@ REFUSED: tuple[tuple[Json, str], ...] = (
     ),
     (
         {"resourceClaims": [{"name": "a"}]},
-        'spec.resourceClaims[0]: Invalid value: "": must specify one of: `resourceClaimName`, `resourceClaimTemplateName`',
+        'spec.resourceClaims[0]: Invalid value: "": must specify one of: '
+        "`resourceClaimName`, `resourceClaimTemplateName`",
     ),
     (
         {"resourceClaims": [{"name": "a", "resourceClaimName": "x"}, {"name": "a", "resourceClaimName": "x"}]},
@@ -104,7 +119,9 @@ async def test_of_a_pod_group_only_the_number_of_a_gang_may_change() -> None:
     assert grown.spec.scheduling_policy.to_wire() == {"gang": {"minCount": 3}}
     with pytest.raises(Invalid, match=r"spec\.resourceClaims: Invalid value: null: field is immutable"):
         await api.patch(PodGroup, "g", merge={"spec": {"resourceClaims": []}})
-    with pytest.raises(Invalid, match=r"spec\.schedulingPolicy\.gang: Invalid value: null: field cannot be cleared once set"):
+    with pytest.raises(
+        Invalid, match=r"spec\.schedulingPolicy\.gang: Invalid value: null: field cannot be cleared once set"
+    ):
         await api.patch(PodGroup, "g", merge={"spec": {"schedulingPolicy": {"gang": None, "basic": {}}}})
     with pytest.raises(Invalid, match=r"resourceVersion: Invalid value: 0: must be specified for an update"):
         await api.update(group(schedulingPolicy={"gang": {"minCount": 2}}))
@@ -127,8 +144,8 @@ async def test_a_pod_names_its_group_by_a_subdomain() -> None:
     with pytest.raises(Invalid) as refused:
         await cluster().create(read_object(pod))
     assert (
-        str(refused.value)
-        == 'Pod "p" is invalid: spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`'
+        str(refused.value) == 'Pod "p" is invalid: spec.schedulingGroup.podGroupName: Invalid '
+        "value: null: must specify one of: `podGroupName`"
     )
 
 

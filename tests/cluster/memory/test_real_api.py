@@ -1,7 +1,8 @@
-"""The embedded cluster against a real API server, asked live: what one accepts the other does, and what one refuses with which paths.
+"""The embedded cluster against a real API server, asked live: what one accepts the other does, and what one refuses
+with which paths.
 
-The scenarios are those whose answers ``test_recorded`` keeps; here the server of this run answers. As a default some of them, always the
-same; all of them, on a server with the gates nobody touched too: ``pytest --all-scenarios``.
+The scenarios are those whose answers ``test_recorded`` keeps; here the server of this run answers. As a default some of
+them, always the same; all of them, on a server with the gates nobody touched too: ``pytest --all-scenarios``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def asked(request: pytest.FixtureRequest) -> Iterator[tuple[str, Server]]:
-    """A server of this module's own: what scenarios leave is deleted wholesale, and nobody else must write here. With its gates' name."""
+    """A server of this module's own: what scenarios leave is deleted wholesale, and nobody else must write here. With
+    its gates' name."""
     gates: str = request.param
     require()
     with ControlPlane(gates=SERVER_GATES[gates]) as running:
@@ -58,7 +60,11 @@ def live(server: Server, steps: list[Json]) -> list[Json]:
 
 
 def chosen(everything: bool) -> list[str]:
-    names = [name for name, steps in SCENARIOS.items() if name not in DIFFERENT and not any("server" in step for step in steps)]
+    names = [
+        name
+        for name, steps in SCENARIOS.items()
+        if name not in DIFFERENT and not any("server" in step for step in steps)
+    ]
     return names if everything else names[::SAMPLED]
 
 
@@ -76,7 +82,9 @@ async def test_verdicts_paths_and_objects_agree(asked: tuple[str, Server], reque
         steps = SCENARIOS[name]
         answers = live(server, steps)
         found = await replay(steps, gates)
-        faults += [f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, answers, found)) if fault]
+        faults += [
+            f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, answers, found)) if fault
+        ]
         judged.update(
             (kind_of(step, answers), answer["code"] < 400)
             for step, answer in zip(steps, answers, strict=True)

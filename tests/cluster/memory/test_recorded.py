@@ -1,9 +1,11 @@
-"""The embedded cluster against a real API server: Kubernetes 1.37.1 answered ``recorded/*.jsonl`` (made by devtools/upstream/apiserver).
+"""The embedded cluster against a real API server: Kubernetes 1.37.1 answered ``recorded/*.jsonl`` (made by
+devtools/upstream/apiserver).
 
-Compared are code, reason, faults with path, type and text, the message, and the object, in the version that was asked for.
-``answers`` come from a server with every DRA gate on; ``plain`` is there where one with plain gates answered differently from it, ``off``
-where one without any gate that can be switched off answered differently from the plain one. Witness of C-13.11 (metadata), C-13.12
-(patches), C-13.14 (null), C-14.1 to C-14.6 (validation) and C-2.3 (versions).
+Compared are code, reason, faults with path, type and text, the message, and the object, in the version that was asked
+for. ``answers`` come from a server with every DRA gate on; ``plain`` is there where one with plain gates answered
+differently from it, ``off`` where one without any gate that can be switched off answered differently from the plain
+one. Witness of C-13.11 (metadata), C-13.12 (patches), C-13.14 (null), C-14.1 to C-14.6 (validation) and C-2.3
+(versions).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from devtools.upstream.apiserver.steps import Json
 RECORDED = {
     line["id"]: line
     for path in sorted((Path(__file__).parent / "recorded").glob("*.jsonl"))
-    for line in map(json.loads, path.read_text(encoding="utf-8").strip().split("\n"))  # some texts have other line ends in them
+    for line in map(
+        json.loads, path.read_text(encoding="utf-8").strip().split("\n")
+    )  # some texts have other line ends in them
 }
 SCENARIOS = dict(scenarios())
 
@@ -34,10 +38,16 @@ def test_every_scenario_is_recorded() -> None:
 async def test_memory_answers_as_the_api_server(group: str, server: str) -> None:
     faults = []
     for name, steps in SCENARIOS.items():
-        if name.partition("/")[0] == group and name not in DIFFERENT and (server == "answers" or not _changes_server(steps)):
+        if (
+            name.partition("/")[0] == group
+            and name not in DIFFERENT
+            and (server == "answers" or not _changes_server(steps))
+        ):
             found = await replay(steps, server)
             faults += [
-                f"{name}[{index}]: {fault}" for index, fault in enumerate(differences(steps, recorded(name, server), found)) if fault
+                f"{name}[{index}]: {fault}"
+                for index, fault in enumerate(differences(steps, recorded(name, server), found))
+                if fault
             ]
     assert not faults, f"{len(faults)} answers differ:\n" + "\n".join(faults)
 

@@ -16,7 +16,9 @@ from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.selectors import parse_fields, parse_labels
 from virt_dra.cluster.port import BadRequest
 
-UPSTREAM = [json.loads(line) for line in (Path(__file__).parent / "label_selectors_upstream.jsonl").read_text().splitlines()]
+UPSTREAM = [
+    json.loads(line) for line in (Path(__file__).parent / "label_selectors_upstream.jsonl").read_text().splitlines()
+]
 
 
 @pytest.mark.parametrize("case", UPSTREAM, ids=lambda case: repr(case["selector"]))
@@ -31,7 +33,11 @@ def _verdict(selector: str) -> tuple[str, list[int]]:
         requirements = parse_labels(selector)
     except BadRequest as error:
         return str(error), []
-    return "", [index for index, labels in enumerate(LABEL_SETS) if all(requirement.matches(labels) for requirement in requirements)]
+    return "", [
+        index
+        for index, labels in enumerate(LABEL_SETS)
+        if all(requirement.matches(labels) for requirement in requirements)
+    ]
 
 
 LABEL_SETS: list[dict[str, str]] = [

@@ -39,7 +39,9 @@ class Clock:
 
 def recorder(cluster: Cluster, clock: Clock, limits: EventLimits = USUAL) -> EventRecorder:
     numbers = itertools.count(1)
-    return EventRecorder(cluster, "virt-dra-operator", "host-1", clock=clock, suffixes=lambda: f"{next(numbers):x}", limits=limits)
+    return EventRecorder(
+        cluster, "virt-dra-operator", "host-1", clock=clock, suffixes=lambda: f"{next(numbers):x}", limits=limits
+    )
 
 
 async def written(cluster: Cluster, namespace: str = "") -> list[dict[str, Any]]:
@@ -65,7 +67,13 @@ async def test_an_event_says_about_what_by_whom_and_when() -> None:
         assert {key: value for key, value in event.items() if key != "metadata"} == {
             "apiVersion": "v1",
             "kind": "Event",
-            "involvedObject": {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "namespace": "n", "name": "c", "uid": "u-1"},
+            "involvedObject": {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "namespace": "n",
+                "name": "c",
+                "uid": "u-1",
+            },
             "type": "Warning",
             "reason": "NoDevice",
             "message": "no device fits",
@@ -141,7 +149,13 @@ async def test_an_object_that_causes_many_events_gets_few() -> None:
         clock.advance(minutes=5)
         events.record(ABOUT, "Warning", "NoDevice", "later")
         await events.flush()
-        assert [event["message"] for event in await written(cluster)] == ["try 0", "try 1", "try 2", "later", "another object"]
+        assert [event["message"] for event in await written(cluster)] == [
+            "try 0",
+            "try 1",
+            "try 2",
+            "later",
+            "another object",
+        ]
         assert events.dropped == 7
 
     await run(test)

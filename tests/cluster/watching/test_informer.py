@@ -1,4 +1,5 @@
-"""Informers over the embedded cluster, whole and with faults put in: what is told, what the store holds, what happens in gaps."""
+"""Informers over the embedded cluster, whole and with faults put in: what is told, what the store holds, what happens
+in gaps."""
 
 from __future__ import annotations
 
@@ -125,7 +126,11 @@ async def test_indexes_follow_the_objects() -> None:
             await cluster.delete(Pod, "b", "n")
             await settled()
             assert [found.name for found in store.by_index("node", "n2")] == ["a"]
-            assert (store.by_index("node", "n1"), store.index_values("node"), store.index_values("label")) == ((), ("n2",), (("y", "2"),))
+            assert (store.by_index("node", "n1"), store.index_values("node"), store.index_values("label")) == (
+                (),
+                ("n2",),
+                (("y", "2"),),
+            )
             with pytest.raises(KeyError):
                 store.by_index("nodes", "n1")
 
@@ -378,14 +383,19 @@ async def test_lists_events_and_restarts_are_observed() -> None:
 # --- properties -------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["create", "change", "delete", "remake", "cut", "end", "gone", "wait", "rest"]), st.sampled_from("abc")),
+    st.tuples(
+        st.sampled_from(["create", "change", "delete", "remake", "cut", "end", "gone", "wait", "rest"]),
+        st.sampled_from("abc"),
+    ),
     max_size=40,
 )
 
 
 @settings(max_examples=150)
 @given(STEPS)
-async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_it(steps: list[tuple[str, str]]) -> None:
+async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_explains_it(
+    steps: list[tuple[str, str]],
+) -> None:
     async def test(cluster: MemoryCluster) -> None:
         faulty = Faulty(cluster)
         informer = quick(faulty, ResourceClaim)
@@ -411,7 +421,9 @@ async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_expl
                     case "create" if name not in there:
                         await cluster.create(claim("n", name))
                     case "change" if name in there:
-                        await cluster.patch(ResourceClaim, name, "n", merge={"metadata": {"labels": {"x": str(number)}}})
+                        await cluster.patch(
+                            ResourceClaim, name, "n", merge={"metadata": {"labels": {"x": str(number)}}}
+                        )
                     case "delete" if name in there:
                         await cluster.delete(ResourceClaim, name, "n")
                     case "remake" if name in there:
@@ -438,7 +450,9 @@ async def test_whatever_fails_the_store_ends_up_as_a_list_and_what_was_told_expl
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.integers(0, 3)), st.booleans()), max_size=25))
 def test_indexes_are_what_the_objects_say(changes: list[tuple[str, set[int], bool]]) -> None:
-    store: InformerStore[Pod] = InformerStore({"ports": lambda found: [label for label in found.metadata.labels for _ in range(2)]})
+    store: InformerStore[Pod] = InformerStore(
+        {"ports": lambda found: [label for label in found.metadata.labels for _ in range(2)]}
+    )
     there: dict[str, set[int]] = {}
     for name, ports, remove in changes:
         if remove:

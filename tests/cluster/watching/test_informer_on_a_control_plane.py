@@ -69,7 +69,9 @@ def fresh(cluster: KubeCluster, namespace: str) -> tuple[Informer[ResourceClaim]
     return informer, Mirror(informer)
 
 
-async def same_as_listed(cluster: KubeCluster, namespace: str, informer: Informer[ResourceClaim], mirror: Mirror) -> None:
+async def same_as_listed(
+    cluster: KubeCluster, namespace: str, informer: Informer[ResourceClaim], mirror: Mirror
+) -> None:
     async def check() -> None:
         try:
             listed = {obj.name: obj for obj in (await cluster.list(ResourceClaim, namespace)).items}
@@ -81,9 +83,14 @@ async def same_as_listed(cluster: KubeCluster, namespace: str, informer: Informe
     await eventually(check)
 
 
-async def test_under_cuts_the_store_ends_up_as_a_list(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+async def test_under_cuts_the_store_ends_up_as_a_list(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
     rng = random.Random(7)
-    async with connect(str(control_plane.kubeconfig), limits=QUICK) as direct, through_a_proxy(control_plane, tmp_path) as (far, proxy):
+    async with (
+        connect(str(control_plane.kubeconfig), limits=QUICK) as direct,
+        through_a_proxy(control_plane, tmp_path) as (far, proxy),
+    ):
         informer, mirror = fresh(far, namespace)
         async with running(informer):
             for number in range(120):
@@ -94,7 +101,9 @@ async def test_under_cuts_the_store_ends_up_as_a_list(control_plane: ControlPlan
                         case 0 if there is not None:
                             await direct.delete(ResourceClaim, name, namespace)
                         case 1 if there is not None:
-                            await direct.patch(ResourceClaim, name, namespace, merge={"metadata": {"labels": {"n": str(number)}}})
+                            await direct.patch(
+                                ResourceClaim, name, namespace, merge={"metadata": {"labels": {"n": str(number)}}}
+                            )
                         case _:
                             await direct.create(claim(namespace, name))
                 except ApiError:
@@ -119,7 +128,8 @@ async def test_a_restarted_api_server_is_found_again(control_plane: ControlPlane
                 await cluster.create(claim(namespace, name))
             await asyncio.to_thread(control_plane.stop_api_server)
             starting = asyncio.create_task(asyncio.to_thread(control_plane.start_api_server))
-            # Waits for the server within the client's patience, and is then before the informer's next attempt or after it.
+            # Waits for the server within the client's patience, and is then before the informer's next attempt or after
+            # it.
             await asyncio.wait({starting})
             await cluster.delete(ResourceClaim, "deleted", namespace)
             await cluster.create(claim(namespace, "created"))
@@ -138,7 +148,9 @@ class OneOldVersion(KubeCluster):
 
     listed = False
 
-    async def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+    async def pages(
+        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[O]]:
         async for page in super().pages(kind, namespace, labels=labels, fields=fields):
             yield page if self.listed else Listed(page.items[1:], "1")
         self.listed = True
@@ -167,7 +179,9 @@ async def test_requests_survive_a_restart(control_plane: ControlPlane, namespace
         assert (await asking).name == "c"
 
 
-async def test_slices_by_the_hundred_come_in_pages_and_share_what_is_equal(control_plane: ControlPlane, namespace: str) -> None:
+async def test_slices_by_the_hundred_come_in_pages_and_share_what_is_equal(
+    control_plane: ControlPlane, namespace: str
+) -> None:
     async with connect(str(control_plane.kubeconfig), limits=ClientLimits(qps=0, page=7)) as cluster:
         slices = [resource_slice(namespace, f"s{number:02}", node="n1") for number in range(30)]
         await asyncio.gather(*(cluster.create(_with_model(obj)) for obj in slices))
@@ -198,5 +212,7 @@ async def test_changes_survive_conflicts(control_plane: ControlPlane, namespace:
             annotations = {**obj.metadata.annotations, "n": str(int(obj.metadata.annotations["n"]) + 1)}
             return obj.with_(metadata=obj.metadata.with_(annotations=annotations))
 
-        await asyncio.gather(*(update_with_retry(cluster, ResourceClaim, (namespace, "c"), counted, attempts=50) for _ in range(8)))
+        await asyncio.gather(
+            *(update_with_retry(cluster, ResourceClaim, (namespace, "c"), counted, attempts=50) for _ in range(8))
+        )
         assert (await cluster.get(ResourceClaim, "c", namespace)).metadata.annotations["n"] == "8"

@@ -40,8 +40,12 @@ async def test_a_key_waits_once_and_keys_keep_their_order() -> None:
     await run(test)
 
 
-@pytest.mark.parametrize(("error", "traced"), [(Unavailable("etcdserver: request timed out"), False), (KeyError("spec"), True)])
-async def test_only_a_fault_of_the_program_leaves_a_trace(error: Exception, traced: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "traced"), [(Unavailable("etcdserver: request timed out"), False), (KeyError("spec"), True)]
+)
+async def test_only_a_fault_of_the_program_leaves_a_trace(
+    error: Exception, traced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """In an outage every VM's work fails, again and again."""
 
     async def test() -> None:
@@ -152,7 +156,9 @@ async def test_work_says_when_it_wants_the_key_again() -> None:
     await run(test)
 
 
-async def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_wait_longer_each_time_and_are_logged_and_success_forgets_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue(first_delay=0.01, longest_delay=0.03, chance=lambda: 1.0)
         times: list[float] = []
@@ -272,7 +278,8 @@ async def test_depth_latency_and_outcomes_are_observed() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=30), st.integers(1, 3))
 async def test_no_addition_is_lost(additions: list[tuple[str, int]], workers: int) -> None:
-    """Whatever was added is worked on after it was added, however additions and work interleave, and never twice at a time."""
+    """Whatever was added is worked on after it was added, however additions and work interleave, and never twice at a
+    time."""
 
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue()

@@ -1,4 +1,5 @@
-"""What is published of a VMI's devices beside KubeVirt: when, what, once, and again after whatever happens (K-5.14, K-5.21, K-9)."""
+"""What is published of a VMI's devices beside KubeVirt: when, what, once, and again after whatever happens (K-5.14,
+K-5.21, K-9)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ DEVICE_STATUS: Json = {
     "gpuStatuses": [
         {
             "name": "g0",
-            "deviceResourceClaimStatus": {"name": "d0", "resourceClaimName": CLAIM, "attributes": {"pciAddress": "0000:01:00.0"}},
+            "deviceResourceClaimStatus": {
+                "name": "d0",
+                "resourceClaimName": CLAIM,
+                "attributes": {"pciAddress": "0000:01:00.0"},
+            },
         }
     ]
 }
@@ -73,7 +78,11 @@ async def test_a_claim_that_is_heard_of_after_its_pod_runs_is_not_taken_for_dele
         assert (await world.status())["devices"][0]["state"] == "Pending"
         world.now = NOW + timedelta(seconds=11)
         ((kind, reason, message),) = await world.told()
-        assert (kind, reason, message.endswith("it was deleted while the pod runs; restart the VM")) == ("Warning", "ClaimMissing", True)
+        assert (kind, reason, message.endswith("it was deleted while the pod runs; restart the VM")) == (
+            "Warning",
+            "ClaimMissing",
+            True,
+        )
 
     await run(life, {"claims": [], "pod.status.phase": "Running", "pod.status.conditions": [bound]})
 
@@ -120,12 +129,19 @@ async def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -
     async def life(world: World) -> None:
         assert await world.told() == []
         status = await world.status()
-        waiting = f"gpus/g0: ResourceClaim {CLAIM} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+        waiting = (
+            f"gpus/g0: ResourceClaim {CLAIM} is not allocated yet; if this "
+            "lasts, the pod's condition PodScheduled says why"
+        )
         assert status["conditions"] == [
             condition("DevicesResolved", "False", "NotAllocated", waiting),
             condition("DevicesHealthy", "Unknown", "DevicesNotResolved"),
         ]
-        assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == ("0/1", "Pending", "NotAllocated")
+        assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == (
+            "0/1",
+            "Pending",
+            "NotAllocated",
+        )
         assert DEVICE_STATUS_ANNOTATION not in (await world.vmi()).metadata.annotations
         world.now = LATER
         await world.allocate()
@@ -140,7 +156,10 @@ async def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -
 
 async def test_what_kubectl_shows_of_a_waiting_pod_is_why_its_claims_do_not_fit() -> None:
     async def life(world: World) -> None:
-        why = "0 of 1 nodes can take the pod: 1 node: claim default/c, request gpu: device in use (1 device in use) (node-a)"
+        why = (
+            "0 of 1 nodes can take the pod: 1 node: claim default/c, request "
+            "gpu: device in use (1 device in use) (node-a)"
+        )
         explained = Condition.from_wire(condition("Allocatable", "False", "NoNodeFits", why))
         await world.reconcile(explained=explained)
         assert (await world.status())["conditions"] == [
@@ -197,7 +216,10 @@ async def test_what_somebody_else_wrote_into_the_object_is_put_right() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         before = await world.status()
-        forged = {"status": {"ready": "7/7", "devices": []}, "metadata": {"labels": {"app.kubernetes.io/part-of": None, "mine": "1"}}}
+        forged = {
+            "status": {"ready": "7/7", "devices": []},
+            "metadata": {"labels": {"app.kubernetes.io/part-of": None, "mine": "1"}},
+        }
         await world.memory.patch(VirtualMachineInstanceDevices, "fedora", "lab", merge=forged)
         await world.reconcile()
         devices = await world.devices()
@@ -262,12 +284,17 @@ async def test_a_forged_annotation_is_removed_and_a_wrong_one_corrected() -> Non
         assert DEVICE_STATUS_ANNOTATION not in (await world.vmi()).metadata.annotations
         await world.allocate()
         await world.memory.patch(
-            VirtualMachineInstance, "fedora", "lab", merge={"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: "x"}}}
+            VirtualMachineInstance,
+            "fedora",
+            "lab",
+            merge={"metadata": {"annotations": {DEVICE_STATUS_ANNOTATION: "x"}}},
         )
         await world.reconcile()
         assert json.loads((await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION]) == DEVICE_STATUS
 
-    await run(life, {"claims.0.status": None, "vmi.metadata.annotations": {DEVICE_STATUS_ANNOTATION: '{"gpuStatuses":[]}'}})
+    await run(
+        life, {"claims.0.status": None, "vmi.metadata.annotations": {DEVICE_STATUS_ANNOTATION: '{"gpuStatuses":[]}'}}
+    )
 
 
 # --- while the VMI runs ---
@@ -303,7 +330,10 @@ async def test_an_address_that_changes_under_a_running_vmi_is_told_and_not_taken
     async def life(world: World) -> None:
         await world.reconcile()
         await world.runs()
-        moved = changed(BASE, {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}})
+        moved = changed(
+            BASE,
+            {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}},
+        )
         published = await world.memory.get(ResourceSlice, "node-a-gpus")
         await world.memory.update(published.with_(spec=ResourceSlice.from_wire(moved["slices"][0]).spec))
         (told,) = await world.told()
@@ -324,14 +354,19 @@ async def test_another_pod_is_not_held_to_what_the_first_was_started_with() -> N
         second = changed(BASE, {
             "pod.metadata.name": "second", "pod.metadata.uid": "pod-2", "pod.spec.nodeName": "node-a",
             "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus",
-            "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2", "claims.0.metadata.ownerReferences.0.uid": "pod-2",
-            "claims.0.status.reservedFor.0.uid": "pod-2", "claims.0.status.allocation.devices.results.0.device": "d1",
+            "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2",
+            "claims.0.metadata.ownerReferences.0.uid": "pod-2", "claims.0.status.reservedFor.0.uid": "pod-2",
+            "claims.0.status.allocation.devices.results.0.device": "d1",
         })  # fmt: skip
         await world.memory.patch(Pod, POD, "lab", merge={"status": {"phase": "Failed"}}, subresource="status")
         world.memory.load([Pod.from_wire(second["pod"]), ResourceClaim.from_wire(second["claims"][0])])
         await world.reconcile()
         status = await world.status()
-        assert (status["podUID"], status["devices"][0]["pciAddress"], status["devices"][0].get("reason")) == ("pod-2", "0000:02:00.0", None)
+        assert (status["podUID"], status["devices"][0]["pciAddress"], status["devices"][0].get("reason")) == (
+            "pod-2",
+            "0000:02:00.0",
+            None,
+        )
 
     await run(life)
 
@@ -339,7 +374,8 @@ async def test_another_pod_is_not_held_to_what_the_first_was_started_with() -> N
 RULE: Json = {
     "metadata": {"name": "broken"},
     "spec": {"deviceSelector": {"driver": "gpu.example.com", "pool": "node-a", "device": "d0"},
-             "taint": {"key": "example.com/broken", "value": "yes", "effect": "NoExecute", "timeAdded": "2026-11-21T08:59:00Z"}},
+             "taint": {"key": "example.com/broken", "value": "yes", "effect": "NoExecute",
+                 "timeAdded": "2026-11-21T08:59:00Z"}},
 }  # fmt: skip
 
 
@@ -347,10 +383,17 @@ async def test_a_taint_rule_on_a_running_vmis_device_is_told_and_shown() -> None
     async def life(world: World) -> None:
         await world.reconcile()
         assert (await world.status())["devices"][0]["taints"] == [RULE["spec"]["taint"]]
-        assert (await world.conditions())["DevicesHealthy"] == ("True", "AllDevicesHealthy")  # the scheduler's matter until it runs
+        assert (await world.conditions())["DevicesHealthy"] == (
+            "True",
+            "AllDevicesHealthy",
+        )  # the scheduler's matter until it runs
         await world.runs()
         assert await world.told() == [
-            ("Warning", "DeviceTainted", "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs")
+            (
+                "Warning",
+                "DeviceTainted",
+                "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs",
+            )
         ]
         await world.memory.delete(DeviceTaintRule, "broken")
         assert await world.told() == [("Normal", "DevicesHealthy", "all devices are healthy again")]
@@ -365,7 +408,9 @@ async def test_a_tolerated_taint_is_shown_and_not_told(effect: str) -> None:
         await world.reconcile()
         await world.runs()
         assert await world.told() == []
-        assert (await world.status())["devices"][0]["taints"] == [{"key": "k", "effect": effect, "timeAdded": "2026-11-21T09:00:00Z"}]
+        assert (await world.status())["devices"][0]["taints"] == [
+            {"key": "k", "effect": effect, "timeAdded": "2026-11-21T09:00:00Z"}
+        ]
 
     await run(life, {
         "slices.0.spec.devices.0.taints": [{"key": "k", "effect": effect}],
@@ -385,7 +430,9 @@ async def test_health_is_read_from_the_pod_whatever_the_kubelet_calls_the_device
         assert (await world.status())["devices"][0]["health"] == {"status": "Healthy"}
         sick = says({"health": "Unhealthy", "message": "ECC errors"})
         await world.memory.patch(Pod, POD, "lab", merge=sick, subresource="status")
-        assert await world.told() == [("Warning", "DeviceUnhealthy", "gpus/g0: device d0 is unhealthy: ECC errors; see the driver's logs")]
+        assert await world.told() == [
+            ("Warning", "DeviceUnhealthy", "gpus/g0: device d0 is unhealthy: ECC errors; see the driver's logs")
+        ]
         assert (await world.status())["devices"][0]["health"] == {"status": "Unhealthy", "message": "ECC errors"}
         assert (await world.conditions())["DevicesHealthy"] == ("False", "DeviceUnhealthy")
 
@@ -400,8 +447,8 @@ SECOND = objects({
     "pod.metadata.name": "second", "pod.metadata.uid": "pod-2",
     "pod.metadata.labels": {"kubevirt.io/created-by": "vmi-2"}, "pod.metadata.ownerReferences.0.uid": "vmi-2",
     "pod.status.resourceClaimStatuses.0.resourceClaimName": "second-gpus",
-    "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2", "claims.0.metadata.ownerReferences.0.uid": "pod-2",
-    "claims.0.status.reservedFor.0.uid": "pod-2",
+    "claims.0.metadata.name": "second-gpus", "claims.0.metadata.uid": "claim-2",
+    "claims.0.metadata.ownerReferences.0.uid": "pod-2", "claims.0.status.reservedFor.0.uid": "pod-2",
     "slices": None, "rules": None,
 })  # fmt: skip
 """A VMI with a pod and a claim of its own, and the same device."""
@@ -445,7 +492,9 @@ async def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[s
         def of(kind: type[Found]) -> list[Found]:
             return [obj for obj in later if isinstance(obj, kind)]
 
-        sources = ListedSources(of(VirtualMachineInstance), of(Pod), of(ResourceClaim), of(ResourceSlice), devices=[first])
+        sources = ListedSources(
+            of(VirtualMachineInstance), of(Pod), of(ResourceClaim), of(ResourceSlice), devices=[first]
+        )
         inputs = device_inputs.gather(sources, "lab/second", NOW)
         assert inputs is not None
         assert [event.reason for event in device_publication.plan(inputs).events] == ["DevicesResolved"]
@@ -455,8 +504,13 @@ async def test_an_address_is_not_shared_with_a_vmi_that_gave_it_back(end: dict[s
 
 RECORD = {
     "format": 1,
-    "pairs": [{"claim": "gpus", "request": "gpu", "path": "native"}, {"claim": "virt-dra-0", "request": "gpu", "path": "device-plugin"}],
-    "devices": [{"kind": "hostDevices", "name": "card", "resource": "v.com/x", "claim": "virt-dra-0", "request": "gpu"}],
+    "pairs": [
+        {"claim": "gpus", "request": "gpu", "path": "native"},
+        {"claim": "virt-dra-0", "request": "gpu", "path": "device-plugin"},
+    ],
+    "devices": [
+        {"kind": "hostDevices", "name": "card", "resource": "v.com/x", "claim": "virt-dra-0", "request": "gpu"}
+    ],
 }
 PLUGIN: dict[str, Any] = {
     "vmi.spec.domain.devices.hostDevices": [{"name": "card", "deviceName": "v.com/x"}],
@@ -467,7 +521,11 @@ PLUGIN: dict[str, Any] = {
         "metadata": {"name": "direct", "namespace": "lab", "uid": "claim-2"},
         "spec": BASE["claims"][0]["spec"],
         "status": {
-            "allocation": {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d1"}]}},
+            "allocation": {
+                "devices": {
+                    "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d1"}]
+                }
+            },
             "reservedFor": [{"resource": "pods", "name": POD, "uid": "pod-1"}],
         },
     },
@@ -478,17 +536,24 @@ async def test_plugin_devices_are_shown_and_stay_out_of_the_device_status() -> N
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
-        assert (status["ready"], status["integrationPaths"], status["deviceStatus"]) == ("2/2", "native,device-plugin", DEVICE_STATUS)
+        assert (status["ready"], status["integrationPaths"], status["deviceStatus"]) == (
+            "2/2",
+            "native,device-plugin",
+            DEVICE_STATUS,
+        )
         assert status["devices"][1] == {
-            "name": "card", "kind": "hostDevices", "claimName": "virt-dra-0", "requestName": "gpu", "integrationPath": "device-plugin",
-            "resourceClaimName": "direct", "driver": "gpu.example.com", "pool": "node-a", "device": "d1", "pciAddress": "0000:02:00.0",
-            "state": "Resolved",
+            "name": "card", "kind": "hostDevices", "claimName": "virt-dra-0", "requestName": "gpu",
+            "integrationPath": "device-plugin", "resourceClaimName": "direct", "driver": "gpu.example.com",
+            "pool": "node-a", "device": "d1", "pciAddress": "0000:02:00.0", "state": "Resolved",
         }  # fmt: skip
         await world.runs()
         await world.memory.delete(ResourceSlice, "node-a-gpus")
         world.now = LATER
         await world.reconcile()
-        assert [device["pciAddress"] for device in (await world.status())["devices"]] == ["0000:01:00.0", "0000:02:00.0"]
+        assert [device["pciAddress"] for device in (await world.status())["devices"]] == [
+            "0000:01:00.0",
+            "0000:02:00.0",
+        ]
 
     await run(life, PLUGIN)
 
@@ -502,7 +567,8 @@ async def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_i
         )  # fmt: skip
         status = await world.status()
         message = (
-            f"virt-dra's record on pod {POD} can't be read or has nothing of request gpu of claim gpus, so its address is not handed on. "
+            f"virt-dra's record on pod {POD} can't be read or has nothing of request "
+            "gpu of claim gpus, so its address is not handed on. "
             "Restart the VM"
         )
         unknown = {"integrationPath": "none", "state": "Error", "reason": "NotInIntegrationRecord", "message": message}
@@ -519,7 +585,9 @@ async def test_a_record_that_cannot_be_read_is_told_and_nothing_is_believed_of_i
         (Forbidden("no"), False, [("WriteRefused", "creating VirtualMachineInstanceDevices lab/fedora: no")]),
     ],
 )
-async def test_a_refused_write(monkeypatch: pytest.MonkeyPatch, error: ApiError, again: bool, told: list[tuple[str, str]]) -> None:
+async def test_a_refused_write(
+    monkeypatch: pytest.MonkeyPatch, error: ApiError, again: bool, told: list[tuple[str, str]]
+) -> None:
     async def life(world: World) -> None:
         monkeypatch.setattr(world.memory, "create", _refuse(error))
         done = await world.reconcile()
@@ -583,7 +651,9 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    "passing", [{"slices.0.spec.pool.resourceSliceCount": 2}, {"pod": None}], ids=["pool published anew", "no pod for a moment"]
+    "passing",
+    [{"slices.0.spec.pool.resourceSliceCount": 2}, {"pod": None}],
+    ids=["pool published anew", "no pod for a moment"],
 )
 async def test_what_passes_by_itself_is_not_told_of_a_running_vmi(passing: dict[str, Any]) -> None:
     async def life(world: World) -> None:

@@ -1,4 +1,5 @@
-"""What the operator fills into launcher pods; read by the launcher's own readers, behind the pod webhook's own patches (K-11.1, K-11.2)."""
+"""What the operator fills into launcher pods; read by the launcher's own readers, behind the pod webhook's own patches
+(K-11.1, K-11.2)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ KEY = metadata_annotation("gpus", "gpu")
 
 
 def record(layout: str = "KEP-5304", **more: Any) -> Json:
-    return {"format": 1, "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": layout}], **more}
+    return {
+        "format": 1,
+        "pairs": [{"claim": "gpus", "request": "gpu", "path": "metadata-shim", "layout": layout}],
+        **more,
+    }
 
 
 def inputs_of(changes: Mapping[str, object], *, annotation: Json | None = None, **lists: Any) -> DeviceInputs:
@@ -100,23 +105,32 @@ UUID = "12345678-9abc-def0-1234-56789abcdef0"
         ({"mdevUUID": UUID}, {"mdevUUID": UUID}),
         ({"resource.kubernetes.io/mdevUUID": UUID}, {"mdevUUID": UUID}),
         ({"gpu.example.com/mDevUUID": UUID}, {"mdevUUID": UUID}),
-        ({"mdevUUID": UUID, "pciAddress": "0000:01:00.0"}, {"mdevUUID": UUID, "resource.kubernetes.io/pciBusID": "0000:01:00.0"}),
+        (
+            {"mdevUUID": UUID, "pciAddress": "0000:01:00.0"},
+            {"mdevUUID": UUID, "resource.kubernetes.io/pciBusID": "0000:01:00.0"},
+        ),
         ({"mdevUUID": UUID, "resource.kubernetes.io/pciBusID": "not one"}, {"mdevUUID": UUID}),
         ({"mdevUUID": "", "pciAddress": "0000:01:00.0"}, {"resource.kubernetes.io/pciBusID": "0000:01:00.0"}),
     ],
 )
-def test_the_two_keys_that_kubevirt_reads_say_what_was_resolved(attributes: dict[str, str], read: dict[str, str]) -> None:
+def test_the_two_keys_that_kubevirt_reads_say_what_was_resolved(
+    attributes: dict[str, str], read: dict[str, str]
+) -> None:
     published = {key: {"string": value} for key, value in attributes.items()}
     told = file_of(inputs_of({"slices.0.spec.devices.0.attributes": published}, annotation=record()))
     (device,) = told["requests"][0]["devices"]
     assert {
-        key: device["attributes"][key]["string"] for key in ("mdevUUID", "resource.kubernetes.io/pciBusID") if key in device["attributes"]
+        key: device["attributes"][key]["string"]
+        for key in ("mdevUUID", "resource.kubernetes.io/pciBusID")
+        if key in device["attributes"]
     } == read
 
 
 def test_a_device_has_no_more_attributes_than_a_file_may_the_address_among_them() -> None:
     published = {f"a{number:02}": {"int": number} for number in range(31)} | {"pciAddress": {"string": "0000:01:00.0"}}
-    (device,) = file_of(inputs_of({"slices.0.spec.devices.0.attributes": published}, annotation=record()))["requests"][0]["devices"]
+    (device,) = file_of(inputs_of({"slices.0.spec.devices.0.attributes": published}, annotation=record()))["requests"][
+        0
+    ]["devices"]
     assert len(device["attributes"]) == 32
     assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": "0000:01:00.0"}
 
@@ -127,9 +141,22 @@ def test_a_chosen_alternative_is_named_as_the_vm_asks_for_it() -> None:
 
 
 def test_a_direct_claims_file_names_no_entry_and_carries_network_data() -> None:
-    source = {"pod.spec.resourceClaims.0": {"name": "gpus", "resourceClaimName": CLAIM}, "pod.status.resourceClaimStatuses": None}
-    data = {"driver": "gpu.example.com", "pool": "node-a", "device": "d0", "networkData": {"interfaceName": "net1", "ips": ["10.1.2.3/24"]}}
-    told = file_of(inputs_of({**source, "claims.0.metadata.ownerReferences": None, "claims.0.status.devices": [data]}, annotation=record()))
+    source = {
+        "pod.spec.resourceClaims.0": {"name": "gpus", "resourceClaimName": CLAIM},
+        "pod.status.resourceClaimStatuses": None,
+    }
+    data = {
+        "driver": "gpu.example.com",
+        "pool": "node-a",
+        "device": "d0",
+        "networkData": {"interfaceName": "net1", "ips": ["10.1.2.3/24"]},
+    }
+    told = file_of(
+        inputs_of(
+            {**source, "claims.0.metadata.ownerReferences": None, "claims.0.status.devices": [data]},
+            annotation=record(),
+        )
+    )
     assert "podClaimName" not in told
     assert told["requests"][0]["devices"][0]["networkData"] == {"interfaceName": "net1", "ips": ["10.1.2.3/24"]}
 
@@ -144,13 +171,14 @@ def test_a_direct_claims_file_names_no_entry_and_carries_network_data() -> None:
         {"slices": []},
         {"slices.0.spec.pool.resourceSliceCount": 2},
         {"claims.0.metadata.ownerReferences.0.uid": "pod-9"},
-        {"claims.0.status.allocation.devices.results.1": {"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d1"}},
+        {"claims.0.status.allocation.devices.results.1": {"request": "gpu", "driver": "gpu.example.com",
+            "pool": "node-a", "device": "d1"}},
         {"claims.0.status.allocation.devices.results.0.adminAccess": True},
         {"slices.0.spec.devices.0.attributes": {"model": {"string": "x"}}},
     ],
     ids=[
-        "not allocated", "not reserved", "no claim", "none recorded", "not published", "pool incomplete", "foreign", "two devices", "admin",
-        "no address",
+        "not allocated", "not reserved", "no claim", "none recorded", "not published", "pool incomplete", "foreign",
+        "two devices", "admin", "no address",
     ],
 )  # fmt: skip
 def test_nothing_is_written_before_one_device_is_the_pods(waits: dict[str, object]) -> None:
@@ -164,8 +192,10 @@ def test_nothing_is_written_without_a_record_or_where_the_pod_is_going() -> None
 
 
 def test_a_record_that_names_what_is_not_the_pods_is_not_followed() -> None:
-    forged = {"format": 1, "pairs": [{"claim": "other", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"},
-                                     {"claim": "gpus", "request": "else", "path": "metadata-shim", "layout": "KEP-5304"}]}  # fmt: skip
+    forged = {"format": 1,
+        "pairs": [{"claim": "other", "request": "gpu", "path": "metadata-shim", "layout": "KEP-5304"},
+                                     {"claim": "gpus", "request": "else", "path": "metadata-shim",
+                                         "layout": "KEP-5304"}]}  # fmt: skip
     planned = metadata_shim.plan(inputs_of({}, annotation=forged))
     assert planned.actions == ()
     assert [(problem.reason, problem.subject) for problem in planned.problems] == [
@@ -197,7 +227,9 @@ async def test_a_running_vm_keeps_the_address_that_it_was_started_with() -> None
     written = (await world.pod()).metadata.annotations[KEY]
     await world.runs()
     published = await world.memory.get(ResourceSlice, "node-a-gpus")
-    moved = changed(BASE, {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}})
+    moved = changed(
+        BASE, {"slices.0.spec.devices.0.attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:09:00.0"}}}
+    )
     await world.memory.update(published.with_(spec=ResourceSlice.from_wire(moved["slices"][0]).spec))
     await world.reconcile()
     assert (await world.pod()).metadata.annotations[KEY] == written
@@ -207,11 +239,16 @@ async def test_a_running_vm_keeps_the_address_that_it_was_started_with() -> None
 
 
 def test_where_annotations_are_full_only_the_addresses_are_written_and_then_nothing() -> None:
-    published = {f"a{n:02}": {"strings": ["x" * 64] * 64} for n in range(20)} | {"pciAddress": {"string": "0000:01:00.0"}}
+    published = {f"a{n:02}": {"strings": ["x" * 64] * 64} for n in range(20)} | {
+        "pciAddress": {"string": "0000:01:00.0"}
+    }
     for room, keys in ((20_000, ["resource.kubernetes.io/pciBusID"]), (400, None)):
         changes: dict[str, object] = {
             "slices.0.spec.devices.0.attributes": published,
-            "pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record()), "filler": "x" * (ANNOTATIONS_LIMIT - room)},
+            "pod.metadata.annotations": {
+                INTEGRATION_ANNOTATION: json.dumps(record()),
+                "filler": "x" * (ANNOTATIONS_LIMIT - room),
+            },
         }
         planned = metadata_shim.plan(inputs_of(changes))
         if keys is None:
@@ -227,12 +264,19 @@ def test_where_annotations_are_full_only_the_addresses_are_written_and_then_noth
 # --- variables ---
 
 
-def plugin(devices: dict[str, tuple[str, str, str]], results: dict[str, str], **attributes: Json) -> tuple[dict[str, object], Json]:
-    """``devices``: name -> kind, resource, request; ``results``: request -> device. Changes of the base, and the record."""
+def plugin(
+    devices: dict[str, tuple[str, str, str]], results: dict[str, str], **attributes: Json
+) -> tuple[dict[str, object], Json]:
+    """``devices``: name -> kind, resource, request; ``results``: request -> device. Changes of the base, and the
+    record."""
     entries = {
-        kind: [{"name": name, "deviceName": res} for name, (k, res, _) in devices.items() if k == kind] for kind in ("gpus", "hostDevices")
+        kind: [{"name": name, "deviceName": res} for name, (k, res, _) in devices.items() if k == kind]
+        for kind in ("gpus", "hostDevices")
     }
-    found = [{"request": request, "driver": "gpu.example.com", "pool": "node-a", "device": device} for request, device in results.items()]
+    found = [
+        {"request": request, "driver": "gpu.example.com", "pool": "node-a", "device": device}
+        for request, device in results.items()
+    ]
     changes: dict[str, object] = {
         "vmi.spec.domain.devices": entries,
         "pod.spec.containers.0.resources.claims": [{"name": "gpus", "request": request} for request in results],
@@ -241,7 +285,8 @@ def plugin(devices: dict[str, tuple[str, str, str]], results: dict[str, str], **
     }
     pairs = [{"claim": "gpus", "request": request, "path": "device-plugin"} for request in results]
     listed = [
-        {"kind": k, "name": name, "resource": res, "claim": "gpus", "request": request} for name, (k, res, request) in devices.items()
+        {"kind": k, "name": name, "resource": res, "claim": "gpus", "request": request}
+        for name, (k, res, request) in devices.items()
     ]
     return changes, {"format": 1, "pairs": pairs, "devices": listed}
 
@@ -252,7 +297,9 @@ def variables(changes: dict[str, object], annotation: Json) -> dict[str, str | N
 
 
 def test_addresses_stand_in_the_order_in_which_kubevirt_takes_them() -> None:
-    changes, annotation = plugin({"b": ("gpus", "v.com/x", "r1"), "a": ("gpus", "v.com/x", "r0")}, {"r0": "d0", "r1": "d1"})
+    changes, annotation = plugin(
+        {"b": ("gpus", "v.com/x", "r1"), "a": ("gpus", "v.com/x", "r0")}, {"r0": "d0", "r1": "d1"}
+    )
     annotation["devices"].reverse()  # the VMI's order counts, not the record's
     assert variables(changes, annotation) == {"ready": "true", "PCI_RESOURCE_V_COM_X": "0000:02:00.0,0000:01:00.0"}
 
@@ -263,7 +310,11 @@ def test_each_resource_has_its_variable_by_the_kind_of_address() -> None:
         {"a": ("gpus", "v.com/x", "r0"), "b": ("hostDevices", "v.com/y", "r1")}, {"r0": "d0", "r1": "d1"},
         d0=mdev, d1={"pciAddress": {"string": "0000:02:00.0"}},
     )  # fmt: skip
-    assert variables(changes, annotation) == {"ready": "true", "MDEV_PCI_RESOURCE_V_COM_X": UUID, "PCI_RESOURCE_V_COM_Y": "0000:02:00.0"}
+    assert variables(changes, annotation) == {
+        "ready": "true",
+        "MDEV_PCI_RESOURCE_V_COM_X": UUID,
+        "PCI_RESOURCE_V_COM_Y": "0000:02:00.0",
+    }
 
 
 def test_a_forged_second_variable_is_removed() -> None:
@@ -274,7 +325,9 @@ def test_a_forged_second_variable_is_removed() -> None:
 
 
 def test_until_all_addresses_are_known_none_is_written() -> None:
-    changes, annotation = plugin({"a": ("gpus", "v.com/x", "r0"), "b": ("gpus", "v.com/x", "r1")}, {"r0": "d0", "r1": "d9"})
+    changes, annotation = plugin(
+        {"a": ("gpus", "v.com/x", "r0"), "b": ("gpus", "v.com/x", "r1")}, {"r0": "d0", "r1": "d9"}
+    )
     assert metadata_shim.plan(inputs_of(changes, annotation=annotation)) == metadata_shim.FillInPlan()
 
 
@@ -339,13 +392,17 @@ def kubelet(pod: Pod) -> tuple[dict[str, str], dict[str, str]]:
         for item in (volumes.get(mount.name) or {"items": []})["items"]
     }
     refers = [
-        (v.name, v.value_from["fieldRef"]) for v in compute.env if v.value_from and "annotations" in v.value_from["fieldRef"]["fieldPath"]
+        (v.name, v.value_from["fieldRef"])
+        for v in compute.env
+        if v.value_from and "annotations" in v.value_from["fieldRef"]["fieldPath"]
     ]
     return files, {name: annotation(reference) for name, reference in refers}
 
 
 def gates_of(version: str) -> Gates:
-    return Gates.of(KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True))
+    return Gates.of(
+        KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
+    )
 
 
 @pytest.mark.parametrize("version", ["1.8.0", "1.8.2", "1.8.3", "1.9", "main"])
@@ -416,7 +473,9 @@ def test_a_migration_target_is_filled_in_before_it_is_the_current_pod() -> None:
     }
     inputs = inputs_of({})
     claim = ResourceClaim.from_wire(target["claims"][0])
-    inputs = replace(inputs, pods=(*inputs.pods, Pod.from_wire(target["pod"])), claims={**inputs.claims, claim.key: claim})
+    inputs = replace(
+        inputs, pods=(*inputs.pods, Pod.from_wire(target["pod"])), claims={**inputs.claims, claim.key: claim}
+    )
     (action,) = metadata_shim.plan(inputs).actions
     text = action.annotations[KEY]
     assert (action.name, json.loads(text or "")["requests"][0]["devices"][0]["name"]) == ("target", "d1")

@@ -1,4 +1,5 @@
-"""A migrating VMI beside KubeVirt: the target pod's devices are told separately until that pod is the current one (K-10.3, K-10.5)."""
+"""A migrating VMI beside KubeVirt: the target pod's devices are told separately until that pod is the current one
+(K-10.3, K-10.5)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def target_pod(node: str | None = "node-b", claim: str = "target-gpus", **metada
     pod: Json = deepcopy(BASE["pod"])
     pod["metadata"] |= {"name": TARGET, "uid": "pod-2", "creationTimestamp": "2026-11-21T08:30:00Z", **metadata}
     pod["metadata"]["labels"] = {**pod["metadata"]["labels"], "kubevirt.io/migrationJobUID": "job-1"}
-    pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"} | ({"nodeName": node} if node else {})
+    pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"} | (
+        {"nodeName": node} if node else {}
+    )
     pod["status"]["resourceClaimStatuses"] = [{"name": "gpus", "resourceClaimName": claim}]
     return pod
 
@@ -36,7 +39,9 @@ def migrating(**changes: Any) -> dict[str, Any]:
     published = deepcopy(BASE["slices"][0])
     published["metadata"]["name"] = "node-b-gpus"
     published["spec"] |= {"nodeName": "node-b", "pool": {"name": "node-b", "generation": 1, "resourceSliceCount": 1}}
-    published["spec"]["devices"] = [{"name": "d5", "attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:0a:00.0"}}}]
+    published["spec"]["devices"] = [
+        {"name": "d5", "attributes": {"resource.kubernetes.io/pciBusID": {"string": "0000:0a:00.0"}}}
+    ]
     running = {"phase": "Running", "nodeName": "node-a"}
     return {"vmi.status": running, "pod2": target_pod(), "claims.1": claim, "slices.1": published, **changes}
 
@@ -60,7 +65,11 @@ async def test_source_and_target_are_told_separately_until_the_target_is_the_cur
     async def life(world: World) -> None:
         await world.reconcile()
         status = await world.status()
-        assert (status["podName"], status["nodeName"], status["devices"][0]["pciAddress"]) == (POD, "node-a", "0000:01:00.0")
+        assert (status["podName"], status["nodeName"], status["devices"][0]["pciAddress"]) == (
+            POD,
+            "node-a",
+            "0000:01:00.0",
+        )
         assert status["migrationTarget"] == {
             "podName": TARGET, "podUID": "pod-2", "nodeName": "node-b", "ready": "1/1", "devices": [TARGETS],
         }  # fmt: skip
@@ -77,7 +86,12 @@ async def test_source_and_target_are_told_separately_until_the_target_is_the_cur
         assert [reason for _, reason, _ in await world.told()] == ["ClaimMissing"]
         status = await world.status()
         arrived = {key: value for key, value in status["devices"][0].items() if key not in ("reason", "message")}
-        assert (status["podName"], status["nodeName"], arrived, "migrationTarget" in status) == (TARGET, "node-b", TARGETS, False)
+        assert (status["podName"], status["nodeName"], arrived, "migrationTarget" in status) == (
+            TARGET,
+            "node-b",
+            TARGETS,
+            False,
+        )
         annotated = json.loads((await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION])
         assert annotated["gpuStatuses"][0]["deviceResourceClaimStatus"]["name"] == "d5"
 
@@ -102,12 +116,14 @@ async def test_a_migration_that_comes_to_nothing_leaves_the_source_as_it_was(end
 @pytest.mark.parametrize(
     ("changes", "ready", "state", "reason", "told"),
     [
-        pytest.param({"pod2": target_pod(node=None), "claims.1.status": None}, "0/1", "Pending", "NotAllocated", [], id="no node yet"),
+        pytest.param({"pod2": target_pod(node=None), "claims.1.status": None}, "0/1", "Pending", "NotAllocated", [],
+            id="no node yet"),
         pytest.param(
             {"pod2": target_pod(claim=CLAIM)}, "0/1", "Error", "ClaimForeign",
             [(
                 "ClaimForeign",
-                f"migration target {TARGET}: gpus/g0: ResourceClaim lab/{CLAIM} was not created for Pod lab/{TARGET} (Pod is not owner); "
+                f"migration target {TARGET}: gpus/g0: ResourceClaim lab/{CLAIM} was not "
+f"created for Pod lab/{TARGET} (Pod is not owner); "
                 "the status of the pod is stale or the claim was replaced: recreate the pod",
             )],
             id="the source's claim",
@@ -137,7 +153,8 @@ async def test_a_direct_claim_must_fit_both_nodes() -> None:
     pod["spec"]["resourceClaims"] = [entry]
     pod["status"] = {"phase": "Pending"}
     direct = {
-        "vmi.spec.resourceClaims": [entry], "pod.spec.resourceClaims": [entry], "pod.status.resourceClaimStatuses": None, "pod2": pod,
+        "vmi.spec.resourceClaims": [entry], "pod.spec.resourceClaims": [entry],
+        "pod.status.resourceClaimStatuses": None, "pod2": pod,
     }  # fmt: skip
 
     async def waits(world: World) -> None:
@@ -164,7 +181,8 @@ async def test_a_direct_claim_must_fit_both_nodes() -> None:
 
 async def test_of_two_targets_the_newest_counts_and_one_that_goes_does_not() -> None:
     older = target_pod(node="node-a", name="older", uid="pod-3", creationTimestamp="2026-11-21T08:10:00Z")
-    going = target_pod(name="going", uid="pod-4", creationTimestamp="2026-11-21T08:50:00Z", deletionTimestamp="2026-11-21T08:55:00Z",
+    going = target_pod(name="going", uid="pod-4", creationTimestamp="2026-11-21T08:50:00Z",
+        deletionTimestamp="2026-11-21T08:55:00Z",
                        finalizers=["x.example.com/y"])  # fmt: skip
 
     async def life(world: World) -> None:

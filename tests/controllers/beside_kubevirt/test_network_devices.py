@@ -21,7 +21,9 @@ PCI: Json = {"resource.kubernetes.io/pciBusID": {"string": "0000:3b:02.1"}}
 MDEV: Json = {"resource.kubernetes.io/mdevUUID": {"string": "12345678-9abc-def0-1234-56789abcdef0"}}
 
 
-def with_network(interface: Json | None = None, attributes: Json | None = None, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def with_network(
+    interface: Json | None = None, attributes: Json | None = None, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The base's VMI with a network besides its GPU, from a claim of another driver."""
     nic = {"name": "vf-7", "attributes": PCI if attributes is None else attributes}
     pool = {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
@@ -92,7 +94,8 @@ async def test_a_network_counts_in_conditions_and_ready() -> None:
         await world.reconcile()
         status = await world.status()
         message = (
-            "networks/fast: ResourceClaim fedora-nics-abcde is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+            "networks/fast: ResourceClaim fedora-nics-abcde is not allocated yet; if "
+            "this lasts, the pod's condition PodScheduled says why"
         )
         assert status["ready"] == "1/2"
         assert [(each["type"], each["reason"], each["message"]) for each in status["conditions"]] == [
@@ -106,20 +109,26 @@ async def test_a_network_counts_in_conditions_and_ready() -> None:
 @pytest.mark.parametrize(
     ("interface", "attributes", "state", "address", "message"),
     [
-        pytest.param({"sriov": {}}, PCI | MDEV, "Resolved", "0000:3b:02.1", None, id="the PCI address of a function counts"),
+        pytest.param({"sriov": {}}, PCI | MDEV, "Resolved", "0000:3b:02.1", None, id="the PCI address of a function "
+"counts"),
         pytest.param(
             {"sriov": {}}, MDEV, "Error", None,
-            "device nic.example.com/node-a/vf-7: only an mdev UUID is published; an SR-IOV interface needs the PCI address of its function",
+            "device nic.example.com/node-a/vf-7: only an mdev UUID is published; an "
+"SR-IOV interface needs the PCI address of its function",
             id="an mdev is no function",
         ),
         pytest.param(
             {"sriov": {}}, MDEV | {"resource.kubernetes.io/pciBusID": {"string": "3b:02.1"}}, "Error", None,
-            "device nic.example.com/node-a/vf-7: attribute resource.kubernetes.io/pciBusID is '3b:02.1', which is no PCI address like "
+            "device nic.example.com/node-a/vf-7: attribute resource.kubernetes.io/pciBusID "
+"is '3b:02.1', which is no PCI address like "
             "0000:01:00.0; an SR-IOV interface needs the PCI address of its function",
             id="nor does it stand in for one that is malformed",
         ),
-        pytest.param({"binding": {"name": "macvtap"}}, {}, "Resolved", None, None, id="a binding plugin needs no address"),
-        pytest.param({"binding": {"name": "x"}}, PCI, "Resolved", "0000:3b:02.1", None, id="one that is there is told all the same"),
+        pytest.param({"binding": {"name": "macvtap"}}, {}, "Resolved", None, None, id="a binding plugin needs no "
+"address"),
+        pytest.param({"binding": {"name": "x"}}, PCI, "Resolved", "0000:3b:02.1", None, id="one that is there is "
+"told all "
+"the same"),
     ],
 )  # fmt: skip
 async def test_which_address_an_interface_needs(
@@ -128,7 +137,12 @@ async def test_which_address_an_interface_needs(
     async def life(world: World) -> None:
         told = await world.told()
         device = (await world.status())["devices"][1]
-        assert (device["state"], device.get("pciAddress"), device.get("message"), "mdevUUID" in device) == (state, address, message, False)
+        assert (device["state"], device.get("pciAddress"), device.get("message"), "mdevUUID" in device) == (
+            state,
+            address,
+            message,
+            False,
+        )
         assert [reason for _, reason, _ in told] == (["DevicesResolved"] if state == "Resolved" else ["NoAddress"])
 
     await run(life, with_network(interface, attributes))
@@ -137,7 +151,10 @@ async def test_which_address_an_interface_needs(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"vmi.spec.domain.devices.interfaces": [{"name": "fast", "bridge": {}}]}, id="neither SR-IOV nor a binding plugin"),
+        pytest.param(
+            {"vmi.spec.domain.devices.interfaces": [{"name": "fast", "bridge": {}}]},
+            id="neither SR-IOV nor a binding plugin",
+        ),
         pytest.param({"vmi.spec.domain.devices.interfaces": []}, id="no interface"),
         pytest.param(
             {"pod.spec.containers.0.resources.claims.1": {"name": "nics", "request": "x"}},
@@ -156,11 +173,16 @@ async def test_what_no_interface_takes_is_not_reported(changes: dict[str, Any]) 
 
 async def test_one_function_for_two_is_an_error_and_two_networks_without_address_are_not() -> None:
     async def life(world: World) -> None:
-        assert [(reason, message.partition(":")[0]) for _, reason, message in await world.told()] == [("DuplicateAddress", "networks/fast")]
+        assert [(reason, message.partition(":")[0]) for _, reason, message in await world.told()] == [
+            ("DuplicateAddress", "networks/fast")
+        ]
 
     await run(life, with_network(attributes={"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}))
     two = with_network({"binding": {"name": "x"}}, {})
-    two["vmi.spec.networks"] = [*two["vmi.spec.networks"], {"name": "more", "resourceClaim": {"claimName": "nics", "requestName": "other"}}]
+    two["vmi.spec.networks"] = [
+        *two["vmi.spec.networks"],
+        {"name": "more", "resourceClaim": {"claimName": "nics", "requestName": "other"}},
+    ]
     two["vmi.spec.domain.devices.interfaces"] = [{"name": name, "binding": {"name": "x"}} for name in ("fast", "more")]
     two["pod.spec.containers.0.resources.claims.2"] = {"name": "nics", "request": "other"}
     result = {"request": "other", "driver": "nic.example.com", "pool": "node-a", "device": "vf-8"}
@@ -186,7 +208,11 @@ async def test_what_befalls_the_network_of_a_running_vmi_is_told_and_its_entry_s
         raw["spec"]["devices"][0]["taints"] = [taint]
         await world.memory.update(ResourceSlice.from_wire(raw))
         ((kind, reason, message),) = await world.told()
-        assert (kind, reason, message.startswith("networks/fast: device vf-7 has taint broken=")) == ("Warning", "DeviceTainted", True)
+        assert (kind, reason, message.startswith("networks/fast: device vf-7 has taint broken=")) == (
+            "Warning",
+            "DeviceTainted",
+            True,
+        )
         await world.memory.delete(ResourceSlice, "node-a-nics")
         await world.reconcile()
         after = (await world.status())["devices"][1]
@@ -197,7 +223,9 @@ async def test_what_befalls_the_network_of_a_running_vmi_is_told_and_its_entry_s
 
 
 async def test_the_kubelets_word_on_its_health_is_told() -> None:
-    health = [{"name": "claim:nics/vf", "resources": [{"resourceID": "nic.example.com/node-a/vf-7", "health": "Unhealthy"}]}]
+    health = [
+        {"name": "claim:nics/vf", "resources": [{"resourceID": "nic.example.com/node-a/vf-7", "health": "Unhealthy"}]}
+    ]
 
     async def life(world: World) -> None:
         await world.reconcile()
@@ -205,17 +233,24 @@ async def test_the_kubelets_word_on_its_health_is_told() -> None:
         assert status["devices"][1]["health"] == {"status": "Unhealthy"}
         assert (await world.conditions())["DevicesHealthy"] == ("False", "DeviceUnhealthy")
 
-    await run(life, with_network(more={"pod.status.containerStatuses": [{"name": "compute", "allocatedResourcesStatus": health}]}))
+    await run(
+        life,
+        with_network(more={"pod.status.containerStatuses": [{"name": "compute", "allocatedResourcesStatus": health}]}),
+    )
 
 
 async def test_the_shims_file_gives_the_domain_its_function() -> None:
     record = {"format": 1, "pairs": [{"claim": "nics", "request": "vf", "path": "metadata-shim", "layout": "KEP-5304"}]}
-    changes = with_network(attributes=PCI | MDEV, more={"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record)}})
+    changes = with_network(
+        attributes=PCI | MDEV, more={"pod.metadata.annotations": {INTEGRATION_ANNOTATION: json.dumps(record)}}
+    )
 
     async def life(world: World) -> None:
         await world.reconcile()
         text = (await world.pod()).metadata.annotations[metadata_annotation("nics", "vf")]
-        files = {"/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json": text}
+        files = {
+            "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json": text
+        }
         vmi = await world.vmi()
         status = vmi.status.with_(device_status=(await world.devices()).status.device_status)
         devices = hostdevs(vmi.with_(status=status), files=files)
@@ -230,7 +265,9 @@ async def test_the_shims_file_gives_the_domain_its_function() -> None:
 
 def test_what_the_operator_keeps_of_a_vmi_is_enough() -> None:
     vmi = next(
-        obj for obj in objects(with_network({"sriov": {}, "macAddress": "02:00:00:00:00:01"})) if isinstance(obj, VirtualMachineInstance)
+        obj
+        for obj in objects(with_network({"sriov": {}, "macAddress": "02:00:00:00:00:01"}))
+        if isinstance(obj, VirtualMachineInstance)
     )
     assert network_devices(trimmed(vmi), None) == network_devices(vmi, None) != ()
     assert trimmed(vmi).spec.domain.devices.interfaces[0].mac_address is None

@@ -1,4 +1,5 @@
-"""READY, conditions and Events of ``kubectl get vmid`` count what reaches the VM, and say why it doesn't (K-5.27, K-5.34, K-5.35)."""
+"""READY, conditions and Events of ``kubectl get vmid`` count what reaches the VM, and say why it doesn't (K-5.27,
+K-5.34, K-5.35)."""
 
 from __future__ import annotations
 
@@ -33,12 +34,21 @@ def recorded(*pairs: Json) -> dict[str, str]:
 
 
 def shim(request: str = "gpu", **more: str) -> Json:
-    return {"claim": "gpus", "request": request, "path": "metadata-shim", "reason": "DriverUnknown", "layout": "KEP-5304", **more}
+    return {
+        "claim": "gpus",
+        "request": request,
+        "path": "metadata-shim",
+        "reason": "DriverUnknown",
+        "layout": "KEP-5304",
+        **more,
+    }
 
 
 def two_requests() -> dict[str, Any]:
     """Two GPUs of one claim with two requests, and compute as KubeVirt 1.8.0 renders it: with the first of them."""
-    gpus = [{"name": f"g{n}", "claimName": "gpus", "requestName": request} for n, request in enumerate(("gpu", "second"))]
+    gpus = [
+        {"name": f"g{n}", "claimName": "gpus", "requestName": request} for n, request in enumerate(("gpu", "second"))
+    ]
     claim = deepcopy(BASE["claims"][0])
     results = claim["status"]["allocation"]["devices"]["results"]
     results.append({**results[0], "request": "second", "device": "d1"})
@@ -75,12 +85,18 @@ async def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None
         ((kind, told, message),) = await world.told()
         status = await world.status()
         assert (status["ready"], status["integrationPaths"]) == (ready, paths)
-        assert ([d["state"] for d in status["devices"]], [d.get("reason") for d in status["devices"]]) == (states, reasons)
+        assert ([d["state"] for d in status["devices"]], [d.get("reason") for d in status["devices"]]) == (
+            states,
+            reasons,
+        )
         assert all(device["pciAddress"] for device in status["devices"])
         bad = next(device for device in status["devices"] if device.get("reason"))
         assert (kind, told, message) == ("Warning", reason, f"gpus/{bad['name']}: {bad['message']}")
         assert bad["message"].endswith("estart the VM")
-        assert await world.conditions() == {"DevicesResolved": ("False", reason), "DevicesHealthy": ("Unknown", "DevicesNotResolved")}
+        assert await world.conditions() == {
+            "DevicesResolved": ("False", reason),
+            "DevicesHealthy": ("Unknown", "DevicesNotResolved"),
+        }
         assert await world.told() == []
         await world.runs()
         world.now = LATER
@@ -93,7 +109,9 @@ async def test_a_device_that_cannot_reach_the_vm_is_not_ready(name: str) -> None
 
 async def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() -> None:
     target = target_pod()
-    target["metadata"]["annotations"] = recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})
+    target["metadata"]["annotations"] = recorded(
+        {"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"}
+    )
 
     async def life(world: World) -> None:
         events = await world.told()
@@ -107,14 +125,20 @@ async def test_a_migration_target_whose_device_cannot_reach_it_is_not_ready() ->
 
 
 async def test_addresses_that_cannot_be_written_together_make_no_device_ready() -> None:
-    """One resource has a PCI device and an mdev: KubeVirt would mix them up, so nothing is written, and the VM waits for ever."""
+    """One resource has a PCI device and an mdev: KubeVirt would mix them up, so nothing is written, and the VM waits
+    for ever."""
     devices = [{"name": name, "deviceName": "v.com/x"} for name in ("a", "b")]
     claim = deepcopy(BASE["claims"][0])
     results = claim["status"]["allocation"]["devices"]["results"]
     results.append({**results[0], "request": "second", "device": "vgpu"})
     published = deepcopy(BASE["slices"][0])
-    published["spec"]["devices"].append({"name": "vgpu", "attributes": {"mdevUUID": {"string": "aa618089-8b16-4d01-a136-25a0f3c73123"}}})
-    pairs = [{"claim": "gpus", "request": request, "path": "device-plugin", "reason": "InDeviceClaims"} for request in ("gpu", "second")]
+    published["spec"]["devices"].append(
+        {"name": "vgpu", "attributes": {"mdevUUID": {"string": "aa618089-8b16-4d01-a136-25a0f3c73123"}}}
+    )
+    pairs = [
+        {"claim": "gpus", "request": request, "path": "device-plugin", "reason": "InDeviceClaims"}
+        for request in ("gpu", "second")
+    ]
     recorded_devices = [
         {"kind": "gpus", "name": name, "resource": "v.com/x", "claim": "gpus", "request": request}
         for name, request in (("a", "gpu"), ("b", "second"))
@@ -149,15 +173,18 @@ def failed(reason: str, message: str, phase: str = "Pending") -> dict[str, Any]:
     "message",
     [
         f"failed to create virtual machine pod: {DENIED}",
-        'failed to create virtual machine pod: Internal error occurred: failed calling webhook "launcher-pods.virt-dra.io": refused',
-        'failed to create virtual machine pod: Pod "virt-launcher-vm" is invalid: spec.containers[0].resources.claims[0].request: Invalid',
+        "failed to create virtual machine pod: Internal error occurred: failed "
+        'calling webhook "launcher-pods.virt-dra.io": refused',
+        'failed to create virtual machine pod: Pod "virt-launcher-vm" is invalid: '
+        "spec.containers[0].resources.claims[0].request: Invalid",
         "failed to render launch manifest: HostDevice  is not permitted in permittedHostDevices configuration",
     ],
 )
 async def test_a_pod_that_cannot_be_created_is_told_in_kubevirts_words(message: str) -> None:
     async def life(world: World) -> None:
         wanted = (
-            f"KubeVirt can't create the launcher pod (FailedCreate): {message}. It retries; see the VMI's events for the latest attempt"
+            f"KubeVirt can't create the launcher pod (FailedCreate): {message}. It "
+            "retries; see the VMI's events for the latest attempt"
         )
         assert await world.told() == [("Warning", "PodNotCreated", f"gpus/g0: {wanted}")]
         status = await world.status()
@@ -193,14 +220,22 @@ async def test_devices_of_the_device_plugin_path_are_told_of_without_a_pod_too()
     changes = {
         **failed("FailedCreate", f"failed to create virtual machine pod: {DENIED}"),
         "vmi.metadata.annotations": {"virt-dra.io/device-claims": claims},
-        "vmi.spec.domain.devices.gpus": [{"name": "a", "deviceName": "v.com/x"}, {"name": "plain", "deviceName": "v.com/y"}],
+        "vmi.spec.domain.devices.gpus": [
+            {"name": "a", "deviceName": "v.com/x"},
+            {"name": "plain", "deviceName": "v.com/y"},
+        ],
         "vmi.spec.resourceClaims": [],
     }
 
     async def life(world: World) -> None:
         await world.reconcile()
         (device,) = (await world.status())["devices"]
-        assert (device["name"], device["claimName"], device["requestName"], device["reason"]) == ("a", "virt-dra-0", "gpu", "PodNotCreated")
+        assert (device["name"], device["claimName"], device["requestName"], device["reason"]) == (
+            "a",
+            "virt-dra-0",
+            "gpu",
+            "PodNotCreated",
+        )
 
     await run(life, changes)
 
@@ -293,7 +328,10 @@ async def test_of_a_finished_vmi_stays_what_was_and_nothing_is_ready(phase: str)
         (device,), (was,) = status["devices"], before["devices"]
         message = f"the VMI has finished ({phase}) and released its devices; this is their last status"
         assert device == was | {"state": "Released", "reason": "VMIFinished", "message": message}
-        assert await world.conditions() == {"DevicesResolved": ("False", "VMIFinished"), "DevicesHealthy": ("Unknown", "VMIFinished")}
+        assert await world.conditions() == {
+            "DevicesResolved": ("False", "VMIFinished"),
+            "DevicesHealthy": ("Unknown", "VMIFinished"),
+        }
         assert (await world.vmi()).metadata.annotations[DEVICE_STATUS_ANNOTATION] == annotation
         version = world.memory.resource_version
         assert await world.reconcile() is NOTHING
@@ -309,7 +347,11 @@ async def test_a_vmi_that_failed_before_it_had_its_devices_keeps_the_reason() ->
         await world.memory.update(vmi.with_(status=vmi.status.with_(phase="Failed")))
         await world.reconcile()
         status = await world.status()
-        assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == ("0/1", "Error", "NoIntegrationPath")
+        assert (status["ready"], status["devices"][0]["state"], status["devices"][0]["reason"]) == (
+            "0/1",
+            "Error",
+            "NoIntegrationPath",
+        )
         assert (await world.conditions())["DevicesResolved"] == ("False", "NoIntegrationPath")
 
     await run(life, {RECORD: recorded({"claim": "gpus", "request": "gpu", "path": "none", "reason": "NoMetadataRead"})})

@@ -15,22 +15,37 @@ from virt_dra.controllers.kubevirt_failures import awaits_retry
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=UTC)
 KEY = "virt-dra.io/pod-retry"
-REFUSED = 'failed to create virtual machine pod: admission webhook "launcher-pods.virt-dra.io" denied the request: no template'
+REFUSED = (
+    "failed to create virtual machine pod: admission webhook "
+    '"launcher-pods.virt-dra.io" denied the request: no template'
+)
 DOWN = (
-    'failed to create virtual machine pod: Internal error occurred: failed calling webhook "launcher-pods.virt-dra.io": failed to call '
+    "failed to create virtual machine pod: Internal error occurred: failed calling "
+    'webhook "launcher-pods.virt-dra.io": failed to call '
     "webhook: connection refused"
 )
 NO_FILE = (
-    'server error. command SyncVMI failed: "failed to create DRA GPU host-devices: GPU g has no mdevUUID or pciBusID in metadata for claim '
+    'server error. command SyncVMI failed: "failed to create DRA GPU host-devices: '
+    "GPU g has no mdevUUID or pciBusID in metadata for claim "
     'c request r (mdev: no metadata objects found in stream)"'
 )
 FAILED = "Synchronizing with the Domain failed."
 
 
 def vmi(
-    message: str = REFUSED, reason: str = "FailedCreate", phase: str = "Pending", written: str | None = None, status: str = "False"
+    message: str = REFUSED,
+    reason: str = "FailedCreate",
+    phase: str = "Pending",
+    written: str | None = None,
+    status: str = "False",
 ) -> VirtualMachineInstance:
-    condition = {"type": "Synchronized", "status": status, "reason": reason, "message": message, "lastTransitionTime": format_time(BEGAN)}
+    condition = {
+        "type": "Synchronized",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": format_time(BEGAN),
+    }
     annotations = {KEY: written} if written is not None else {}
     return VirtualMachineInstance.from_wire({
         "metadata": {"name": "vm", "namespace": "lab", "uid": "u", "annotations": annotations},
@@ -92,7 +107,9 @@ def test_many_vmis_of_a_namespace_cause_no_more_than_five_writes_a_second() -> N
     assert len(attempts(timedelta(hours=1), waiting=3000)) == 5
 
 
-@pytest.mark.parametrize("written", ["2099-01-01T00:00:00Z", "nonsense", "", "2026-11-22T11:00:00Z", "0001-01-01T00:00:00+23:00"])
+@pytest.mark.parametrize(
+    "written", ["2099-01-01T00:00:00Z", "nonsense", "", "2026-11-22T11:00:00Z", "0001-01-01T00:00:00+23:00"]
+)
 def test_what_a_tenant_writes_there_delays_nothing(written: str) -> None:
     retry = plan(vmi(written=written), 1, BEGAN + timedelta(seconds=30))
     assert retry.action is not None

@@ -33,9 +33,9 @@ DRIVER = "gpu.example.com"
 def run(case: Json) -> Json:
     attributes = {key: DeviceAttribute.from_wire(value) for key, value in case["attributes"].items()}
     found = addresses(case.get("driver", DRIVER), attributes, read_keys(case.get("keys", []), "keys"))
-    assert found == addresses(case.get("driver", DRIVER), dict(reversed(attributes.items())), read_keys(case.get("keys", []), "keys")), (
-        "the order of attributes must not matter"
-    )
+    assert found == addresses(
+        case.get("driver", DRIVER), dict(reversed(attributes.items())), read_keys(case.get("keys", []), "keys")
+    ), "the order of attributes must not matter"
     if isinstance(found, Unusable):
         return {"reason": found.reason, "message": found.message}
     return {name: value for name in ("pci", "mdev", "ignored") if (value := getattr(found, name))}
@@ -83,13 +83,17 @@ def test_the_driver_table_can_be_written_as_configuration() -> None:
         ),
         (
             [{"driver": "d", "pci": ["resource.kubernetes.io/pcieRoot"]}],
-            "keys[0].pci[0]: resource.kubernetes.io/pcieRoot is never an address of the device itself; name the key that has it",
+            "keys[0].pci[0]: resource.kubernetes.io/pcieRoot is never an address "
+            "of the device itself; name the key that has it",
         ),
         (
             [{"driver": "d", "pci": ["pfPciAddress"]}],
             "keys[0].pci[0]: pfPciAddress is never an address of the device itself; name the key that has it",
         ),
-        ([{"driver": "d", "mdev": ["uuid"]}], "keys[0].mdev[0]: uuid is never an address of the device itself; name the key that has it"),
+        (
+            [{"driver": "d", "mdev": ["uuid"]}],
+            "keys[0].mdev[0]: uuid is never an address of the device itself; name the key that has it",
+        ),
     ],
 )
 def test_keys_that_cannot_be_used_are_refused_with_their_path(raw: object, message: str) -> None:
@@ -99,9 +103,14 @@ def test_keys_that_cannot_be_used_are_refused_with_their_path(raw: object, messa
 
 
 NAMES = ("pciBusID", "pciAddress", "mdevUUID", "mDevUUID", "pcieRoot", "uuid", "pfPciAddress")
-KEYS = st.sampled_from([f"{domain}{name}" for domain in ("", f"{DRIVER}/", "resource.kubernetes.io/", "x/") for name in NAMES])
+KEYS = st.sampled_from(
+    [f"{domain}{name}" for domain in ("", f"{DRIVER}/", "resource.kubernetes.io/", "x/") for name in NAMES]
+)
 TEXTS = st.one_of(
-    st.from_regex(PCI_ADDRESS, fullmatch=True), st.from_regex(MDEV_UUID, fullmatch=True), st.text(max_size=8), st.just("0000:01:00.0")
+    st.from_regex(PCI_ADDRESS, fullmatch=True),
+    st.from_regex(MDEV_UUID, fullmatch=True),
+    st.text(max_size=8),
+    st.just("0000:01:00.0"),
 )
 VALUES: st.SearchStrategy[Any] = st.one_of(
     st.fixed_dictionaries({"string": TEXTS}),

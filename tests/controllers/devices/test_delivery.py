@@ -13,7 +13,13 @@ from virt_dra.api.integration.record import Integration
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.controllers.devices.delivery import METADATA_CLASH, NO_INTEGRATION_PATH, NOT_IN_RECORD, REQUEST_NOT_USED, with_obstacles
+from virt_dra.controllers.devices.delivery import (
+    METADATA_CLASH,
+    NO_INTEGRATION_PATH,
+    NOT_IN_RECORD,
+    REQUEST_NOT_USED,
+    with_obstacles,
+)
 from virt_dra.controllers.devices.outcomes import DeviceResolution, UnresolvedDevice
 from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.resolution import resolve
@@ -22,7 +28,8 @@ from virt_dra.controllers.devices.subjects import dra_devices
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}], "domain": {"devices": {"gpus": [GPU]}}}
 CLASH = (
-    "driver gpu.intel.com mounts a metadata file of its own where the pod has virt-dra's volume, so its container can't be made: {} "
+    "driver gpu.intel.com mounts a metadata file of its own where the pod has "
+    "virt-dra's volume, so its container can't be made: {} "
     "Restart the VM"
 )
 UNKNOWN = "no device that matches the request was known when the pod was made."
@@ -30,11 +37,19 @@ OTHERS = "the devices that matched the request when the pod was made were of dri
 
 
 def vmi(**status: Any) -> VirtualMachineInstance:
-    return VirtualMachineInstance.from_wire({"metadata": {"name": "vm", "namespace": "lab", "uid": "u"}, "spec": SPEC, "status": status})
+    return VirtualMachineInstance.from_wire(
+        {"metadata": {"name": "vm", "namespace": "lab", "uid": "u"}, "spec": SPEC, "status": status}
+    )
 
 
 def pod(uses: object = ({"name": "c", "request": "r"},)) -> Pod:
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "u", "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": "vm",
+        "uid": "u",
+        "controller": True,
+    }
     listed: Any = uses
     compute = {"name": "compute", "resources": {"claims": list(listed)}}
     return Pod.from_wire({
@@ -57,9 +72,13 @@ def resolution(driver: str = "gpu.example.com") -> DeviceResolution:
     return resolve(vmi(), pod(), [claim], PublishedDevices.of([slice_]), subjects=dra_devices(vmi()))
 
 
-def record(path: str = "metadata-shim", reason: str = "", layout: str | None = "KEP-5304", request: str = "r") -> Integration:
+def record(
+    path: str = "metadata-shim", reason: str = "", layout: str | None = "KEP-5304", request: str = "r"
+) -> Integration:
     pair = {"claim": "c", "request": request, "path": path, "reason": reason} | ({"layout": layout} if layout else {})
-    found = Integration.from_annotations({"virt-dra.io/integration": json.dumps({"format": 1, "pairs": [pair], "devices": []})})
+    found = Integration.from_annotations(
+        {"virt-dra.io/integration": json.dumps({"format": 1, "pairs": [pair], "devices": []})}
+    )
     assert found is not None
     return found
 
@@ -77,7 +96,8 @@ def obstacle(driver: str, made: Pod, known: Integration | None, **status: Any) -
         ("DriverWritesNoMetadata", OTHERS),
         (
             "AskedFor",
-            "annotation virt-dra.io/integration-path asked for path metadata-shim. Remove it or set it to native, and restart the VM",
+            "annotation virt-dra.io/integration-path asked for path metadata-shim. "
+            "Remove it or set it to native, and restart the VM",
         ),
     ],
 )
@@ -106,7 +126,8 @@ def test_a_kubevirt_that_reads_no_files_has_no_path() -> None:
     found = obstacle("gpu.example.com", pod(), known)
     assert (found.reason, found.message) == (
         NO_INTEGRATION_PATH,
-        "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt 1.8.0 or newer, or give the device "
+        "this KubeVirt reads no metadata files, so the device's address does not "
+        "reach it: use KubeVirt 1.8.0 or newer, or give the device "
         "a deviceName and the VM the annotation virt-dra.io/device-claims, and restart the VM",
     )
     entry = {"name": "g", "deviceResourceClaimStatus": {"name": "d", "attributes": {"pciAddress": "0000:01:00.0"}}}

@@ -1,4 +1,5 @@
-"""Pod -> claim -> slice -> address: cases/device_status holds one list of cases per section of K-5, each a change of base.yaml."""
+"""Pod -> claim -> slice -> address: cases/device_status holds one list of cases per section of K-5, each a change of
+base.yaml."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ def _resolution(case: Json) -> tuple[VirtualMachineInstance, DeviceResolution]:
     pod = Pod.from_wire(objects["pod"]) if "pod" in objects else None
     claims = [ResourceClaim.from_wire(claim) for claim in objects["claims"]]
     slices = [ResourceSlice.from_wire(s) for s in objects["slices"]]
-    forwards, backwards = resolve(vmi, pod, claims, slices, options), resolve(vmi, pod, claims[::-1], slices[::-1], options)
+    forwards, backwards = (
+        resolve(vmi, pod, claims, slices, options),
+        resolve(vmi, pod, claims[::-1], slices[::-1], options),
+    )
     assert forwards == backwards, "the order of claims and slices must not matter"
     return vmi, forwards
 
@@ -55,9 +59,14 @@ def run(case: Json) -> Json:
     told: Json = {"deviceStatus": None if status is None else status.to_wire()}
     for name, unresolved in (("unresolved", settled.unresolved), ("lost", settled.lost)):
         if unresolved:
-            told[name] = [{"device": str(u.subject), "reason": u.reason, "state": u.state, "message": u.message} for u in unresolved]
+            told[name] = [
+                {"device": str(u.subject), "reason": u.reason, "state": u.state, "message": u.message}
+                for u in unresolved
+            ]
     if settled.warnings:
-        told["warnings"] = [{"device": str(w.subject), "reason": w.reason, "message": w.message} for w in settled.warnings]
+        told["warnings"] = [
+            {"device": str(w.subject), "reason": w.reason, "message": w.message} for w in settled.warnings
+        ]
     return told
 
 
@@ -67,7 +76,9 @@ def test_device_status(case: Json) -> None:
 
 
 def test_the_current_pod_is_on_the_vmis_node_or_else_the_newest() -> None:
-    vmi = VirtualMachineInstance.from_wire({"metadata": {"namespace": "lab", "uid": "vmi-1"}, "status": {"nodeName": "node-a"}})
+    vmi = VirtualMachineInstance.from_wire(
+        {"metadata": {"namespace": "lab", "uid": "vmi-1"}, "status": {"nodeName": "node-a"}}
+    )
     old, new, target, foreign = (
         _launcher(name, node, created, labels, uid)
         for name, node, created, labels, uid in (
@@ -89,7 +100,13 @@ def test_the_current_pod_is_on_the_vmis_node_or_else_the_newest() -> None:
 
 def _launcher(name: str, node: str, created: str, labels: Json, owner: str) -> Pod:
     reference = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "uid": owner, "controller": True}
-    metadata = {"name": name, "namespace": "lab", "creationTimestamp": created, "labels": labels, "ownerReferences": [reference]}
+    metadata = {
+        "name": name,
+        "namespace": "lab",
+        "creationTimestamp": created,
+        "labels": labels,
+        "ownerReferences": [reference],
+    }
     return Pod.from_wire({"metadata": metadata, "spec": {"nodeName": node}})
 
 
@@ -111,7 +128,9 @@ METADATA = _objects(
     namespace=st.sampled_from(["", "ns"]),
     uid=NAMES,
     resourceVersion=st.sampled_from(["", "1", "x", "٣"]),
-    labels=st.dictionaries(st.sampled_from(["kubevirt.io/created-by", "kubevirt.io/migrationJobUID"]), NAMES, max_size=1),
+    labels=st.dictionaries(
+        st.sampled_from(["kubevirt.io/created-by", "kubevirt.io/migrationJobUID"]), NAMES, max_size=1
+    ),
     ownerReferences=FEW(_objects(kind=st.just("Pod"), name=NAMES, uid=NAMES, controller=st.booleans()), max_size=2),
 )
 ENTRIES = FEW(_objects(name=NAMES, resourceClaimName=NAMES, resourceClaimTemplateName=NAMES), max_size=2)
@@ -123,23 +142,31 @@ ENTRY = _objects(name=NAMES, deviceResourceClaimStatus=_objects(name=NAMES, attr
 VMIS = _objects(
     metadata=METADATA,
     spec=_objects(resourceClaims=ENTRIES, domain=_objects(devices=_objects(gpus=DEVICES, hostDevices=DEVICES))),
-    status=_objects(phase=st.just("Running"), nodeName=NAMES, deviceStatus=_objects(gpuStatuses=FEW(ENTRY, max_size=2))),
+    status=_objects(
+        phase=st.just("Running"), nodeName=NAMES, deviceStatus=_objects(gpuStatuses=FEW(ENTRY, max_size=2))
+    ),
 )
 PODS = _objects(
     metadata=METADATA,
     spec=_objects(nodeName=NAMES, resourceClaims=ENTRIES),
-    status=_objects(phase=st.just("Running"), resourceClaimStatuses=FEW(_objects(name=NAMES, resourceClaimName=NAMES), max_size=2)),
+    status=_objects(
+        phase=st.just("Running"), resourceClaimStatuses=FEW(_objects(name=NAMES, resourceClaimName=NAMES), max_size=2)
+    ),
 )
 RESULTS = FEW(_objects(request=NAMES, driver=NAMES, pool=NAMES, device=NAMES, adminAccess=st.booleans()), max_size=3)
 CLAIMS = _objects(
     metadata=METADATA,
     status=_objects(
-        allocation=_objects(devices=_objects(results=RESULTS), allocationTimestamp=st.sampled_from(["", "2026-11-21T08:00:00Z"])),
+        allocation=_objects(
+            devices=_objects(results=RESULTS), allocationTimestamp=st.sampled_from(["", "2026-11-21T08:00:00Z"])
+        ),
         reservedFor=FEW(_objects(resource=st.just("pods"), name=NAMES, uid=NAMES), max_size=2),
     ),
 )
 PUBLISHED = _objects(
-    name=NAMES, nodeName=NAMES, attributes=st.dictionaries(st.sampled_from(["pciBusID", "mdevUUID", "a/pciBusID"]), ADDRESSES, max_size=2)
+    name=NAMES,
+    nodeName=NAMES,
+    attributes=st.dictionaries(st.sampled_from(["pciBusID", "mdevUUID", "a/pciBusID"]), ADDRESSES, max_size=2),
 )
 SLICES = _objects(
     metadata=METADATA,
@@ -150,7 +177,14 @@ SLICES = _objects(
 )  # fmt: skip
 
 
-@given(VMIS, st.none() | PODS, FEW(CLAIMS, max_size=3), FEW(SLICES, max_size=3), st.booleans(), st.randoms(use_true_random=False))
+@given(
+    VMIS,
+    st.none() | PODS,
+    FEW(CLAIMS, max_size=3),
+    FEW(SLICES, max_size=3),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
 def test_any_well_typed_objects_have_an_answer_that_their_order_does_not_change(
     raw_vmi: Json, raw_pod: Json | None, raw_claims: list[Json], raw_slices: list[Json], spread: bool, random: Random
 ) -> None:
@@ -163,7 +197,9 @@ def test_any_well_typed_objects_have_an_answer_that_their_order_does_not_change(
     entries = (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)
     assert [o.subject.name for o in resolution.outcomes] == [entry.name for entry in entries if entry.is_dra]
     assert {o.reason for o in resolution.unresolved} <= set(REASONS)
-    assert settle(vmi, resolution).unresolved == tuple(o for o in resolution.unresolved if o not in settle(vmi, resolution).lost)
+    assert settle(vmi, resolution).unresolved == tuple(
+        o for o in resolution.unresolved if o not in settle(vmi, resolution).lost
+    )
     random.shuffle(claims)
     random.shuffle(slices)
     assert resolve(vmi, pod, claims, slices, options) == resolution

@@ -47,7 +47,8 @@ class RecordedMetrics:
 
 
 def virtual_cluster(gates: FeatureGates = PLAIN, *, graceful: bool = False) -> MemoryCluster:
-    """Its clock is the running loop's, names and UIDs are counted. ``graceful``: pods on nodes stay until they are deleted with grace 0."""
+    """Its clock is the running loop's, names and UIDs are counted. ``graceful``: pods on nodes stay until they are
+    deleted with grace 0."""
     uids = count(1)
     return MemoryCluster(
         virtual_now,
@@ -73,7 +74,9 @@ class LoopWorld:
             stored = await self.cluster.create(obj.with_(metadata=metadata))
             status: Json = obj.to_wire().get("status", {})
             if status:
-                stored = await self.cluster.patch(type(obj), obj.name, obj.namespace, merge={"status": status}, subresource="status")
+                stored = await self.cluster.patch(
+                    type(obj), obj.name, obj.namespace, merge={"status": status}, subresource="status"
+                )
         assert stored is not None
         return stored
 
@@ -110,7 +113,9 @@ def play(
         assert len(chosen) == len(names), f"no such loop among {names}"
         async with AsyncExitStack() as ending:
             await ending.enter_async_context(
-                control_plane(between(world.cluster), sources, gates=gates, metrics=world.metrics, loops=chosen, options=options)
+                control_plane(
+                    between(world.cluster), sources, gates=gates, metrics=world.metrics, loops=chosen, options=options
+                )
             )
             return await story(world)
 

@@ -1,4 +1,5 @@
-"""The resource claim controller (C-10): plans as cases in cases/claims; the whole lives of claims are in test_claims_on_cluster."""
+"""The resource claim controller (C-10): plans as cases in cases/claims; the whole lives of claims are in
+test_claims_on_cluster."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def run(case: Json) -> Json:
     if planned.actions:
         told["actions"] = [_words(action) for action in planned.actions]
     if planned.events:
-        told["events"] = [{"pod": e.name, "reason": e.reason, "message": e.message, "retry": e.retry} for e in planned.events]
+        told["events"] = [
+            {"pod": e.name, "reason": e.reason, "message": e.message, "retry": e.retry} for e in planned.events
+        ]
     return told
 
 
@@ -80,5 +83,7 @@ def test_plan(case: Json) -> None:
         ("é" * 27, "abc", "é" * 26 + "-ab"),  # 59 bytes: 54*57/59 = 52.2, 3*57/59 = 2.9
     ],
 )
-def test_a_long_name_is_shortened_in_proportion_and_without_a_hyphen_at_the_end(pod: str, entry: str, name: str) -> None:
+def test_a_long_name_is_shortened_in_proportion_and_without_a_hyphen_at_the_end(
+    pod: str, entry: str, name: str
+) -> None:
     assert generate_name(pod, entry) == name

@@ -16,13 +16,21 @@ from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound
 from virt_dra.controllers.loops.claims import ChangeReservations, DeleteClaim, apply, gather, plan, reconcile
 
 REQUESTS: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
-TEMPLATE = ResourceClaimTemplate.from_wire({"metadata": {"name": "single-gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}})
-ALLOCATION: Json = {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d0"}]}}
+TEMPLATE = ResourceClaimTemplate.from_wire(
+    {"metadata": {"name": "single-gpu", "namespace": "lab"}, "spec": {"spec": REQUESTS}}
+)
+ALLOCATION: Json = {
+    "devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "d0"}]}
+}
 
 
 def pod(name: str = "vm-pod", *claims: Json, node: str | None = None) -> Pod:
     entries = list(claims) or [{"name": "gpu", "resourceClaimTemplateName": "single-gpu"}]
-    container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": entry["name"]} for entry in entries]}}
+    container = {
+        "name": "compute",
+        "image": "launcher",
+        "resources": {"claims": [{"name": entry["name"]} for entry in entries]},
+    }
     spec: Json = {"resourceClaims": entries, "containers": [container], **({"nodeName": node} if node else {})}
     return Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": spec})
 
@@ -50,7 +58,9 @@ class Life:
         """As the scheduler does it: the finalizer, then allocation and reservations together."""
         pending = await self.cluster.get(ResourceClaim, claim, "lab")
         protected = await self.cluster.update(pending.with_(metadata=pending.metadata.with_(finalizers=(FINALIZER,))))
-        reserved = [{"resource": "pods", "name": name, "uid": (await self.pod(name)).metadata.uid} for name in consumers]
+        reserved = [
+            {"resource": "pods", "name": name, "uid": (await self.pod(name)).metadata.uid} for name in consumers
+        ]
         wire = protected.to_wire() | {"status": {"allocation": ALLOCATION, "reservedFor": reserved}}
         await self.cluster.update_status(ResourceClaim.from_wire(wire))
 
@@ -104,7 +114,8 @@ async def test_a_missing_template_is_told_until_it_is_there() -> None:
         True,
     )
     assert event.message == (
-        'PodResourceClaim gpu: resource claim template "single-gpu": resourceclaimtemplate.resource.k8s.io "single-gpu" not found'
+        'PodResourceClaim gpu: resource claim template "single-gpu": '
+        'resourceclaimtemplate.resource.k8s.io "single-gpu" not found'
     )
     await it.cluster.create(TEMPLATE)
     assert await reconcile(it.cluster, "lab") == ()
@@ -172,7 +183,9 @@ async def test_a_pod_bound_by_hand_gets_its_allocated_claim_reserved() -> None:
     await reconcile(it.cluster)
     (claim,) = await it.claims()
     uid = (await it.pod("bound")).metadata.uid
-    assert [consumer.to_wire() for consumer in claim.status.reserved_for] == [{"resource": "pods", "name": "bound", "uid": uid}]
+    assert [consumer.to_wire() for consumer in claim.status.reserved_for] == [
+        {"resource": "pods", "name": "bound", "uid": uid}
+    ]
 
 
 async def test_a_pod_created_again_under_its_name_gets_a_claim_of_its_own() -> None:
@@ -216,7 +229,11 @@ async def test_a_refused_creation_is_told_and_the_pods_other_claims_wait(monkeyp
 @pytest.mark.parametrize(
     ("method", "error", "told"),
     [
-        ("patch", Forbidden("no"), [("FailedResourceClaimStatusUpdate", "update pod lab/vm-pod ResourceClaimStatuses: no")]),
+        (
+            "patch",
+            Forbidden("no"),
+            [("FailedResourceClaimStatusUpdate", "update pod lab/vm-pod ResourceClaimStatuses: no")],
+        ),
         ("patch", Conflict("changed"), []),
         ("patch", NotFound("gone"), []),
     ],
@@ -240,7 +257,9 @@ async def test_a_refused_record_is_told_unless_the_pod_changed(
         ("delete", "FailedResourceClaimRelease", "delete unused generated claim lab/{claim}: no"),
     ],
 )
-async def test_a_refused_release_is_told(monkeypatch: pytest.MonkeyPatch, method: str, reason: str, message: str) -> None:
+async def test_a_refused_release_is_told(
+    monkeypatch: pytest.MonkeyPatch, method: str, reason: str, message: str
+) -> None:
     it = Life()
     await it.start(pod())
     await reconcile(it.cluster)
@@ -306,7 +325,9 @@ async def test_the_consumers_of_a_claim_younger_than_the_list_of_pods_are_not_dr
 
     async def meanwhile(kind: type[TypedObject]) -> None:
         if kind is ResourceClaim:  # recorded for the pod after the claims were listed
-            await cluster.create(ResourceClaim.from_wire({"metadata": {"name": "late", "namespace": "lab"}, "spec": REQUESTS}))
+            await cluster.create(
+                ResourceClaim.from_wire({"metadata": {"name": "late", "namespace": "lab"}, "spec": REQUESTS})
+            )
             recorded = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "late"}]}}
             await cluster.patch(Pod, "early", "lab", merge=recorded, subresource="status")
         if kind is Pod:  # used by a pod created after the pods were listed
@@ -326,7 +347,9 @@ async def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it() -> 
     await apply(it.cluster, plan(await gather(it.cluster)).actions)
     (own,) = await it.claims()
     await it.allocate(own.name)
-    await it.cluster.create(ResourceClaim.from_wire({"metadata": {"name": "foreign", "namespace": "lab"}, "spec": REQUESTS}))
+    await it.cluster.create(
+        ResourceClaim.from_wire({"metadata": {"name": "foreign", "namespace": "lab"}, "spec": REQUESTS})
+    )
     stale = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "foreign"}]}}
     await it.cluster.patch(Pod, "vm-pod", "lab", merge=stale, subresource="status")
     planned = plan(await gather(it.cluster))
@@ -340,7 +363,9 @@ async def test_a_claim_found_again_is_reserved_in_the_pass_that_records_it() -> 
 
 async def test_an_entry_recorded_as_not_needed_stays_so_when_other_names_are_recorded() -> None:
     it = Life()
-    await it.start(pod("vm-pod", *({"name": name, "resourceClaimTemplateName": "single-gpu"} for name in ("z", "none"))))
+    await it.start(
+        pod("vm-pod", *({"name": name, "resourceClaimTemplateName": "single-gpu"} for name in ("z", "none")))
+    )
     unneeded = {"status": {"resourceClaimStatuses": [{"name": "none"}]}}
     await it.cluster.patch(Pod, "vm-pod", "lab", merge=unneeded, subresource="status")
     assert await reconcile(it.cluster) == ()

@@ -90,7 +90,8 @@ async def test_what_is_missing_is_a_condition_and_the_transition_is_timed() -> N
         "status": "False",
         "reason": "NotAllocated",
         "message": (
-            "gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+            "gpus/g0: ResourceClaim fedora-gpus-abcde is not allocated yet; if this "
+            "lasts, the pod's condition PodScheduled says why"
         ),
         "lastTransitionTime": "2026-11-21T09:00:00Z",
     }
@@ -115,7 +116,10 @@ async def test_what_is_missing_is_a_condition_and_the_transition_is_timed() -> N
 
 
 async def test_an_error_gives_the_reason_before_what_only_takes_time() -> None:
-    gpus = [{"name": "g0", "claimName": "gpus", "requestName": "gpu"}, {"name": "g1", "claimName": "none", "requestName": "gpu"}]
+    gpus = [
+        {"name": "g0", "claimName": "gpus", "requestName": "gpu"},
+        {"name": "g1", "claimName": "none", "requestName": "gpu"},
+    ]
     memory = cluster({"claims.0.status": None, "vmi.spec.domain.devices.gpus": gpus})
     await reconcile(memory, NOW)
     (condition,) = (await status_of(memory))["conditions"]
@@ -155,7 +159,12 @@ async def test_a_taint_of_a_running_vmis_device_is_a_condition_and_an_event() ->
     memory = cluster({"vmi.status": {"phase": "Running"}, "slices.0.spec.devices.0.taints": [taint]})
     (event,) = await reconcile(memory, NOW)
     message = "gpus/g0: device d0 has taint example.com/broken=yes:NoExecute; see the driver's logs"
-    assert (event.kind, event.name, event.reason, event.message) == ("VirtualMachineInstance", "fedora", "DeviceTainted", message)
+    assert (event.kind, event.name, event.reason, event.message) == (
+        "VirtualMachineInstance",
+        "fedora",
+        "DeviceTainted",
+        message,
+    )
     healthy = (await status_of(memory))["conditions"][1]
     assert (healthy["type"], healthy["status"], healthy["reason"], healthy["message"]) == (
         "DevicesHealthy",
@@ -193,10 +202,13 @@ async def test_two_vmis_with_one_address_on_a_node_are_warned_about() -> None:
     assert (event.name, event.reason, event.message) == (
         "second",
         "SharedAddress",
-        "gpus/g0: PCI 0000:01:00.0 on node node-a is also gpus/g0 of VMI lab/fedora; only a driver that shares the device makes this work",
+        "gpus/g0: PCI 0000:01:00.0 on node node-a is also gpus/g0 of VMI lab/fedora; "
+        "only a driver that shares the device makes this work",
     )
     inputs = await gather(memory, NOW)
-    elsewhere = tuple(p.with_(spec=p.spec.with_(node_name="node-b")) if p.metadata.uid == "pod-2" else p for p in inputs.pods)
+    elsewhere = tuple(
+        p.with_(spec=p.spec.with_(node_name="node-b")) if p.metadata.uid == "pod-2" else p for p in inputs.pods
+    )
     other_node = inputs.slices[0].with_(spec=inputs.slices[0].spec.with_(node_name=None, all_nodes=True))
     assert plan(type(inputs)(inputs.vmis, elsewhere, inputs.claims, (other_node,), NOW)).events == ()
 
@@ -223,7 +235,8 @@ async def test_without_dra_devices_nothing_is_read_or_written(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(Forbidden("no"), [("FailedDeviceStatusUpdate", "no")]), (Conflict("the object has been modified"), [])]
+    ("error", "told"),
+    [(Forbidden("no"), [("FailedDeviceStatusUpdate", "no")]), (Conflict("the object has been modified"), [])],
 )
 async def test_a_refused_write_is_told_unless_the_vmi_changed(
     monkeypatch: pytest.MonkeyPatch, error: ApiError, told: list[tuple[str, str]]

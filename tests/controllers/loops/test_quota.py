@@ -41,7 +41,9 @@ def play(story: Story, between: Callable[[MemoryCluster], Any] = lambda cluster:
 
 
 def quota(**hard: str) -> ResourceQuota:
-    return ResourceQuota.from_wire({"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": hard or {DEVICES: "2"}}})
+    return ResourceQuota.from_wire(
+        {"metadata": {"name": "q", "namespace": "n"}, "spec": {"hard": hard or {DEVICES: "2"}}}
+    )
 
 
 def claim(name: str) -> ResourceClaim:
@@ -65,7 +67,9 @@ def test_what_is_charged_comes_back_when_it_goes() -> None:
         with pytest.raises(Forbidden) as refused:
             await cluster.create(claim("too-many"))
         limits = f"requested: {DEVICES}=1, used: {DEVICES}=2, limited: {DEVICES}=2"
-        assert str(refused.value) == f'resourceclaims.resource.k8s.io "too-many" is forbidden: exceeded quota: q, {limits}'
+        assert (
+            str(refused.value) == f'resourceclaims.resource.k8s.io "too-many" is forbidden: exceeded quota: q, {limits}'
+        )
         await cluster.delete(ResourceClaim, "before", "n")
         await asyncio.sleep(1)
         assert await used(cluster) == "1"

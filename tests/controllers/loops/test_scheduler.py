@@ -1,4 +1,5 @@
-"""The scheduler on the embedded cluster: what is written, in which order, and what happens when the cluster says no (C-5.11, C-21)."""
+"""The scheduler on the embedded cluster: what is written, in which order, and what happens when the cluster says no
+(C-5.11, C-21)."""
 
 from __future__ import annotations
 
@@ -34,24 +35,42 @@ def slice_(node: str, devices: int) -> ResourceSlice:
     )
 
 
-GPU = DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}})
+GPU = DeviceClass.from_wire(
+    {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}}
+)
 
 
-def claim(name: str, count: int = 1, expression: str = 'device.attributes["gpu.example.com"].model == "A"') -> ResourceClaim:
-    exactly = {"deviceClassName": "gpu", "count": count, "allocationMode": "ExactCount", "selectors": [{"cel": {"expression": expression}}]}
+def claim(
+    name: str, count: int = 1, expression: str = 'device.attributes["gpu.example.com"].model == "A"'
+) -> ResourceClaim:
+    exactly = {
+        "deviceClassName": "gpu",
+        "count": count,
+        "allocationMode": "ExactCount",
+        "selectors": [{"cel": {"expression": expression}}],
+    }
     return ResourceClaim.from_wire(
-        {"metadata": {"name": name, "namespace": "lab"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+        {
+            "metadata": {"name": name, "namespace": "lab"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        }
     )
 
 
 def pod(name: str, *claims: str) -> Pod:
     entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-    containers = [{"name": "compute", "image": "launcher", "resources": {"claims": [{"name": claim} for claim in claims]}}]
-    return Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": {"resourceClaims": entries, "containers": containers}})
+    containers = [
+        {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": claim} for claim in claims]}}
+    ]
+    return Pod.from_wire(
+        {"metadata": {"name": name, "namespace": "lab"}, "spec": {"resourceClaims": entries, "containers": containers}}
+    )
 
 
 def node(name: str) -> Node:
-    return Node.from_wire({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}})
+    return Node.from_wire(
+        {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}}
+    )
 
 
 class Recorder(MemoryCluster):
@@ -108,7 +127,9 @@ async def test_a_pod_gets_its_devices_and_its_node() -> None:
         bound, allocated = await cluster.get(Pod, "p", "lab"), await cluster.get(ResourceClaim, "c", "lab")
         assert bound.spec.node_name == "n1"
         assert allocated.metadata.finalizers == (FINALIZER,)
-        only_n1 = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
+        only_n1 = {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+        }
         assert allocated.status.to_wire() == {
             "allocation": {
                 "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "d0"}]},
@@ -117,7 +138,9 @@ async def test_a_pod_gets_its_devices_and_its_node() -> None:
             },
             "reservedFor": [{"resource": "pods", "name": "p", "uid": bound.metadata.uid}],
         }
-        assert await conditions(cluster, "p") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        assert await conditions(cluster, "p") == [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]
         cluster.writes.clear()
         assert await schedule(cluster, LATER) == ()
         assert cluster.writes == []
@@ -127,7 +150,9 @@ async def test_a_pod_gets_its_devices_and_its_node() -> None:
 
 async def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
     async def scenario() -> None:
-        cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c1"), claim("c2"), pod("p1", "c1"), pod("p2", "c2"))
+        cluster = await cluster_with(
+            node("n1"), slice_("n1", 1), claim("c1"), claim("c2"), pod("p1", "c1"), pod("p2", "c2")
+        )
         decisions = await schedule(cluster, NOW)
         assert [type(decision.outcome) for decision in decisions] == [Placement, Unplaced]
         refusal = {
@@ -144,14 +169,18 @@ async def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
         await cluster.update(slice_("n1", 2).with_(metadata=(await cluster.get(ResourceSlice, "n1")).metadata))
         await schedule(cluster, LATER)
         assert (await cluster.get(Pod, "p2", "lab")).spec.node_name == "n1"
-        assert await conditions(cluster, "p2") == [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        assert await conditions(cluster, "p2") == [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]
 
     await run(scenario)
 
 
 async def test_two_pods_share_a_claim_in_one_round() -> None:
     async def scenario() -> None:
-        cluster = await cluster_with(node("n1"), node("n2"), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c"))
+        cluster = await cluster_with(
+            node("n1"), node("n2"), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c")
+        )
         await schedule(cluster, NOW)
         shared = await cluster.get(ResourceClaim, "c", "lab")
         assert [consumer.name for consumer in shared.status.reserved_for] == ["p1", "p2"]
@@ -192,7 +221,9 @@ async def test_a_claim_that_changed_its_fate_is_an_error_of_the_attempt(change: 
         decisions = plan(await gather(cluster))
         if change == "allocate":
             current = await cluster.get(ResourceClaim, "c", "lab")
-            await cluster.update_status(ResourceClaim.from_wire(current.to_wire() | {"status": {"allocation": ALLOCATION}}))
+            await cluster.update_status(
+                ResourceClaim.from_wire(current.to_wire() | {"status": {"allocation": ALLOCATION}})
+            )
         else:
             await cluster.delete(ResourceClaim, "c", "lab")
             if change == "recreate":
@@ -226,8 +257,13 @@ async def test_a_reservation_is_taken_back_when_the_pod_is_gone() -> None:
 async def test_an_unusable_allocation_is_given_back_and_the_next_round_succeeds() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
-        gone = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]}
-        old = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "gone", "device": "d0"}]}, "nodeSelector": gone}
+        gone = {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]
+        }
+        old = {
+            "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "gone", "device": "d0"}]},
+            "nodeSelector": gone,
+        }
         current = await cluster.get(ResourceClaim, "c", "lab")
         await cluster.update_status(ResourceClaim.from_wire(current.to_wire() | {"status": {"allocation": old}}))
         (first,) = await schedule(cluster, NOW)
@@ -248,7 +284,8 @@ async def test_a_broken_selector_is_shown_verbatim() -> None:
         (condition,) = await conditions(cluster, "p")
         assert (condition["reason"], condition["message"]) == (
             "SchedulerError",
-            "claim lab/c: selector #0 on device gpu.example.com/n1/d0: CEL runtime error: no such key: memory. consider using CEL optional "
+            "claim lab/c: selector #0 on device gpu.example.com/n1/d0: CEL runtime "
+            "error: no such key: memory. consider using CEL optional "
             "chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
         )
 
@@ -258,7 +295,10 @@ async def test_a_broken_selector_is_shown_verbatim() -> None:
 async def test_taint_rules_keep_devices_from_being_allocated() -> None:
     async def scenario() -> None:
         rule = DeviceTaintRule.from_wire(
-            {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+            {
+                "metadata": {"name": "r"},
+                "spec": {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "k", "effect": "NoSchedule"}},
+            }
         )
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"), rule)
         await schedule(cluster, NOW)
@@ -272,7 +312,9 @@ async def test_finished_bound_and_deleted_pods_are_left_alone() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"))
         await cluster.create(
-            Pod.from_wire({**pod("bound").to_wire(), "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}})
+            Pod.from_wire(
+                {**pod("bound").to_wire(), "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
+            )
         )
         done = await cluster.create(pod("done"))
         await cluster.patch(Pod, done.name, "lab", merge={"status": {"phase": "Succeeded"}}, subresource="status")

@@ -1,4 +1,5 @@
-"""Other writers between the scheduler's reads and writes, and crashes between two of its writes (C-4, C-5, C-21, C-22)."""
+"""Other writers between the scheduler's reads and writes, and crashes between two of its writes (C-4, C-5, C-21,
+C-22)."""
 
 from __future__ import annotations
 
@@ -35,8 +36,13 @@ REFUSED = 'Operation cannot be fulfilled on pods/binding "p": '
 
 
 def allocation(pool: str, device: str = "d0", *, node: str | None = None) -> Json:
-    there = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node or pool]}]}]}
-    return {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": pool, "device": device}]}, "nodeSelector": there}
+    there = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node or pool]}]}]
+    }
+    return {
+        "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": pool, "device": device}]},
+        "nodeSelector": there,
+    }
 
 
 async def set_status(cluster: MemoryCluster, name: str, status: Json) -> None:
@@ -89,7 +95,12 @@ async def test_a_pod_bound_between_the_read_and_the_binding_stays_on_its_node() 
 
 async def test_a_pod_being_deleted_or_created_again_is_not_bound() -> None:
     async def scenario() -> None:
-        held = Pod.from_wire({**pod("p", "c").to_wire(), "metadata": {"name": "p", "namespace": "lab", "finalizers": ["example.com/hold"]}})
+        held = Pod.from_wire(
+            {
+                **pod("p", "c").to_wire(),
+                "metadata": {"name": "p", "namespace": "lab", "finalizers": ["example.com/hold"]},
+            }
+        )
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), held)
         cluster.before["status ResourceClaim c"] = lambda: cluster.delete(Pod, "p", "lab")
         (decision,) = await schedule(cluster, NOW)
@@ -122,7 +133,9 @@ async def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_cond
             await MemoryCluster.patch(cluster, Pod, "p", "lab", merge={"metadata": {"labels": {"a": "b"}}})
 
         async def report() -> None:
-            await MemoryCluster.patch(cluster, Pod, "p", "lab", merge={"status": {"conditions": [ready]}}, subresource="status")
+            await MemoryCluster.patch(
+                cluster, Pod, "p", "lab", merge={"status": {"conditions": [ready]}}, subresource="status"
+            )
 
         cluster.before |= {"bind Pod p": label, "status ResourceClaim c": report}
         (decision,) = await schedule(cluster, NOW)
@@ -134,7 +147,9 @@ async def test_a_pod_changed_before_its_binding_is_no_failure_and_keeps_its_cond
 
 async def test_a_claim_allocated_anew_meanwhile_does_not_bind_its_pods_to_the_old_node() -> None:
     async def scenario() -> None:
-        cluster = await cluster_with(node("n1"), node("n2"), slice_("n1", 1), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c"))
+        cluster = await cluster_with(
+            node("n1"), node("n2"), slice_("n1", 1), slice_("n2", 1), claim("c"), pod("p1", "c"), pod("p2", "c")
+        )
         decisions = plan(await gather(cluster))
         await set_status(cluster, "c", {"allocation": allocation("n2")})
         told = [why(decision) for decision in await apply(cluster, decisions, NOW)]
@@ -211,7 +226,11 @@ async def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
         uid = (await cluster.get(Pod, "p", "lab")).metadata.uid
-        await set_status(cluster, "c", {"allocation": allocation("n1"), "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]})
+        await set_status(
+            cluster,
+            "c",
+            {"allocation": allocation("n1"), "reservedFor": [{"resource": "pods", "name": "p", "uid": uid}]},
+        )
         cluster.before["bind Pod p"] = refusing
         assert why((await schedule(cluster, NOW))[0]) == ("SchedulerError", "no")
         left = await cluster.get(ResourceClaim, "c", "lab")
@@ -223,7 +242,9 @@ async def test_an_earlier_attempts_reservation_is_released_too_when_the_binding_
 async def test_releasing_tries_again_when_another_pod_joins_at_that_moment() -> None:
     async def scenario() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"), pod("q", "c"))
-        mine, theirs = [{"resource": "pods", "name": n, "uid": (await cluster.get(Pod, n, "lab")).metadata.uid} for n in ("p", "q")]
+        mine, theirs = [
+            {"resource": "pods", "name": n, "uid": (await cluster.get(Pod, n, "lab")).metadata.uid} for n in ("p", "q")
+        ]
         await set_status(cluster, "c", {"allocation": allocation("n1"), "reservedFor": [mine]})
         decisions = [each for each in plan(await gather(cluster)) if each.pod.name == "p"]
         cluster.before["bind Pod p"] = refusing
@@ -256,8 +277,8 @@ async def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
         wire = pod("p1", "c").to_wire()
         wire["spec"]["nodeSelector"] = {"zone": "b"}
         cluster = await cluster_with(
-            node("n1"), Node.from_wire({"metadata": {"name": "n2", "labels": {"zone": "b"}}}), slice_("n1", 1), claim("c"), claim("d"),
-            Pod.from_wire(wire), pod("p2", "d"),
+            node("n1"), Node.from_wire({"metadata": {"name": "n2", "labels": {"zone": "b"}}}), slice_("n1", 1),
+            claim("c"), claim("d"), Pod.from_wire(wire), pod("p2", "d"),
         )  # fmt: skip
         await set_status(cluster, "c", {"allocation": allocation("n1")})
         first, second = await schedule(cluster, NOW)
@@ -271,7 +292,10 @@ async def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
     await run(scenario)
 
 
-EVERYWHERE = "0/2 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector, 1 resourceclaim not available on the node"
+EVERYWHERE = (
+    "0/2 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector, "
+    "1 resourceclaim not available on the node"
+)
 
 
 class Crash(Exception):
@@ -301,7 +325,9 @@ async def settle(cluster: MemoryCluster) -> None:
 
 async def finish(cluster: MemoryCluster) -> None:
     for name in ("p1", "p2"):
-        await MemoryCluster.patch(cluster, Pod, name, "lab", merge={"status": {"phase": "Succeeded"}}, subresource="status")
+        await MemoryCluster.patch(
+            cluster, Pod, name, "lab", merge={"status": {"phase": "Succeeded"}}, subresource="status"
+        )
 
 
 async def look(cluster: MemoryCluster) -> Json:
@@ -310,7 +336,8 @@ async def look(cluster: MemoryCluster) -> Json:
         "pods": {each.name: each.spec.node_name for each in pods},
         # A finalizer without an allocation is harmless (C-22.3) and the only trace that a crash may leave.
         "claims": {
-            each.name: (each.status.to_wire(), each.status.allocation is None or FINALIZER in each.metadata.finalizers) for each in claims
+            each.name: (each.status.to_wire(), each.status.allocation is None or FINALIZER in each.metadata.finalizers)
+            for each in claims
         },
     }
 
@@ -355,7 +382,9 @@ async def test_a_crash_before_any_write_ends_in_the_same_state(stage: str) -> No
 
 async def test_two_schedulers_with_the_same_view_converge_without_sharing_a_device() -> None:
     async def scenario() -> None:
-        cluster = await cluster_with(node("n1"), slice_("n1", 2), claim("c"), claim("d"), pod("p1", "c"), pod("p2", "d"), pod("p3", "c"))
+        cluster = await cluster_with(
+            node("n1"), slice_("n1", 2), claim("c"), claim("d"), pod("p1", "c"), pod("p2", "d"), pod("p3", "c")
+        )
         view = await gather(cluster)
         await apply(cluster, plan(view), NOW)
         state = await look(cluster)

@@ -1,4 +1,5 @@
-"""A cluster in memory beside KubeVirt, with our pod webhook and operator, in which a VM's objects come in any order, in virtual time."""
+"""A cluster in memory beside KubeVirt, with our pod webhook and operator, in which a VM's objects come in any order, in
+virtual time."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ LAG: Final = 0.4
 
 @dataclass(frozen=True)
 class Plan:
-    """One VM with a driver of its own. ``writes``: whether that writes metadata files. ``moments``: at which second each object comes."""
+    """One VM with a driver of its own. ``writes``: whether that writes metadata files. ``moments``: at which second
+    each object comes."""
 
     name: str
     writes: bool
@@ -73,7 +75,8 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """``ready_at``: when the last object was there; ``running_at``: when the guest ran, if it did. ``tries``: to create its pod."""
+    """``ready_at``: when the last object was there; ``running_at``: when the guest ran, if it did. ``tries``: to create
+    its pod."""
 
     plan: Plan
     ready_at: float
@@ -160,7 +163,9 @@ class Site:
             request = {"name": "gpu", "exactly": {"deviceClassName": f"class-{name}", "selectors": [selector]}}
             wanted: Json = {"devices": {"requests": [request]}}
             if plan.source == "template":
-                await self.cluster.create(ResourceClaimTemplate.from_wire({"metadata": _metadata(name), "spec": {"spec": wanted}}))
+                await self.cluster.create(
+                    ResourceClaimTemplate.from_wire({"metadata": _metadata(name), "spec": {"spec": wanted}})
+                )
             else:
                 await self.cluster.create(ResourceClaim.from_wire({"metadata": _metadata(name), "spec": wanted}))
         elif step == "class":
@@ -185,7 +190,11 @@ class Site:
             vmi = await self.memory.get(VirtualMachineInstance, plan.name, "test")
             running_at = loop.time() - began if vmi.status.phase == "Running" else None
         await asyncio.sleep(1.0)
-        pods = [pod for pod in (await self.memory.list(Pod, "test")).items if pod.metadata.owner_references[0].name == plan.name]
+        pods = [
+            pod
+            for pod in (await self.memory.list(Pod, "test")).items
+            if pod.metadata.owner_references[0].name == plan.name
+        ]
         found = (await self.memory.list(VirtualMachineInstanceDevices, "test")).items
         status = next((each.status for each in found if each.name == plan.name), VirtualMachineInstanceDevicesStatus())
         condition = next((each for each in status.conditions if each.type == "DevicesResolved"), Condition())
@@ -218,18 +227,25 @@ async def site(
     drivers: dict[str, Driver] = {}
     for number, plan in enumerate(plans):
         devices = pci_devices(1, bus=number + 1, model=plan.model)
-        drivers[plan.name] = Driver(cluster, (HardwarePool(plan.driver, NODE, devices, node=NODE),), metadata=plan.writes)
+        drivers[plan.name] = Driver(
+            cluster, (HardwarePool(plan.driver, NODE, devices, node=NODE),), metadata=plan.writes
+        )
         drivers[plan.name].registered = False
     kubelet = Kubelet(cluster, (NODE,), drivers.values(), folder, clock=virtual_now)
     kubevirt = FakeKubeVirt(own, kubelet, gates, clock=virtual_now)
     writers = metadata_writers(plan.driver for plan in plans if plan.writes)
     settings = LiveSettings(launcher=LauncherSettings(writers, driver_wait=timedelta(seconds=driver_wait)))
     async with AsyncExitStack() as stack:
-        for live in (LiveWorld(memory, settings, clock=virtual_clock()), LiveWorld(Lagging(memory, LAG), settings, clock=virtual_clock())):
+        for live in (
+            LiveWorld(memory, settings, clock=virtual_clock()),
+            LiveWorld(Lagging(memory, LAG), settings, clock=virtual_clock()),
+        ):
             await stack.enter_async_context(live.following())
             own.replicas = (*own.replicas, live)
         await kubelet.register()
-        loop = InstanceLoop(cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), ambient(virtual_now), Recorded())
+        loop = InstanceLoop(
+            cluster, LoopSettings(resolution=ResolutionOptions(writers=writers)), ambient(virtual_now), Recorded()
+        )
         await stack.enter_async_context(embedded_loops(cluster, virtual_now))
         await stack.enter_async_context(kubelet.running())
         await stack.enter_async_context(kubevirt.running())

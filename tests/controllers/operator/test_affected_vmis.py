@@ -41,7 +41,8 @@ class Stores:
     def __post_init__(self) -> None:
         self.sources = WatchedSources(
             *(self.by_kind[kind] for kind in (
-                VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule, VirtualMachineInstanceDevices,
+                VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice, DeviceTaintRule,
+                VirtualMachineInstanceDevices,
             ))
         )  # fmt: skip
 
@@ -93,11 +94,17 @@ def claim(number: int, *devices: tuple[str, str, str], reserved: bool = True) ->
     status: Json = {"allocation": {"devices": {"results": results}}} if devices else {}
     if reserved:
         status["reservedFor"] = [{"resource": "pods", "name": f"pod{number}", "uid": f"pod-{number}"}]
-    return ResourceClaim.from_wire({"metadata": {"name": f"claim{number}", "namespace": "lab", "uid": f"claim-{number}"}, "status": status})
+    return ResourceClaim.from_wire(
+        {"metadata": {"name": f"claim{number}", "namespace": "lab", "uid": f"claim-{number}"}, "status": status}
+    )
 
 
-def slice_of(name: str, driver: str, pool: str, generation: int, devices: dict[str, str], count: int = 1) -> ResourceSlice:
-    listed = [{"name": device, "attributes": {"pciAddress": {"string": address}}} for device, address in devices.items()]
+def slice_of(
+    name: str, driver: str, pool: str, generation: int, devices: dict[str, str], count: int = 1
+) -> ResourceSlice:
+    listed = [
+        {"name": device, "attributes": {"pciAddress": {"string": address}}} for device, address in devices.items()
+    ]
     told = {"name": pool, "generation": generation, "resourceSliceCount": count}
     return ResourceSlice.from_wire(
         {"metadata": {"name": name}, "spec": {"driver": driver, "pool": told, "nodeName": pool, "devices": listed}}
@@ -133,7 +140,12 @@ def random_object(chance: random.Random, stores: Stores) -> tuple[type[TypedObje
             return Pod, f"pod{number}", "lab", None if gone else pod(number, chance.choice(["a", "b", None]), other)
         case 2:
             taken = [device] if chance.random() < 0.8 else []
-            return ResourceClaim, f"claim{number}", "lab", None if gone else claim(number, *taken, reserved=chance.random() < 0.8)
+            return (
+                ResourceClaim,
+                f"claim{number}",
+                "lab",
+                None if gone else claim(number, *taken, reserved=chance.random() < 0.8),
+            )
         case 3:
             name = f"slice{chance.randrange(4)}"
             listed = {f"d{n}": f"0000:0{chance.randrange(3)}:00.0" for n in range(chance.randrange(4))}
@@ -197,7 +209,10 @@ def test_a_slice_concerns_those_whose_device_it_has() -> None:
 def test_a_rule_concerns_those_whose_device_it_selects() -> None:
     stores = two_vms()
     assert stores.change(DeviceTaintRule, "r", "", rule("r", driver=DRIVERS[0], pool="a")) == {"lab/vm0"}
-    assert stores.change(DeviceTaintRule, "r", "", rule("r", pool="b", device="d0")) == {"lab/vm0", "lab/vm1"}  # the old one is undone
+    assert stores.change(DeviceTaintRule, "r", "", rule("r", pool="b", device="d0")) == {
+        "lab/vm0",
+        "lab/vm1",
+    }  # the old one is undone
     assert stores.change(DeviceTaintRule, "s", "", rule("s", device="d1")) == set()
     assert stores.change(DeviceTaintRule, "t", "", rule("t", driver=DRIVERS[1])) == set()
     assert stores.change(DeviceTaintRule, "u", "", rule("u")) == {"lab/vm0", "lab/vm1"}
@@ -207,7 +222,10 @@ def test_a_claim_concerns_its_pods_vmi_unless_nothing_that_is_read_changed() -> 
     stores = two_vms()
     known = stores.by_kind[ResourceClaim].get("claim0", "lab")
     assert known is not None
-    assert stores.change(ResourceClaim, "claim0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",)))) == set()
+    assert (
+        stores.change(ResourceClaim, "claim0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",))))
+        == set()
+    )
     assert stores.change(ResourceClaim, "claim0", "lab", claim(0)) == {"lab/vm0"}
     assert stores.change(ResourceClaim, "claim9", "lab", claim(9)) == set()
 
@@ -235,14 +253,21 @@ def test_a_vmi_that_begins_to_end_concerns_who_shares_its_addresses() -> None:
     known = stores.by_kind[VirtualMachineInstance].get("vm0", "lab")
     assert known is not None
     ending = known.with_(metadata=known.metadata.with_(deletion_timestamp="2026-01-01T00:00:00Z"))
-    assert stores.change(VirtualMachineInstance, "vm0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",)))) == {"lab/vm0"}
+    assert stores.change(
+        VirtualMachineInstance, "vm0", "lab", known.with_(metadata=known.metadata.with_(finalizers=("x",)))
+    ) == {"lab/vm0"}
     assert stores.change(VirtualMachineInstance, "vm0", "lab", ending) == {"lab/vm0", "lab/vm1"}
     assert stores.change(VirtualMachineInstance, "vm0", "lab", None) == {"lab/vm0"}
 
 
 def test_vms_are_affected_by_themselves_their_vmi_and_its_pods() -> None:
     vm = VirtualMachine.from_wire({"metadata": {"name": "vm0", "namespace": "lab"}})
-    assert affected_by_vm(None, vm) == affected_by_vm(vmi(0), None) == affected_by_vm(pod(0, None), pod(0, "a")) == {"lab/vm0"}
+    assert (
+        affected_by_vm(None, vm)
+        == affected_by_vm(vmi(0), None)
+        == affected_by_vm(pod(0, None), pod(0, "a"))
+        == {"lab/vm0"}
+    )
     assert affected_by_vm(claim(0), None) == set()
 
 
@@ -267,7 +292,9 @@ def test_a_vmi_whose_own_status_tells_an_address_concerns_who_has_it_too() -> No
         assert [each.name for each in sources.instances_at("a: PCI 0000:0a:00.0")] == ["vm0", "vm1"]
         assert sources.instances_at("b: PCI 0000:0a:00.0") == ()
     assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, phase="Succeeded")) == {"lab/vm0", "lab/vm1"}
-    assert stores.change(VirtualMachineInstance, "vm1", "lab", told(1, mdev="12345678-9abc-def0-1234-56789abcdef0")) == {"lab/vm1"}
+    assert stores.change(
+        VirtualMachineInstance, "vm1", "lab", told(1, mdev="12345678-9abc-def0-1234-56789abcdef0")
+    ) == {"lab/vm1"}
 
 
 def test_a_change_in_a_pool_of_thousands_of_slices_costs_what_its_slice_holds() -> None:
@@ -298,5 +325,8 @@ def _part(number: int, of: int, function: str) -> ResourceSlice:
     pool = {"name": "all", "generation": 1, "resourceSliceCount": of}
     devices = [{"name": f"d-{number}", "attributes": {ADDRESS: {"string": f"0000:01:00.{function}"}}}]
     return ResourceSlice.from_wire(
-        {"metadata": {"name": f"part-{number}"}, "spec": {"driver": DRIVERS[0], "allNodes": True, "pool": pool, "devices": devices}}
+        {
+            "metadata": {"name": f"part-{number}"},
+            "spec": {"driver": DRIVERS[0], "allNodes": True, "pool": pool, "devices": devices},
+        }
     )

@@ -1,5 +1,5 @@
-"""Timestamps that lie an hour ahead of us, as other clocks write them or as a clock that was set back leaves them: what is to wait for
-minutes waits for minutes, neither for an hour nor for ever."""
+"""Timestamps that lie an hour ahead of us, as other clocks write them or as a clock that was set back leaves them: what
+is to wait for minutes waits for minutes, neither for an hour nor for ever."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from virt_dra.controllers.writes import Create
 
 AHEAD = format_time(NOON + timedelta(hours=1))
 REFUSED = 'admission webhook "launcher-pods.virt-dra.io" denied the request: no template'
-FAILED = {"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": REFUSED, "lastTransitionTime": AHEAD}
+FAILED = {
+    "type": "Synchronized",
+    "status": "False",
+    "reason": "FailedCreate",
+    "message": REFUSED,
+    "lastTransitionTime": AHEAD,
+}
 VMI = VirtualMachineInstance.from_wire({
     "metadata": {"name": "vm", "namespace": "lab", "uid": "u", "creationTimestamp": AHEAD},
     "status": {"phase": "Pending", "conditions": [FAILED]},
@@ -56,7 +62,9 @@ def explained(clock: ClusterClock) -> datetime | None:
     ("moment", "after"),
     [(overdue, GRACE), (missed, CLAIM_LAG), (failed, timedelta(seconds=2)), (explained, pending.LIMITS.after)],
 )  # fmt: skip
-def test_what_waits_for_some_time_waits_for_no_more(moment: Callable[[ClusterClock], datetime | None], after: timedelta) -> None:
+def test_what_waits_for_some_time_waits_for_no_more(
+    moment: Callable[[ClusterClock], datetime | None], after: timedelta
+) -> None:
     machine = Machine()
     clock = machine.clock()
     for _ in range(100):

@@ -1,4 +1,5 @@
-"""Who is explained next and when: bounded, fair between namespaces, within a share of a core, seldom where it takes too long (K-12.4)."""
+"""Who is explained next and when: bounded, fair between namespaces, within a share of a core, seldom where it takes too
+long (K-12.4)."""
 
 from __future__ import annotations
 
@@ -145,9 +146,12 @@ class Costly:
         cost = float(question.pod.namespace.partition("-")[2] or "0.01")
         self._work(min(cost, LIMITS.seconds))
         self.order.append(question.pod.namespace)
-        says = Condition(type="Allocatable", status="Unknown", reason="NotDecided", message="long" if cost > 1 else "short")
+        says = Condition(
+            type="Allocatable", status="Unknown", reason="NotDecided", message="long" if cost > 1 else "short"
+        )
         return ExplanationResult(
-            question.previous if question.previous is not None and question.previous.message == says.message else says, cost > 1
+            question.previous if question.previous is not None and question.previous.message == says.message else says,
+            cost > 1,
         )
 
     async def close(self) -> None:
@@ -162,7 +166,9 @@ class Costly:
 class Tenants:
     """Asks for pods as the loop does: at once, and again when it is told to."""
 
-    def __init__(self, clock: Clock, examiner: Costly, limits: ExplainLimits = LIMITS, shares: ExplainShares | None = None) -> None:
+    def __init__(
+        self, clock: Clock, examiner: Costly, limits: ExplainLimits = LIMITS, shares: ExplainShares | None = None
+    ) -> None:
         self.clock = clock
         self.due: dict[str, float] = {}
         self.conditions: dict[str, Condition] = {}
@@ -204,8 +210,18 @@ class Tenants:
 
 
 def _inputs(namespace: str, name: str, now: datetime) -> Any:
-    raw = {**POD, "metadata": {**POD["metadata"], "name": name, "namespace": namespace, "creationTimestamp": "2026-11-21T08:00:00Z"}}
-    vmi = VirtualMachineInstance.from_wire({**BASE["vmi"], "metadata": {**BASE["vmi"]["metadata"], "name": name, "namespace": namespace}})
+    raw = {
+        **POD,
+        "metadata": {
+            **POD["metadata"],
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": "2026-11-21T08:00:00Z",
+        },
+    }
+    vmi = VirtualMachineInstance.from_wire(
+        {**BASE["vmi"], "metadata": {**BASE["vmi"]["metadata"], "name": name, "namespace": namespace}}
+    )
 
     class Given:
         pod = Pod.from_wire(raw)
@@ -319,8 +335,18 @@ def _with_short_waits(monkeypatch: Any) -> None:
 # --- samples ---
 
 
-def _sample(nodes: int, slices: list[ResourceSlice], limits: ExplainLimits = LIMITS, others: tuple[ResourceClaim, ...] = ()) -> Sample:
-    return sample_of([node(f"n{n:05}") for n in range(nodes)], others, slices, [DeviceClass.from_wire(CLASS)], (), START, limits=limits)
+def _sample(
+    nodes: int, slices: list[ResourceSlice], limits: ExplainLimits = LIMITS, others: tuple[ResourceClaim, ...] = ()
+) -> Sample:
+    return sample_of(
+        [node(f"n{n:05}") for n in range(nodes)],
+        others,
+        slices,
+        [DeviceClass.from_wire(CLASS)],
+        (),
+        START,
+        limits=limits,
+    )
 
 
 def _shared(name: str, devices: int) -> ResourceSlice:
@@ -331,7 +357,9 @@ def _shared(name: str, devices: int) -> ResourceSlice:
 
 def test_a_sample_has_only_what_its_nodes_can_use() -> None:
     taken = (in_use("x", "n00001", "d0"), in_use("y", "n00700", "d0"))
-    sample = _sample(800, [slice_of(f"n{n:05}", 2) for n in range(800)] + [_shared("fabric", 3)], replace(LIMITS, nodes=10), taken)
+    sample = _sample(
+        800, [slice_of(f"n{n:05}", 2) for n in range(800)] + [_shared("fabric", 3)], replace(LIMITS, nodes=10), taken
+    )
     assert [each.name for each in sample.nodes] == [f"n{n:05}" for n in range(10)]
     assert sample.total == 800
     assert {each.spec.pool.name for each in sample.slices} == {"fabric", *(f"n{n:05}" for n in range(10))}
@@ -344,11 +372,17 @@ def test_pools_that_are_too_large_are_left_out_and_said_to_be() -> None:
     sample = _sample(5, [_shared("small", 5), _shared("huge", 120), slice_of("n00000", 2)], limits)
     assert {each.spec.pool.name for each in sample.slices} == {"small", "n00000"}
     assert sample.left_out == 120
-    claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _exactly(30)}]}}})
+    claim = ResourceClaim.from_wire(
+        {**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _exactly(30)}]}}}
+    )
     view = pending.view_of(sample)
-    found = explained_within(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False)
+    found = explained_within(
+        ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START), view, LIMITS, lambda: False
+    )
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
-    assert found.condition.message.startswith("120 devices in pools that are too large were not considered; of the others: 0 of ")
+    assert found.condition.message.startswith(
+        "120 devices in pools that are too large were not considered; of the others: 0 of "
+    )
 
 
 def test_where_each_node_sees_many_devices_fewer_nodes_are_looked_at() -> None:
@@ -364,7 +398,10 @@ def _exactly(count: int) -> dict[str, Any]:
 
 
 def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
-    exactly = {**_exactly(1), "selectors": [{"cel": {"expression": "true"}}, {"cel": {"expression": HOSTILE["loops in loops"]}}]}
+    exactly = {
+        **_exactly(1),
+        "selectors": [{"cel": {"expression": "true"}}, {"cel": {"expression": HOSTILE["loops in loops"]}}],
+    }
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
     asked = [0]
 
@@ -378,8 +415,10 @@ def test_whoever_takes_too_long_is_told_which_selector_it_was() -> None:
     assert found.too_slow
     assert (found.condition.status, found.condition.reason) == ("Unknown", "NotDecided")
     assert found.condition.message == (
-        "claim lab/fedora-gpus-abcde, request gpu, selector #1: evaluating it took too long (limit: 1 s), so it is not known "
-        "why the pod waits. Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most. "
+        "claim lab/fedora-gpus-abcde, request gpu, selector #1: evaluating it "
+        "took too long (limit: 1 s), so it is not known "
+        "why the pod waits. Make the expression cheaper: nested loops, and patterns "
+        "that are large or built at run time, cost most. "
         "Attempts are repeated less and less often"
     )
     asked[0] = 0
@@ -392,7 +431,9 @@ async def test_a_thread_that_explains_ends_when_it_is_cancelled() -> None:
     await examiner.load_view(_sample(1, [slice_of("n00000", 2)]))
     exactly = {**_exactly(1), "selectors": [{"cel": {"expression": HOSTILE["loops in loops"]}}]}
     claim = ResourceClaim.from_wire({**CLAIM, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}})
-    task = asyncio.create_task(examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START)))
+    task = asyncio.create_task(
+        examiner.explain(ExplanationRequest(Pod.from_wire(POD), {claim.key: claim}, None, START))
+    )
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait({task})

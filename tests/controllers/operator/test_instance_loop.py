@@ -83,21 +83,36 @@ def read(kind: type[O], name: str, namespace: str = "vms", **parts: Any) -> O:
     return kind.from_wire({"metadata": {"name": name, **scope, **parts.pop("metadata", {})}, **parts})
 
 
-async def vm_with_pod(cluster: MemoryCluster, name: str = "vm", *, node: str | None = "node-1") -> tuple[VirtualMachineInstance, Pod]:
+async def vm_with_pod(
+    cluster: MemoryCluster, name: str = "vm", *, node: str | None = "node-1"
+) -> tuple[VirtualMachineInstance, Pod]:
     """A VMI with one GPU of a template's claim, its launcher pod, and the claim, which isn't allocated."""
     entry = {"name": "gpu", "resourceClaimTemplateName": "gpu"}
     gpu = {"name": "gpu1", "claimName": "gpu", "requestName": "gpu"}
     spec = {"resourceClaims": [entry], "domain": {"devices": {"gpus": [gpu]}}}
     vmi = await cluster.create(read(VirtualMachineInstance, name, spec=spec, status={"phase": "Scheduling"}))
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": vmi.metadata.uid, "controller": True}
+    owner = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "name": name,
+        "uid": vmi.metadata.uid,
+        "controller": True,
+    }
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": vmi.metadata.uid}
     container = {"name": "compute", "image": "x", "resources": {"claims": [{"name": "gpu", "request": "gpu"}]}}
     pod_spec = {"containers": [container], "resourceClaims": [entry], **({"nodeName": node} if node else {})}
-    pod = await cluster.create(read(Pod, f"virt-launcher-{name}", spec=pod_spec, metadata={"labels": labels, "ownerReferences": [owner]}))
+    pod = await cluster.create(
+        read(Pod, f"virt-launcher-{name}", spec=pod_spec, metadata={"labels": labels, "ownerReferences": [owner]})
+    )
     pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid, "controller": True}
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
     await cluster.create(
-        read(ResourceClaim, f"{name}-gpu", spec={"devices": {"requests": [request]}}, metadata={"ownerReferences": [pod_owner]})
+        read(
+            ResourceClaim,
+            f"{name}-gpu",
+            spec={"devices": {"requests": [request]}},
+            metadata={"ownerReferences": [pod_owner]},
+        )
     )
     statuses = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
     pod = await cluster.patch(Pod, pod.name, "vms", merge={"status": statuses}, subresource="status")
@@ -113,7 +128,11 @@ async def allocate(cluster: MemoryCluster, pod: Pod, name: str = "vm") -> None:
 def gpu_slice(address: str = "0000:41:00.0", generation: int = 1) -> ResourceSlice:
     pool = {"name": "node-1", "generation": generation, "resourceSliceCount": 1}
     devices = [{"name": "gpu-0", "attributes": {"resource.kubernetes.io/pciBusID": {"string": address}}}]
-    return read(ResourceSlice, "node-1", spec={"driver": "gpu.example.com", "nodeName": "node-1", "pool": pool, "devices": devices})
+    return read(
+        ResourceSlice,
+        "node-1",
+        spec={"driver": "gpu.example.com", "nodeName": "node-1", "pool": pool, "devices": devices},
+    )
 
 
 def counting() -> Counting:
@@ -155,7 +174,11 @@ async def test_an_allocation_shows_in_the_object_and_on_the_vmi_and_is_told_once
 
         await allocate(cluster, pod)
         done = await published(cluster, "Resolved")
-        assert (done.status.ready, done.status.node_name, done.status.devices[0].pci_address) == ("1/1", "node-1", "0000:41:00.0")
+        assert (done.status.ready, done.status.node_name, done.status.devices[0].pci_address) == (
+            "1/1",
+            "node-1",
+            "0000:41:00.0",
+        )
         assert [owner.uid for owner in done.metadata.owner_references] == [vmi.metadata.uid]
         await eventually(
             lambda: cluster.get(VirtualMachineInstance, "vm", "vms"),
@@ -223,9 +246,14 @@ async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
     selectors = [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]
     await cluster.create(read(DeviceClass, "gpu", spec={"selectors": selectors}))
     await cluster.create(read(Node, "node-1"))
-    taken = read(ResourceClaim, "taken", spec={"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}})
+    taken = read(
+        ResourceClaim, "taken", spec={"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+    )
     await cluster.create(taken)
-    status = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}
+    status = {
+        "allocation": {"devices": {"results": [RESULT]}},
+        "reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}],
+    }
     await cluster.patch(ResourceClaim, "taken", "vms", merge={"status": status}, subresource="status")
     await cluster.create(gpu_slice())
     await vm_with_pod(cluster, node=None)
@@ -241,7 +269,8 @@ async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
     assert (condition.status, condition.reason, condition.message) == (
         "False",
         "NoNodeFits",
-        "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request gpu: device in use (1 device in use) (node-1)",
+        "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request "
+        "gpu: device in use (1 device in use) (node-1)",
     )
     for task in tasks:
         task.cancel()
@@ -295,7 +324,8 @@ async def test_standalone_does_nothing_beside_a_kubevirt() -> None:
 
 
 class Refusing(Counting):
-    """Refuses the first creations of a kind, as an API server does that has just started and doesn't know our rights yet."""
+    """Refuses the first creations of a kind, as an API server does that has just started and doesn't know our rights
+    yet."""
 
     refusals: int
 
@@ -307,7 +337,9 @@ class Refusing(Counting):
 
 
 @pytest.mark.parametrize("refusals", [1, 3])
-async def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
+async def test_what_is_refused_is_tried_again_and_told_if_it_is_refused_again(
+    monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
     monkeypatch.setattr(instance_loop, "_REFUSED_SECONDS", (0.01, 0.1))
 
     cluster = Refusing.deterministic()

@@ -1,4 +1,5 @@
-"""What the operator keeps of objects: what rules read, and nothing that a tenant or a driver can make large beside it."""
+"""What the operator keeps of objects: what rules read, and nothing that a tenant or a driver can make large beside
+it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ import pytest
 from tests.controllers.listed_sources import ListedSources
 from tests.controllers.published_world import NOW, objects
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, INTEGRATION_ANNOTATION, PATH_ANNOTATION, RETRY_ANNOTATION
+from virt_dra.api.integration.paths import (
+    DEVICE_STATUS_ANNOTATION,
+    INTEGRATION_ANNOTATION,
+    PATH_ANNOTATION,
+    RETRY_ANNOTATION,
+)
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -18,7 +24,8 @@ from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
 from virt_dra.controllers.transforms import rest_of, trimmed, trimmed_where_read_only
 
 KINDS: dict[str, type[TypedObject]] = {
-    kind.KIND: kind for kind in (VirtualMachineInstance, Pod, Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
+    kind.KIND: kind
+    for kind in (VirtualMachineInstance, Pod, Node, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
 }
 LARGE = "x" * (256 * 1024 - 100)
 NOTES = {
@@ -56,8 +63,16 @@ def test_standalone_keeps_what_pods_are_rendered_from(kind: type[TypedObject]) -
 
 
 def test_annotations_that_rules_read_are_kept_as_they_are() -> None:
-    vmi = trimmed(_with(VirtualMachineInstance, {PATH_ANNOTATION: "native", DEVICE_STATUS_ANNOTATION: LARGE, RETRY_ANNOTATION: "t"}))
-    assert vmi.metadata.annotations == {PATH_ANNOTATION: "native", DEVICE_STATUS_ANNOTATION: LARGE, RETRY_ANNOTATION: "t"}
+    vmi = trimmed(
+        _with(
+            VirtualMachineInstance, {PATH_ANNOTATION: "native", DEVICE_STATUS_ANNOTATION: LARGE, RETRY_ANNOTATION: "t"}
+        )
+    )
+    assert vmi.metadata.annotations == {
+        PATH_ANNOTATION: "native",
+        DEVICE_STATUS_ANNOTATION: LARGE,
+        RETRY_ANNOTATION: "t",
+    }
     ours = {
         INTEGRATION_ANNOTATION: "{}",
         "metadata.virt-dra.io/a.b": "{}",
@@ -80,18 +95,23 @@ def test_the_size_of_the_rest_still_counts_against_what_a_pod_may_have() -> None
         kept = trimmed(pod)
         assert isinstance(pod, Pod)
         assert isinstance(kept, Pod)
-        assert rest_of(kept.metadata.annotations) == sum(len(key.encode()) + len(value.encode()) for key, value in whole.items())
+        assert rest_of(kept.metadata.annotations) == sum(
+            len(key.encode()) + len(value.encode()) for key, value in whole.items()
+        )
         for size in (10, 100, 60_000):
             changes = {"metadata.virt-dra.io/a.b": "y" * size}
             assert _fits(kept, changes) == _fits(pod, changes)
 
 
 def test_what_is_planned_is_the_same_from_trimmed_objects() -> None:
-    noted = objects({f"{where}.metadata.annotations": {"note": "x" * 1000} for where in ("vmi", "pod", "claims.0", "slices.0")})
+    noted = objects(
+        {f"{where}.metadata.annotations": {"note": "x" * 1000} for where in ("vmi", "pod", "claims.0", "slices.0")}
+    )
     plans = []
     for given in (noted, tuple(map(trimmed, noted))):
         of = {
-            kind: [each for each in given if isinstance(each, kind)] for kind in (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)
+            kind: [each for each in given if isinstance(each, kind)]
+            for kind in (VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)
         }
         sources = ListedSources(of[VirtualMachineInstance], of[Pod], of[ResourceClaim], of[ResourceSlice])  # type: ignore[arg-type]  # by kind
         inputs = gather(sources, "lab/fedora", NOW)

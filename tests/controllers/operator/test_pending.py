@@ -34,7 +34,11 @@ def node(name: str, **spec: Any) -> Node:
 
 
 def slice_of(name: str, devices: int) -> ResourceSlice:
-    spec = {**BASE["slices"][0]["spec"], "nodeName": name, "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}
+    spec = {
+        **BASE["slices"][0]["spec"],
+        "nodeName": name,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+    }
     spec["devices"] = [{"name": f"d{number}"} for number in range(devices)]
     return ResourceSlice.from_wire({"metadata": {"name": f"{name}-gpus"}, "spec": spec})
 
@@ -42,19 +46,31 @@ def slice_of(name: str, devices: int) -> ResourceSlice:
 def in_use(name: str, pool: str, device: str) -> ResourceClaim:
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": pool, "device": device}
     return ResourceClaim.from_wire(
-        {"metadata": {"name": name, "namespace": "lab", "uid": name}, "status": {"allocation": {"devices": {"results": [result]}}}}
+        {
+            "metadata": {"name": name, "namespace": "lab", "uid": name},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }
     )
 
 
 def explained(
-    nodes: list[Node], slices: list[ResourceSlice], others: tuple[ResourceClaim, ...] = (), *, pod: Json = POD, claim: Json | None = CLAIM,
-    classes: tuple[Json, ...] = (CLASS,), rules: tuple[Json, ...] = (), told: Condition | None = None, limits: ExplainLimits = LIMITS,
+    nodes: list[Node], slices: list[ResourceSlice], others: tuple[ResourceClaim, ...] = (), *, pod: Json = POD,
+    claim: Json | None = CLAIM, classes: tuple[Json, ...] = (CLASS,), rules: tuple[Json, ...] = (),
+    told: Condition | None = None, limits: ExplainLimits = LIMITS,
 ) -> Condition:  # fmt: skip
     mine = (
-        [ResourceClaim.from_wire(apply_defaults(ResourceClaim.from_wire(claim), format_time(NOW)).to_wire())] if claim is not None else []
+        [ResourceClaim.from_wire(apply_defaults(ResourceClaim.from_wire(claim), format_time(NOW)).to_wire())]
+        if claim is not None
+        else []
     )
     sample = sample_of(
-        nodes, others, slices, map(DeviceClass.from_wire, classes), map(DeviceTaintRule.from_wire, rules), NOW, limits=limits
+        nodes,
+        others,
+        slices,
+        map(DeviceClass.from_wire, classes),
+        map(DeviceTaintRule.from_wire, rules),
+        NOW,
+        limits=limits,
     )
     view = pending.view_of(sample)
     return pending.explain(Pod.from_wire(pod), {each.key: each for each in mine}, view, told, NOW, limits=limits)
@@ -79,7 +95,10 @@ def test_by_claim_and_request_with_counts_of_nodes_and_devices() -> None:
 
 
 def test_a_taint_rule_counts() -> None:
-    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    rule = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}},
+    }
     assert explained([node("a")], [slice_of("a", 1)], rules=(rule,)).message == (
         "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: untolerated device taint "
         "(1 untolerated device taint) (a)"
@@ -87,7 +106,9 @@ def test_a_taint_rule_counts() -> None:
 
 
 def test_what_keeps_the_pod_from_every_node_is_said_without_nodes() -> None:
-    assert (explained([node("a")], [], classes=()).reason, explained([node("a")], [], claim=None).reason) == ("ClaimsNotReady",) * 2
+    assert (explained([node("a")], [], classes=()).reason, explained([node("a")], [], claim=None).reason) == (
+        "ClaimsNotReady",
+    ) * 2
     message = "lab/fedora-gpus-abcde: request gpu: device class gpu.example.com does not exist"
     assert explained([node("a")], [], classes=()).message == message
     assert explained([node("a")], [], claim=None).message == (
@@ -98,7 +119,10 @@ def test_what_keeps_the_pod_from_every_node_is_said_without_nodes() -> None:
 def test_where_the_claims_fit_that_is_said_too() -> None:
     condition = explained([node("a")], [slice_of("a", 1)])
     assert (condition.status, condition.reason) == ("True", "ClaimsFit")
-    assert condition.message == "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for"
+    assert (
+        condition.message
+        == "the claims can be allocated on node a; the pod's condition PodScheduled says what else it waits for"
+    )
 
 
 def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:
@@ -118,7 +142,10 @@ def test_a_search_that_is_too_long_is_cut_and_no_verdict() -> None:
     ]
     claim["spec"]["devices"]["constraints"] = [{"matchAttribute": "gpu.example.com/model"}]
     many = slice_of("a", 60)
-    devices = [device.to_wire() | {"attributes": {"model": {"int": number % 25}}} for number, device in enumerate(many.spec.devices)]
+    devices = [
+        device.to_wire() | {"attributes": {"model": {"int": number % 25}}}
+        for number, device in enumerate(many.spec.devices)
+    ]
     spread = ResourceSlice.from_wire(many.to_wire() | {"spec": many.spec.to_wire() | {"devices": devices}})
     condition = explained([node("a")], [spread], claim=claim, limits=ExplainLimits(steps=3))
     assert (condition.status, condition.reason) == ("Unknown", "NotDecided")
@@ -126,7 +153,10 @@ def test_a_search_that_is_too_long_is_cut_and_no_verdict() -> None:
 
 
 def test_a_message_has_a_length_and_a_broken_selector_is_no_traceback() -> None:
-    broken: Json = {"metadata": {"name": "gpu.example.com"}, "spec": {"selectors": [{"cel": {"expression": "device." + "x" * 3000}}]}}
+    broken: Json = {
+        "metadata": {"name": "gpu.example.com"},
+        "spec": {"selectors": [{"cel": {"expression": "device." + "x" * 3000}}]},
+    }
     condition = explained([node("a")], [slice_of("a", 1)], classes=(broken,))
     assert condition.status == "Unknown"
     assert len(condition.message) <= 1024
@@ -177,7 +207,9 @@ async def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_
         )
         return [(event.reason, event.message) for event in done.events]
 
-    message = "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
+    message = (
+        "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
+    )
     assert await reconcile() == [("DevicesNotAllocatable", message)]
     assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")
     assert await reconcile() == []

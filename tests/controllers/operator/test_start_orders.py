@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 GAPS = (0.0, 0.05, 0.3, 1.0, 3.0, 10.0)
 
 
-def plan(number: int, order: tuple[Step, ...], writes: bool, source: Origin, selector: str, dice: random.Random) -> Plan:
+def plan(
+    number: int, order: tuple[Step, ...], writes: bool, source: Origin, selector: str, dice: random.Random
+) -> Plan:
     moment, moments = 0.0, dict[Step, float]()
     for step in order:
         moments[step] = moment
@@ -26,7 +28,9 @@ def plan(number: int, order: tuple[Step, ...], writes: bool, source: Origin, sel
     return Plan(f"vm{number}", writes, source, selector, moments)
 
 
-def outcomes(folder: Path, plans: list[Plan], patience: float = 60.0, version: str = "1.9.0", *, operator: bool = True) -> list[Outcome]:
+def outcomes(
+    folder: Path, plans: list[Plan], patience: float = 60.0, version: str = "1.9.0", *, operator: bool = True
+) -> list[Outcome]:
     async def lived() -> list[Outcome]:
         async with site(folder, plans, version=version, operator=operator) as here:
             return list(await asyncio.gather(*(here.outcome(each, patience) for each in plans)))
@@ -38,7 +42,10 @@ def orders(selector: str, *, writes: bool) -> list[Plan]:
     """Every order, with templates and claims by turns."""
     dice = random.Random(int(writes))
     origins: tuple[Origin, Origin] = ("template", "claim")
-    return [plan(number, order, writes, origins[(number + writes) % 2], selector, dice) for number, order in enumerate(permutations(STEPS))]
+    return [
+        plan(number, order, writes, origins[(number + writes) % 2], selector, dice)
+        for number, order in enumerate(permutations(STEPS))
+    ]
 
 
 @pytest.mark.parametrize("selector", [NAMED, LOOSE], ids=["named", "loose"])
@@ -86,10 +93,14 @@ def test_many_waiting_vms_of_a_namespace_cost_five_tries_a_second_at_most(tmp_pa
 
 @pytest.mark.parametrize("version", ["1.8.4", "1.9.0"])
 def test_a_driver_that_nothing_names_and_that_comes_too_late(tmp_path: Path, version: str) -> None:
-    """After the wait the pod is made, so that an autoscaler sees it. Then a driver that writes metadata clashes, and it says so."""
+    """After the wait the pod is made, so that an autoscaler sees it. Then a driver that writes metadata clashes, and it
+    says so."""
     silent, writer = outcomes(
         tmp_path,
-        [late(name, writes=writes, selector=LOOSE, slice=150.0) for name, writes in (("silent", False), ("writer", True))],
+        [
+            late(name, writes=writes, selector=LOOSE, slice=150.0)
+            for name, writes in (("silent", False), ("writer", True))
+        ],
         60.0,
         version,
     )
@@ -97,7 +108,8 @@ def test_a_driver_that_nothing_names_and_that_comes_too_late(tmp_path: Path, ver
     assert (writer.running_at, writer.pods, writer.path, writer.ready) == (None, 1, "metadata-shim", "0/1")
     assert writer.resolved.reason == "MetadataClash"
     assert writer.resolved.message == (
-        "gpus/gpu: driver writer.example.com mounts a metadata file of its own where the pod has virt-dra's volume, so its container can't "
+        "gpus/gpu: driver writer.example.com mounts a metadata file of its own where "
+        "the pod has virt-dra's volume, so its container can't "
         "be made: no device that matches the request was known when the pod was made. Restart the VM"
     )
 
@@ -114,6 +126,9 @@ def test_a_webhook_that_was_away_for_15_minutes_is_asked_again_within_a_minute(t
             return await waiting, found.devices[0].message or ""
 
     outcome, told = run_virtually(lived())
-    assert "KubeVirt can't create the launcher pod (FailedCreate): failed to create virtual machine pod: Internal error occurred" in told
+    assert (
+        "KubeVirt can't create the launcher pod (FailedCreate): failed to "
+        "create virtual machine pod: Internal error occurred" in told
+    )
     assert outcome.running_at is not None
     assert outcome.running_at - 900 < 62

@@ -23,11 +23,25 @@ from virt_dra.controllers.pods.launcher_resources import Fragment, RenderError, 
 
 GATES = Gates.of(NEWEST)
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "launcher_fragments.yaml").read_text())
-KNOWN_KEYS = {"name", "gates", "kubevirt", "permitted", "spec", "resourceClaims", "claims", "counts", "limits", "requests", "error"}
+KNOWN_KEYS = {
+    "name",
+    "gates",
+    "kubevirt",
+    "permitted",
+    "spec",
+    "resourceClaims",
+    "claims",
+    "counts",
+    "limits",
+    "requests",
+    "error",
+}
 
 
 def _vmi(spec: Json | None = None, **metadata: object) -> VirtualMachineInstance:
-    return VirtualMachineInstance.from_wire({"metadata": {"name": "vm", "namespace": "ns", "uid": "u1", **metadata}, "spec": spec or {}})
+    return VirtualMachineInstance.from_wire(
+        {"metadata": {"name": "vm", "namespace": "ns", "uid": "u1", **metadata}, "spec": spec or {}}
+    )
 
 
 def _gates(case: Json) -> Gates:
@@ -136,7 +150,12 @@ def test_the_whole_pod() -> None:
                         *("/usr/bin/virt-launcher-monitor", "--name", "vm", "--uid", "u1", "--namespace", "ns"),
                         "--run-as-nonroot",
                     ],
-                    "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}],
+                    "env": [
+                        {
+                            "name": "POD_NAME",
+                            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
+                        }
+                    ],
                     "resources": {
                         "limits": {
                             "devices.kubevirt.io/kvm": "1",
@@ -180,7 +199,11 @@ def test_options_say_what_the_cluster_is_like() -> None:
     compute = spec["containers"][0]
     assert spec["nodeSelector"] == {"zone": "a"}
     assert compute["image"] == "img"
-    assert compute["securityContext"] == {"runAsUser": 0, "privileged": False, "capabilities": {"add": ["NET_BIND_SERVICE", "SYS_NICE"]}}
+    assert compute["securityContext"] == {
+        "runAsUser": 0,
+        "privileged": False,
+        "capabilities": {"add": ["NET_BIND_SERVICE", "SYS_NICE"]},
+    }
     assert compute["resources"] == {"limits": {}, "requests": {"memory": "268Mi", "cpu": "100m"}}
 
 
@@ -190,9 +213,13 @@ def test_options_say_what_the_cluster_is_like() -> None:
         pytest.param({}, 268, id="no devices"),
         pytest.param({"devices": {"autoattachGraphicsDevice": False}}, 236, id="no graphics"),
         pytest.param(
-            {"devices": {"gpus": [{"name": "a", "deviceName": "x/y"}, {"name": "b", "deviceName": "x/y"}]}}, 1292, id="GPUs, once"
+            {"devices": {"gpus": [{"name": "a", "deviceName": "x/y"}, {"name": "b", "deviceName": "x/y"}]}},
+            1292,
+            id="GPUs, once",
         ),
-        pytest.param({"devices": {"hostDevices": [{"name": "a", "claimName": "c"}]}}, 1292, id="a host device from a claim"),
+        pytest.param(
+            {"devices": {"hostDevices": [{"name": "a", "claimName": "c"}]}}, 1292, id="a host device from a claim"
+        ),
         pytest.param({"devices": {"interfaces": [{"name": "a", "sriov": {}}]}}, 1292, id="an SR-IOV interface"),
         pytest.param({"devices": {"interfaces": [{"name": "a", "bridge": {}}]}}, 268, id="a bridge"),
         pytest.param({"memory": {"reservedOverhead": {"addedOverhead": "100Mi"}}}, 368, id="added overhead"),
@@ -256,7 +283,9 @@ def test_cpu_and_memory(domain: Json, limits: Json, requests: Json) -> None:
     ],
 )
 def test_devices_of_every_launcher(devices: Json, gates: dict[str, bool], names: list[str]) -> None:
-    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.of(NEWEST, gates))["spec"]["containers"][0]["resources"]
+    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.of(NEWEST, gates))["spec"]["containers"][0][
+        "resources"
+    ]
     wanted = {f"devices.kubevirt.io/{name}": "1" for name in names}
     assert resources["limits"] == wanted
     assert {name: count for name, count in resources["requests"].items() if "/" in name} == wanted
@@ -281,14 +310,21 @@ SIDECARS = "hooks.kubevirt.io/hookSidecars"
 def test_hook_sidecars_are_containers_without_devices() -> None:
     annotations = {SIDECARS: '[{"image": "a", "args": ["--x"], "pvc": {}}, {"image": "b"}]'}
     containers = _rendered(_vmi(annotations=annotations), Gates.of(NEWEST, {"Sidecar": True}))["spec"]["containers"]
-    assert containers[1:] == [{"name": "hook-sidecar-0", "image": "a", "args": ["--x"]}, {"name": "hook-sidecar-1", "image": "b"}]
+    assert containers[1:] == [
+        {"name": "hook-sidecar-0", "image": "a", "args": ["--x"]},
+        {"name": "hook-sidecar-1", "image": "b"},
+    ]
     assert len(_rendered(_vmi(annotations=annotations))["spec"]["containers"]) == 1
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "the list of hook sidecars is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (
+            "{",
+            "the list of hook sidecars is not JSON: Expecting property name "
+            "enclosed in double quotes: line 1 column 2 (char 1)",
+        ),
         ('{"image": "a"}', "the list of hook sidecars must be a JSON list of objects"),
         ('["a"]', "the list of hook sidecars must be a JSON list of objects"),
         ('[{"image": 1}]', "the list of hook sidecars: image: must be a string, not an integer"),
@@ -310,7 +346,10 @@ GPUS: Json = {
     "resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}],
     "domain": {
         "devices": {
-            "gpus": [{"name": "g", "claimName": "c", "requestName": "r"}, {"name": "h", "claimName": "c", "requestName": "s"}],
+            "gpus": [
+                {"name": "g", "claimName": "c", "requestName": "r"},
+                {"name": "h", "claimName": "c", "requestName": "s"},
+            ],
             "hostDevices": [{"name": "p", "deviceName": "x/y"}],
         }
     },
@@ -354,7 +393,11 @@ def test_a_bare_pod_gets_everything() -> None:
 
 
 def test_what_others_put_there_stays() -> None:
-    resources = {"claims": [{"name": "own"}, {"name": "c", "request": "r"}], "limits": {"x/y": "3", "cpu": "1"}, "requests": {"cpu": "1"}}
+    resources = {
+        "claims": [{"name": "own"}, {"name": "c", "request": "r"}],
+        "limits": {"x/y": "3", "cpu": "1"},
+        "requests": {"cpu": "1"},
+    }
     claims = [{"name": "own", "resourceClaimName": "o"}, {"name": "c", "resourceClaimTemplateName": "stale"}]
     assert _operations(_pod({"name": "compute", "resources": resources}, resourceClaims=claims), GPUS) == [
         {
@@ -372,7 +415,10 @@ def test_what_others_put_there_stays() -> None:
 
 
 def test_a_whole_claim_covers_its_requests_and_replaces_them() -> None:
-    whole = {"name": "compute", "resources": {"claims": [{"name": "c"}], "limits": {"x/y": "1"}, "requests": {"x/y": "1"}}}
+    whole = {
+        "name": "compute",
+        "resources": {"claims": [{"name": "c"}], "limits": {"x/y": "1"}, "requests": {"x/y": "1"}},
+    }
     assert _operations(_pod(whole, resourceClaims=GPUS["resourceClaims"]), GPUS) == []
     one = {"name": "compute", "resources": {"claims": [{"name": "c", "request": "r"}]}}
     assert _operations(_pod(one), {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}) == [
@@ -384,7 +430,10 @@ def test_ten_thousand_claims_are_patched_in_time() -> None:
     names = [f"c{number}" for number in range(10_000)]
     gpus = [{"name": name, "claimName": name, "requestName": "r"} for name in names]
     claims = [{"name": name, "resourceClaimName": "o"} for name in names]
-    pod = _pod({"name": "compute", "resources": {"claims": [{"name": name, "request": "r"} for name in names]}}, resourceClaims=claims)
+    pod = _pod(
+        {"name": "compute", "resources": {"claims": [{"name": name, "request": "r"} for name in names]}},
+        resourceClaims=claims,
+    )
     began = time.process_time()
     assert _operations(pod, {"resourceClaims": claims, "domain": {"devices": {"gpus": gpus}}}) == []
     assert time.process_time() - began < 3, "seconds of the processor"
@@ -409,7 +458,9 @@ _resources = st.fixed_dictionaries(
         "requests": st.dictionaries(st.sampled_from(["x/y", "cpu"]), st.just("2")),
     },
 )
-_devices = st.fixed_dictionaries({"name": _names}, optional={"deviceName": st.just("x/y"), "claimName": _names, "requestName": _names})
+_devices = st.fixed_dictionaries(
+    {"name": _names}, optional={"deviceName": st.just("x/y"), "claimName": _names, "requestName": _names}
+)
 _vmi_specs = st.builds(
     lambda claims, gpus, host_devices: {
         "resourceClaims": [{"name": name, "resourceClaimName": "o"} for name in claims],
@@ -464,8 +515,12 @@ async def test_each_vmi_gets_one_pod_and_only_one() -> None:
 
 
 def test_finished_and_deleted_vmis_get_no_pod_and_provisioning_pods_do_not_count() -> None:
-    finished = VirtualMachineInstance.from_wire({"metadata": {"name": "f", "uid": "f"}, "status": {"phase": "Succeeded"}})
-    deleted = VirtualMachineInstance.from_wire({"metadata": {"name": "d", "uid": "d", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    finished = VirtualMachineInstance.from_wire(
+        {"metadata": {"name": "f", "uid": "f"}, "status": {"phase": "Succeeded"}}
+    )
+    deleted = VirtualMachineInstance.from_wire(
+        {"metadata": {"name": "d", "uid": "d", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    )
     waiting = _vmi()
     pod = render(waiting, GATES)
     assert isinstance(pod, Pod)

@@ -28,7 +28,10 @@ WITH_NETWORKS = replace(SETTINGS, gates=replace(SETTINGS.gates, on=SETTINGS.gate
 
 
 def vmi(*, gpus: int = 1, interface: Json | None = None) -> VirtualMachineInstance:
-    claims = [{"name": "nics", "resourceClaimTemplateName": "one-vf"}, {"name": "gpus", "resourceClaimTemplateName": "one-gpu"}]
+    claims = [
+        {"name": "nics", "resourceClaimTemplateName": "one-vf"},
+        {"name": "gpus", "resourceClaimTemplateName": "one-gpu"},
+    ]
     devices: Json = {"interfaces": [{"name": "fast", **(interface or {"sriov": {}})}]}
     if gpus:
         devices["gpus"] = [{"name": "g", "claimName": "gpus", "requestName": "gpu"}]
@@ -52,7 +55,10 @@ async def world_with(*functions: Json) -> World:
     for name, request, sign in (("one-vf", "vf", ""), ("one-gpu", "gpu", "!")):
         selectors = [{"cel": {"expression": f"{sign}device.attributes['gpu.example.com'].nic"}}]
         requests = [{"name": request, "exactly": {"deviceClassName": "gpu", "selectors": selectors}}]
-        template = {"metadata": {"name": name, "namespace": "lab"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+        template = {
+            "metadata": {"name": name, "namespace": "lab"},
+            "spec": {"spec": {"devices": {"requests": requests}}},
+        }
         await world.memory.create(ResourceClaimTemplate.from_wire(template))
     await publish(world, *functions)
     return world
@@ -62,7 +68,9 @@ async def publish(world: World, *functions: Json) -> None:
     raw = (await world.memory.get(ResourceSlice, "node-0-gpus")).to_wire()
     devices = slice_of("node-0", 1).to_wire()["spec"]["devices"]
     kinds = [*((device, False) for device in devices), *((device, True) for device in functions)]
-    raw["spec"]["devices"] = [{**device, "attributes": {**device["attributes"], "nic": {"bool": nic}}} for device, nic in kinds]
+    raw["spec"]["devices"] = [
+        {**device, "attributes": {**device["attributes"], "nic": {"bool": nic}}} for device, nic in kinds
+    ]
     await world.memory.update(ResourceSlice.from_wire(raw))
 
 
@@ -71,7 +79,9 @@ async def settle(world: World) -> None:
     for _ in range(20):
         version = world.memory.resource_version
         for each in (await world.memory.list(VirtualMachineInstance)).items:
-            done = await standalone.reconcile(await ListedSources.read(world.memory), world.memory, each.key, world.now, WITH_NETWORKS)
+            done = await standalone.reconcile(
+                await ListedSources.read(world.memory), world.memory, each.key, world.now, WITH_NETWORKS
+            )
             world.events += done.events
         await world.others()
         if world.memory.resource_version == version:
@@ -122,7 +132,9 @@ async def test_from_the_claim_to_the_domain(gpus: int, tmp_path: Path) -> None:
     assert '<address domain="0x0000" bus="0x3b" slot="0x02" function="0x1"/>' in conversion.domain_xml
     made = await world.vmi("fedora")
     assert made is not None
-    assert [(each["type"], each["status"]) for each in made.status.conditions if each["type"] != "Ready"] == [("DevicesResolved", "True")]
+    assert [(each["type"], each["status"]) for each in made.status.conditions if each["type"] != "Ready"] == [
+        ("DevicesResolved", "True")
+    ]
     assert (made.status.device_status is None) == (gpus == 0)
     assert "deviceStatus" in made.to_wire()["status"] or gpus == 0
 
@@ -139,7 +151,9 @@ async def test_a_running_vmi_keeps_its_network_and_tells_what_befalls_it(tmp_pat
     await settle(world)
     ((_, reason, message),) = world.told()
     assert reason == "DeviceChanged"
-    assert message.startswith("networks/fast: the VMI runs with device vf-7 at 0000:3b:02.1, its claim now leads to device vf-7 at ")
+    assert message.startswith(
+        "networks/fast: the VMI runs with device vf-7 at 0000:3b:02.1, its claim now leads to device vf-7 at "
+    )
     await world.memory.delete(ResourceSlice, "node-0-gpus")
     world.pass_time(300)
     await settle(world)
@@ -164,7 +178,16 @@ async def test_with_the_gate_off_nothing_is_said_of_networks() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "null", "[]", "{", '{"requests": 1}', '{"requests": []}', '{"requests": [{"name": "vf", "devices": []}]}', "[" * 100_000],
+    [
+        "",
+        "null",
+        "[]",
+        "{",
+        '{"requests": 1}',
+        '{"requests": []}',
+        '{"requests": [{"name": "vf", "devices": []}]}',
+        "[" * 100_000,
+    ],
 )
 async def test_a_file_that_is_not_ours_says_nothing(text: str) -> None:
     world = await world_with(vf())

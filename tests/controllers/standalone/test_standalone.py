@@ -1,4 +1,5 @@
-"""A VMI without KubeVirt: its phase from its pod, its pod's shape, its devices; and what is written when the world isn't as expected."""
+"""A VMI without KubeVirt: its phase from its pod, its pod's shape, its devices; and what is written when the world
+isn't as expected."""
 
 from __future__ import annotations
 
@@ -46,9 +47,15 @@ def pod_of(raw: dict[str, Any]) -> Pod:
             {"name": "compute", "ready": raw.get("ready", False), "state": state},
         ]
     if "scheduled" in raw:
-        status["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": raw["scheduled"]}]
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": raw["scheduled"]}
+        ]
     return Pod.from_wire(
-        {"metadata": {"name": "p", "uid": "pod-1"}, "spec": {"nodeName": raw["node"]} if "node" in raw else {}, "status": status}
+        {
+            "metadata": {"name": "p", "uid": "pod-1"},
+            "spec": {"nodeName": raw["node"]} if "node" in raw else {},
+            "status": status,
+        }
     )
 
 
@@ -65,7 +72,10 @@ def test_phase(case: dict[str, Any]) -> None:
     assert bool(scheduled) == case.get("scheduled", False)
     assert updated.status.phase == found.phase
     assert (updated.status.reason == found.reason) == (found.phase == "Failed") or found.reason == ""
-    assert with_phase(updated, pod, verdict(updated, pod) if found.phase not in ("Failed", "Succeeded") else found, START) is updated
+    assert (
+        with_phase(updated, pod, verdict(updated, pod) if found.phase not in ("Failed", "Succeeded") else found, START)
+        is updated
+    )
 
 
 def test_the_times_of_phases_are_kept_and_say_whether_the_guest_ever_ran() -> None:
@@ -94,12 +104,15 @@ def faults(pod: Pod) -> tuple[FieldError, ...]:
 
 
 def test_the_pod_may_do_nothing_but_run_its_guest() -> None:
-    pod = rendered(vmi(uid="u", spec=vmi_spec() | {"volumes": [{"name": "sa", "serviceAccount": {"serviceAccountName": "x"}}]}))
+    pod = rendered(
+        vmi(uid="u", spec=vmi_spec() | {"volumes": [{"name": "sa", "serviceAccount": {"serviceAccountName": "x"}}]})
+    )
     assert pod.spec.automount_service_account_token is False
     compute = pod.spec.containers[0]
     assert compute.security_context == {
-        "runAsUser": 107, "runAsGroup": 107, "runAsNonRoot": True, "privileged": False, "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsUser": 107, "runAsGroup": 107, "runAsNonRoot": True, "privileged": False,
+        "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
     }  # fmt: skip
     assert compute.command == ("virt-dra-launcher",)
     assert compute.termination_message_path == "/dev/termination-log"
@@ -164,7 +177,9 @@ async def test_the_launcher_gets_its_devices_once_all_are_there() -> None:
     assert "virt-dra.io/device-status" not in pod.metadata.annotations
     waiting = decide(*launchers_view(pod), {}, {})
     assert isinstance(waiting, Waiting)
-    await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 2).spec))
+    await world.memory.update(
+        (await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 2).spec)
+    )
     await world.settle()
     conversion = decide(*launchers_view(await world.pod("fedora")), {}, {})
     assert not isinstance(conversion, Waiting)
@@ -231,10 +246,14 @@ async def test_a_foreign_pod_of_that_name_is_told() -> None:
     fresh = await world.memory.create(vmi())
     name = pod_name(fresh)
     await world.memory.create(
-        Pod.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        Pod.from_wire(
+            {"metadata": {"name": name, "namespace": "lab"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        )
     )
     await world.operator()
-    assert world.told() == [("VirtualMachineInstance fedora", "PodNameTaken", f"pod lab/{name} is not the VMI's; delete it")]
+    assert world.told() == [
+        ("VirtualMachineInstance fedora", "PodNameTaken", f"pod lab/{name} is not the VMI's; delete it")
+    ]
 
 
 async def test_why_it_waits_is_a_condition_until_it_has_a_node() -> None:
@@ -245,12 +264,18 @@ async def test_why_it_waits_is_a_condition_until_it_has_a_node() -> None:
     assert made is not None
     scheduled = next(condition for condition in made.status.conditions if condition["type"] == "PodScheduled")
     assert (made.status.phase, scheduled["reason"]) == ("Scheduling", "Unschedulable")
-    pending = Condition(type="Allocatable", status="False", reason="NoNodeFits", message="0 of 1 nodes can take the pod")
+    pending = Condition(
+        type="Allocatable", status="False", reason="NoNodeFits", message="0 of 1 nodes can take the pod"
+    )
     for told in ([("DevicesNotAllocatable", "0 of 1 nodes can take the pod")], []):
         sources = await ListedSources.read(world.memory)
-        done = await standalone.reconcile(sources, world.memory, "lab/fedora", world.now, SETTINGS, lambda _, __: pending)
+        done = await standalone.reconcile(
+            sources, world.memory, "lab/fedora", world.now, SETTINGS, lambda _, __: pending
+        )
         assert [(event.reason, event.message) for event in done.events] == told
-    await world.memory.update((await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 1).spec))
+    await world.memory.update(
+        (await world.memory.get(ResourceSlice, "node-0-gpus")).with_(spec=slice_of("node-0", 1).spec)
+    )
     await world.settle()
     made = await world.vmi("fedora")
     assert made is not None
@@ -279,13 +304,18 @@ async def test_an_address_that_two_vmis_have_is_told_of_the_later_one_until_the_
         await world.memory.create(vmi(name))
     await world.settle()
     message = (
-        "gpus/gpu0: PCI 0000:01:00.0 on node node-0 is also a device of VMI lab/a; only a driver that shares the device makes this work"
+        "gpus/gpu0: PCI 0000:01:00.0 on node node-0 is also a device of VMI lab/a; "
+        "only a driver that shares the device makes this work"
     )
-    shared = [condition for condition in (await known(world, "b")).status.conditions if condition["type"] == "DevicesShared"]
+    shared = [
+        condition for condition in (await known(world, "b")).status.conditions if condition["type"] == "DevicesShared"
+    ]
     assert [(condition["status"], condition["reason"], condition["message"]) for condition in shared] == [
         ("True", "SharedAddress", message)
     ]
-    assert [event for event in world.told() if event[1] == "SharedAddress"] == [("VirtualMachineInstance b", "SharedAddress", message)]
+    assert [event for event in world.told() if event[1] == "SharedAddress"] == [
+        ("VirtualMachineInstance b", "SharedAddress", message)
+    ]
     assert "DevicesShared" not in [condition["type"] for condition in (await known(world, "a")).status.conditions]
     assert await world.operator() == 0
     await world.pod_says("a", "Succeeded")

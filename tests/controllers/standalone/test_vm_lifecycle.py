@@ -39,14 +39,28 @@ def inputs_of(case: dict[str, Any]) -> LifecycleInputs:
             else {}
         )
         status["startFailure"] = {"consecutiveFailCount": told["count"], "lastFailedVMIUID": told["uid"], **retry}
-    machine = VirtualMachine.from_wire({"metadata": metadata, "spec": {**case["vm"], "template": {"spec": {}}}, "status": status})
+    machine = VirtualMachine.from_wire(
+        {"metadata": metadata, "spec": {**case["vm"], "template": {"spec": {}}}, "status": status}
+    )
     instance = None
     if "vmi" in case:
         raw = case["vmi"]
-        owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": "vm-2" if raw.get("foreign") else "vm-1"}
+        owner = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "name": "vm",
+            "uid": "vm-2" if raw.get("foreign") else "vm-1",
+        }
         times = [{"phase": "Running", "phaseTransitionTimestamp": format_time(START)}] if raw.get("ran") else []
-        conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}] if raw.get("unscheduled") else []
-        about: Json = {"name": "vm", "namespace": "lab", "uid": "vmi-1", "ownerReferences": [{**owner, "controller": True}]}
+        conditions = (
+            [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}] if raw.get("unscheduled") else []
+        )
+        about: Json = {
+            "name": "vm",
+            "namespace": "lab",
+            "uid": "vmi-1",
+            "ownerReferences": [{**owner, "controller": True}],
+        }
         if raw.get("deleting"):
             about["deletionTimestamp"] = format_time(START)
         said = {"phase": raw["phase"], "phaseTransitionTimestamps": times, "conditions": conditions}
@@ -71,7 +85,9 @@ def test_vm_lifecycle(case: dict[str, Any]) -> None:
     failed = [condition["reason"] for condition in status["conditions"] if condition["type"] == "Failure"]
     assert failed == ([want["failure"]] if "failure" in want else [])
     # What is written is as it should be: the status is not written again.
-    again = plan(LifecycleInputs(inputs.vm.with_(status=status), inputs.vmi, inputs.leftovers, START + timedelta(seconds=1)))
+    again = plan(
+        LifecycleInputs(inputs.vm.with_(status=status), inputs.vmi, inputs.leftovers, START + timedelta(seconds=1))
+    )
     assert PatchStatus not in [type(action) for action in again.actions]
     assert [event for event in again.events if event.type == "Warning"] == []
 
@@ -89,9 +105,17 @@ def test_the_delay_never_shrinks_and_has_an_end(failures: int) -> None:
 
 
 def test_what_others_wrote_into_the_status_stays() -> None:
-    status: Json = {"volumeSnapshotStatuses": [1], "conditions": [{"type": "Other", "status": "True"}, "garbage"], "startFailure": "x"}
+    status: Json = {
+        "volumeSnapshotStatuses": [1],
+        "conditions": [{"type": "Other", "status": "True"}, "garbage"],
+        "startFailure": "x",
+    }
     machine = VirtualMachine.from_wire(
-        {"metadata": {"name": "vm", "namespace": "lab", "uid": "vm-1"}, "spec": {"runStrategy": "Manual"}, "status": status}
+        {
+            "metadata": {"name": "vm", "namespace": "lab", "uid": "vm-1"},
+            "spec": {"runStrategy": "Manual"},
+            "status": status,
+        }
     )
     written = after(machine, plan(LifecycleInputs(machine, None, (), START)).actions)
     assert written["volumeSnapshotStatuses"] == [1]
@@ -133,13 +157,21 @@ async def test_a_vm_starts_runs_and_stops() -> None:
     await world.settle()
     assert world.told() == [("VirtualMachineInstance fedora", "Running", "the guest runs on node node-0")]
     machine = await world.memory.get(VirtualMachine, "fedora", "lab")
-    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (True, True, "Running")
+    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (
+        True,
+        True,
+        "Running",
+    )
     await world.memory.patch(VirtualMachine, "fedora", "lab", merge={"spec": {"runStrategy": "Halted"}})
     await world.settle()
     assert world.told() == [("VirtualMachine fedora", "InstanceDeleted", "its VMI was deleted (runStrategy Halted)")]
     assert await world.vmi("fedora") is None
     machine = await world.memory.get(VirtualMachine, "fedora", "lab")
-    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (False, False, "Stopped")
+    assert (machine.status["created"], machine.status["ready"], machine.status["printableStatus"]) == (
+        False,
+        False,
+        "Stopped",
+    )
     assert await world.operator() == 0
 
 
@@ -161,7 +193,9 @@ async def test_a_vm_that_cannot_start_is_tried_again_less_and_less_often() -> No
         started.append((world.now - began).total_seconds())
     assert started == [10, 40, 90, 160]
     failed = [
-        message for subject, reason, message in world.told() if (subject, reason) == ("VirtualMachineInstance fedora", "LauncherFailed")
+        message
+        for subject, reason, message in world.told()
+        if (subject, reason) == ("VirtualMachineInstance fedora", "LauncherFailed")
     ]
     assert failed == ["no such device"] * 4
 

@@ -1,4 +1,5 @@
-"""A cluster in memory without KubeVirt, and what else lives on it: the claim controller, the scheduler, and a kubelet played by hand."""
+"""A cluster in memory without KubeVirt, and what else lives on it: the claim controller, the scheduler, and a kubelet
+played by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from virt_dra.controllers.standalone.pod import StandaloneOptions
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SETTINGS = standalone.StandaloneSettings(
-    Gates.of(NEWEST, {GPUS_WITH_DRA: True, HOST_DEVICES_WITH_DRA: True}), StandaloneOptions("registry.example.com/virt-dra-launcher:1")
+    Gates.of(NEWEST, {GPUS_WITH_DRA: True, HOST_DEVICES_WITH_DRA: True}),
+    StandaloneOptions("registry.example.com/virt-dra-launcher:1"),
 )
 
 
@@ -35,7 +37,8 @@ def slice_of(node: str, devices: int) -> ResourceSlice:
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
             "devices": [
-                {"name": f"d{number}", "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:{number + 1:02x}:00.0"}}}
+                {"name": f"d{number}",
+                    "attributes": {"resource.kubernetes.io/pciBusID": {"string": f"0000:{number + 1:02x}:00.0"}}}
                 for number in range(devices)
             ],
         },
@@ -45,13 +48,20 @@ def slice_of(node: str, devices: int) -> ResourceSlice:
 def vmi_spec(gpus: int = 1) -> Json:
     return {
         "resourceClaims": [{"name": f"claim{n}", "resourceClaimTemplateName": "one-gpu"} for n in range(gpus)],
-        "domain": {"devices": {"gpus": [{"name": f"gpu{n}", "claimName": f"claim{n}", "requestName": "gpu"} for n in range(gpus)]}},
+        "domain": {
+            "devices": {
+                "gpus": [{"name": f"gpu{n}", "claimName": f"claim{n}", "requestName": "gpu"} for n in range(gpus)]
+            }
+        },
     }
 
 
 def vm(name: str, strategy: str = "Always", gpus: int = 1) -> VirtualMachine:
     return VirtualMachine.from_wire(
-        {"metadata": {"name": name, "namespace": "lab"}, "spec": {"runStrategy": strategy, "template": {"spec": vmi_spec(gpus)}}}
+        {
+            "metadata": {"name": name, "namespace": "lab"},
+            "spec": {"runStrategy": strategy, "template": {"spec": vmi_spec(gpus)}},
+        }
     )
 
 
@@ -70,10 +80,16 @@ class World:
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64"}
             await world.memory.create(Node(metadata=ObjectMeta(name=name, labels=labels)))
             await world.memory.create(slice_of(name, devices))
-        device_class = {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]}}
+        device_class = {
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]},
+        }
         await world.memory.create(DeviceClass.from_wire(device_class))
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
-        template = {"metadata": {"name": "one-gpu", "namespace": "lab"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+        template = {
+            "metadata": {"name": "one-gpu", "namespace": "lab"},
+            "spec": {"spec": {"devices": {"requests": [request]}}},
+        }
         await world.memory.create(ResourceClaimTemplate.from_wire(template))
         return world
 
@@ -111,7 +127,11 @@ class World:
 
     async def pod(self, name: str) -> Pod:
         """The only pod of a VMI."""
-        (pod,) = [pod for pod in (await self.memory.list(Pod, "lab")).items if any(o.name == name for o in pod.metadata.owner_references)]
+        (pod,) = [
+            pod
+            for pod in (await self.memory.list(Pod, "lab")).items
+            if any(o.name == name for o in pod.metadata.owner_references)
+        ]
         return pod
 
     async def vmi(self, name: str) -> VirtualMachineInstance | None:

@@ -1,4 +1,5 @@
-"""Affinity, spreading and ports on nodes as they are, and as they would be without some of their pods (preemption asks so)."""
+"""Affinity, spreading and ports on nodes as they are, and as they would be without some of their pods (preemption asks
+so)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def _table(*names: str) -> NodeTable:
     return table
 
 
-def _refusals(plugin: SchedulingPlugin, table: NodeTable, asking: Pod, without: Pod | None = None) -> dict[str, str | None]:
+def _refusals(
+    plugin: SchedulingPlugin, table: NodeTable, asking: Pod, without: Pod | None = None
+) -> dict[str, str | None]:
     """By node, the text of its refusal. ``without``: a pod that is supposed to be gone."""
     attempt = plugin.attempt(asking)
     assert attempt is not None
@@ -86,14 +89,22 @@ def test_a_wanted_pod_that_is_supposed_to_be_gone() -> None:
     plugin = InterPodAffinity(table, lambda namespace: {})
     text = "node(s) didn't match pod affinity rules"
     assert _refusals(plugin, table, _pod("asking", affinity=_want({"app": "x"}))) == {"a": None, "b": text}
-    assert _refusals(plugin, table, _pod("asking", affinity=_want({"app": "x"})), without=there) == {"a": text, "b": text}
+    assert _refusals(plugin, table, _pod("asking", affinity=_want({"app": "x"})), without=there) == {
+        "a": text,
+        "b": text,
+    }
 
 
 def test_the_skew_without_a_pod() -> None:
     table = _table("a", "b")
     there = _pod("there", {"app": "x"})
     table.assign(there, "a")
-    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "x"}}}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }
     asking = _pod("asking", {"app": "x"}, topologySpreadConstraints=[constraint])
     plugin = PodTopologySpread(table)
     assert _refusals(plugin, table, asking) == {"a": "node(s) didn't match pod topology spread constraints", "b": None}

@@ -24,8 +24,12 @@ ALL = [(case, policy) for case in CASES for policy in case["want"]]
 
 def shape(given: Json, name: str = "vm") -> VmShape:
     requests = {"cpu": str(given.get("cpu", 0)), "memory": str(given.get("memory", 0))}
-    pod = Pod.from_wire({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
-    return VmShape(name, pod, (build.claim({"name": "claim", "requests": given["requests"]}),) if "requests" in given else ())
+    pod = Pod.from_wire(
+        {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}
+    )
+    return VmShape(
+        name, pod, (build.claim({"name": "claim", "requests": given["requests"]}),) if "requests" in given else ()
+    )
 
 
 def placer(case: Json, policy: str) -> PolicyPlacer:
@@ -37,10 +41,14 @@ def placer(case: Json, policy: str) -> PolicyPlacer:
     for each in case["nodes"]:
         common = {"pool": each["name"], "node": each["name"]}
         if "counters" in each:
-            slices.append(build.slice_({**common, "name": f"{each['name']}-counters", "counters": each["counters"], "count": 2}))
+            slices.append(
+                build.slice_({**common, "name": f"{each['name']}-counters", "counters": each["counters"], "count": 2})
+            )
         if each["devices"]:
             count = 2 if "counters" in each else 1
-            slices.append(build.slice_({**common, "name": f"{each['name']}-devices", "devices": each["devices"], "count": count}))
+            slices.append(
+                build.slice_({**common, "name": f"{each['name']}-devices", "devices": each["devices"], "count": count})
+            )
     uses = []
     for number, used in enumerate(case.get("in_use", [])):
         key, share = (used, None) if isinstance(used, str) else next(iter(used.items()))
@@ -63,7 +71,10 @@ def test_a_policy_chooses_node_and_devices(case: Json, policy: str) -> None:
     assert (
         []
         if found is None
-        else [used.nodes[found.node].name, *[each.device for result in found.results for each in result.devices.results]]
+        else [
+            used.nodes[found.node].name,
+            *[each.device for result in found.results for each in result.devices.results],
+        ]
     ) == case["want"][policy]
 
 

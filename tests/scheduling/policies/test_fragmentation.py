@@ -15,7 +15,8 @@ CARD: Json = {"allowMultipleAllocations": True, "capacity": {"share": {"value": 
 
 
 def _formula(free: list[int], cpu_left: int, vms: list[tuple[int, int, int, int]]) -> float:
-    """Sum over VMs m of p(m) times the free parts that m can't use. ``vms``: (cards, thousandths of each, cpus, weight)."""
+    """Sum over VMs m of p(m) times the free parts that m can't use. ``vms``: (cards, thousandths of each, cpus,
+    weight)."""
     total = sum(weight for *_, weight in vms)
     lost = 0.0
     for cards, share, cpus, weight in vms:
@@ -30,7 +31,10 @@ def test_as_the_paper_defines_it(seed: int) -> None:
     random = Random(seed)
     free = [random.choice((0, 100, 300, 500, 1000)) for _ in range(random.randint(1, 8))]
     cpu = random.randint(1, 16)
-    vms = [(1, random.choice((100, 250, 500, 700, 1000)), random.randint(1, 8), random.randint(1, 5)) for _ in range(random.randint(1, 4))]
+    vms = [
+        (1, random.choice((100, 250, 500, 700, 1000)), random.randint(1, 8), random.randint(1, 5))
+        for _ in range(random.randint(1, 4))
+    ]
     vms += [(random.choice((2, 4)), 1000, random.randint(1, 8), 1), (0, 1, 1, random.randint(1, 3))]
     typical = [
         {

@@ -24,7 +24,10 @@ def _node(random: Random, number: int) -> Json:
     common: Json = {"name": f"n{number}", "cpu": random.choice((8, 16, 32))}
     if kind == "plain":
         places = [{"resource.kubernetes.io/pcieRoot": f"r{i // 2}", "numaNode": i // 2} for i in range(4)]
-        devices = [{"name": f"d{i}", "attributes": places[i], "capacity": {"memory": {"value": f"{8 * (1 + i % 2)}Gi"}}} for i in range(4)]
+        devices = [
+            {"name": f"d{i}", "attributes": places[i], "capacity": {"memory": {"value": f"{8 * (1 + i % 2)}Gi"}}}
+            for i in range(4)
+        ]
         return {**common, "devices": devices[: random.randint(0, 4)]}
     if kind == "shared":
         card = {"allowMultipleAllocations": True, "capacity": {"share": {"value": "1000"}}}
@@ -42,16 +45,18 @@ def _shapes(random: Random) -> list[VmShape]:
         [{"name": "a"}, {"name": "b", "count": 2}],
         [{"first": [{"count": 3}, {"count": 1}]}],
     ]
-    return [shape({"requests": each, "cpu": random.choice((0, 1, 4))}, f"shape-{i}") for i, each in enumerate(requests)] + [
-        shape({"cpu": 2})
-    ]
+    return [
+        shape({"requests": each, "cpu": random.choice((0, 1, 4))}, f"shape-{i}") for i, each in enumerate(requests)
+    ] + [shape({"cpu": 2})]
 
 
 def _fits(used: PolicyPlacer, wanted: VmShape, number: int) -> bool:
     """By the allocator alone, from the beginning."""
     if not used.rooms[number].fits(wanted.cpu, wanted.memory):
         return False
-    return not wanted.claims or not isinstance(allocate(used.snapshot, wanted.claims, used.nodes[number]), Unsatisfiable)
+    return not wanted.claims or not isinstance(
+        allocate(used.snapshot, wanted.claims, used.nodes[number]), Unsatisfiable
+    )
 
 
 def _held(running: list[PlacedVm]) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
@@ -101,14 +106,21 @@ def _again(case: Json, policy: str, used: PolicyPlacer) -> PolicyPlacer:
     """A placer that knows nothing of what was, on the same cluster in the same use."""
     fresh = placer(case, policy)
     fresh.snapshot = type(used.snapshot)(
-        fresh.snapshot.slices, fresh.snapshot.classes, fresh.snapshot.caches, used.snapshot.used, fresh.snapshot.allocated
+        fresh.snapshot.slices,
+        fresh.snapshot.classes,
+        fresh.snapshot.caches,
+        used.snapshot.used,
+        fresh.snapshot.allocated,
     )
     fresh.rooms[:] = used.rooms
     return fresh
 
 
 def test_a_closed_node_takes_no_vm() -> None:
-    used = placer({"nodes": [{"name": "a", "devices": ["d0"]}, {"name": "b", "devices": ["d0"]}], "vm": {"requests": [{}]}}, "first-fit")
+    used = placer(
+        {"nodes": [{"name": "a", "devices": ["d0"]}, {"name": "b", "devices": ["d0"]}], "vm": {"requests": [{}]}},
+        "first-fit",
+    )
     wanted = shape({"requests": [{}]})
     assert used.best(wanted) == (0, None)
     used.set_open(0, open=False)
@@ -119,7 +131,9 @@ def test_a_closed_node_takes_no_vm() -> None:
 
 def test_a_pool_of_several_nodes_is_used_once() -> None:
     """A device that several nodes reach is gone for all of them."""
-    used = placer({"nodes": [{"name": "a", "devices": []}, {"name": "b", "devices": []}], "vm": {"requests": [{}]}}, "pack")
+    used = placer(
+        {"nodes": [{"name": "a", "devices": []}, {"name": "b", "devices": []}], "vm": {"requests": [{}]}}, "pack"
+    )
     shared = build.slice_({"name": "net", "pool": "net", "allNodes": True, "devices": ["d0"]})
     again = type(used.snapshot).build([shared], [build.device_class("gpu")])
     used.replace_slices(again, card_catalog(again))

@@ -10,13 +10,21 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
-from virt_dra.simulator.agents.claim_manager import ClaimManager, DraCheckpoint, Prepared, PreparedClaim, PreparedDevice, PrepareError
+from virt_dra.simulator.agents.claim_manager import (
+    ClaimManager,
+    DraCheckpoint,
+    Prepared,
+    PreparedClaim,
+    PreparedDevice,
+    PrepareError,
+)
 
 NAMESPACE = "test"
 
 
 class Plugin:
-    """A driver that notes its calls. ``answers``: by claim name, an error text; ``left_out``: names that it doesn't answer for."""
+    """A driver that notes its calls. ``answers``: by claim name, an error text; ``left_out``: names that it doesn't
+    answer for."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,11 +75,20 @@ class World:
         return self.plugins["b.example.com"]
 
     def claim(
-        self, name: str, pods: Sequence[str] = ("pod",), drivers: Sequence[str] = ("a.example.com",), uid: str = "", **result: object
+        self,
+        name: str,
+        pods: Sequence[str] = ("pod",),
+        drivers: Sequence[str] = ("a.example.com",),
+        uid: str = "",
+        **result: object,
     ) -> None:
-        results = [{"request": "gpu/small", "driver": driver, "pool": "node-1", "device": "d0", **result} for driver in drivers]
+        results = [
+            {"request": "gpu/small", "driver": driver, "pool": "node-1", "device": "d0", **result} for driver in drivers
+        ]
         reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"} for pod in pods]
-        status: Json = {"reservedFor": reserved} | ({"allocation": {"devices": {"results": results}}} if drivers else {})
+        status: Json = {"reservedFor": reserved} | (
+            {"allocation": {"devices": {"results": results}}} if drivers else {}
+        )
         metadata = {"name": name, "namespace": NAMESPACE, "uid": uid or f"uid-{name}"}
         self.cluster.load([ResourceClaim.from_wire({"metadata": metadata, "status": status})])
 
@@ -84,7 +101,9 @@ def pod(*claims: str, name: str = "pod") -> Pod:
         {"name": "other", "resources": {"claims": [{"name": f"e-{claim}", "request": "nic"} for claim in claims]}},
     ]
     metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
-    return Pod.from_wire({"metadata": metadata, "spec": {"nodeName": "node-1", "resourceClaims": entries, "containers": containers}})
+    return Pod.from_wire(
+        {"metadata": metadata, "spec": {"nodeName": "node-1", "resourceClaims": entries, "containers": containers}}
+    )
 
 
 async def refused(world: World, subject: Pod) -> str:
@@ -129,10 +148,15 @@ async def test_containers_get_the_cdi_devices_of_their_claims_and_requests() -> 
         (pod("c1", "unallocated"), "ResourceClaim unallocated: not allocated"),
         (pod("c1", "of-others"), "pod pod (uid-pod) is not allowed to use ResourceClaim of-others (uid-of-others)"),
         (pod("c1", "unknown-driver"), "DRA driver c.example.com is not registered"),
-        (pod("c1", "skipping"), "ResourceClaim skipping: DRAOptionalNodeOperations feature gate is disabled on kubelet"),
+        (
+            pod("c1", "skipping"),
+            "ResourceClaim skipping: DRAOptionalNodeOperations feature gate is disabled on kubelet",
+        ),
     ],
 )
-async def test_a_claim_that_cannot_be_used_stops_the_pod_before_anything_is_recorded(subject: Pod, message: str) -> None:
+async def test_a_claim_that_cannot_be_used_stops_the_pod_before_anything_is_recorded(
+    subject: Pod, message: str
+) -> None:
     """C-16.1, C-16.2, C-16.3: the pod can be deleted without asking a driver that may never come."""
     world = World()
     world.claim("c1")
@@ -148,10 +172,15 @@ async def test_a_generated_claim_must_belong_to_the_pod() -> None:
     """C-16.2: before the name is recorded, and if it is somebody else's."""
     world = World()
     world.claim("c1")
-    template = pod().to_wire() | {"spec": {"nodeName": "node-1", "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}}
+    template = pod().to_wire() | {
+        "spec": {"nodeName": "node-1", "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+    }
     assert await refused(world, Pod.from_wire(template)) == 'pod "test/pod": ResourceClaim not created yet'
     recorded = template | {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c1"}]}}
-    assert await refused(world, Pod.from_wire(recorded)) == "ResourceClaim test/c1 was not created for Pod test/pod (Pod is not owner)"
+    assert (
+        await refused(world, Pod.from_wire(recorded))
+        == "ResourceClaim test/c1 was not created for Pod test/pod (Pod is not owner)"
+    )
     unneeded = template | {"status": {"resourceClaimStatuses": [{"name": "gpu"}]}}
     assert await world.manager.prepare(Pod.from_wire(unneeded)) == {}
 

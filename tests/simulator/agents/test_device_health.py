@@ -9,7 +9,13 @@ import pytest
 from virt_dra.api.core_v1 import Container
 from virt_dra.api.wire import Json
 from virt_dra.simulator.agents.claim_manager import PreparedDevice
-from virt_dra.simulator.agents.device_health import MOST_DEVICES, HealthReports, ReportedHealth, allocated_resources_status, shortened
+from virt_dra.simulator.agents.device_health import (
+    MOST_DEVICES,
+    HealthReports,
+    ReportedHealth,
+    allocated_resources_status,
+    shortened,
+)
 from virt_dra.simulator.virtual_time import BEGINNING
 
 DRIVER = "gpu.example.com"
@@ -90,7 +96,10 @@ def test_a_container_has_an_entry_for_each_claim_or_request() -> None:
         "none": [],
     }
     status = allocated_resources_status(
-        container({"name": "gpus"}, {"name": "gpus", "request": "big"}, {"name": "none"}, {"name": "absent"}), devices, health, BEGINNING
+        container({"name": "gpus"}, {"name": "gpus", "request": "big"}, {"name": "none"}, {"name": "absent"}),
+        devices,
+        health,
+        BEGINNING,
     )
     hot = {"resourceID": "gpu.example.com/n1/d0", "health": "Unhealthy", "message": "too hot"}
     assert [each.to_wire() for each in status] == [
@@ -103,11 +112,19 @@ def test_messages_have_a_gate_of_their_own() -> None:
     """C-2.1: ResourceHealthStatusMessage."""
     health = HealthReports()
     health.report(DRIVER, [BAD], BEGINNING)
-    (status,) = allocated_resources_status(container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, health, BEGINNING, messages=False)
-    assert [each.to_wire() for each in status.resources] == [{"resourceID": "gpu.example.com/n1/d0", "health": "Unhealthy"}]
+    (status,) = allocated_resources_status(
+        container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, health, BEGINNING, messages=False
+    )
+    assert [each.to_wire() for each in status.resources] == [
+        {"resourceID": "gpu.example.com/n1/d0", "health": "Unhealthy"}
+    ]
 
 
 def test_a_device_whose_driver_reports_nothing_is_unknown() -> None:
     """C-16.10."""
-    (status,) = allocated_resources_status(container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, HealthReports(), BEGINNING)
-    assert [each.to_wire() for each in status.resources] == [{"resourceID": "gpu.example.com/n1/d0", "health": "Unknown"}]
+    (status,) = allocated_resources_status(
+        container({"name": "gpu"}), {"gpu": [device("d0", "r")]}, HealthReports(), BEGINNING
+    )
+    assert [each.to_wire() for each in status.resources] == [
+        {"resourceID": "gpu.example.com/n1/d0", "health": "Unknown"}
+    ]

@@ -1,4 +1,5 @@
-"""A kubelet's life with claims, in virtual time: drivers that are slow, fail, vanish and come back, restarts, pods that end (C-16)."""
+"""A kubelet's life with claims, in virtual time: drivers that are slow, fail, vanish and come back, restarts, pods that
+end (C-16)."""
 
 from __future__ import annotations
 
@@ -54,8 +55,13 @@ def bound_pod(name: str) -> Pod:
 
 def allocated_claim(name: str, device: str) -> ResourceClaim:
     results = [{"request": "gpu", "driver": NAME, "pool": "node-1", "device": device}]
-    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "name": name, "uid": f"uid-{name}"}]}
-    return ResourceClaim.from_wire({"metadata": {"name": name, "namespace": "default", "uid": f"uid-claim-{name}"}, "status": status})
+    status = {
+        "allocation": {"devices": {"results": results}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": f"uid-{name}"}],
+    }
+    return ResourceClaim.from_wire(
+        {"metadata": {"name": name, "namespace": "default", "uid": f"uid-claim-{name}"}, "status": status}
+    )
 
 
 @asynccontextmanager
@@ -156,7 +162,8 @@ def test_the_slices_of_a_driver_whose_plugin_is_gone_are_deleted_after_half_a_mi
 
 
 def test_a_driver_checks_what_it_is_asked_for_itself(tmp_path: Path) -> None:
-    """C-16.8: it gets names and a UID only, reads the claim, and refuses one that was replaced, isn't allocated or isn't its own."""
+    """C-16.8: it gets names and a UID only, reads the claim, and refuses one that was replaced, isn't allocated or
+    isn't its own."""
 
     async def body(node: Node) -> None:
         await node.start()
@@ -166,7 +173,9 @@ def test_a_driver_checks_what_it_is_asked_for_itself(tmp_path: Path) -> None:
             "uid-gone": 'retrieve claim default/gone: resourceclaims.resource.k8s.io "gone" not found',
         }
         own = PreparedClaim("default", "pod", "uid-claim-pod")
-        assert await node.driver.prepare_claims("node-2", [own]) == {own.uid: "device node-1/gpu-0 is not on node node-2"}
+        assert await node.driver.prepare_claims("node-2", [own]) == {
+            own.uid: "device node-1/gpu-0 is not on node node-2"
+        }
         first = (await node.driver.prepare_claims("node-1", [own]))[own.uid]
         assert isinstance(first, Prepared)
         assert await node.driver.prepare_claims("node-1", [own]) == {own.uid: first}

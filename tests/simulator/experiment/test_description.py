@@ -44,7 +44,16 @@ def test_a_description_is_an_object() -> None:
 
 
 def test_nodes_have_their_devices_in_slices_of_128() -> None:
-    devices = [{"driver": "gpu.example.com", "count": 130, "name": "gpu", "perRoot": 4, "perNumaNode": 65, "capacity": {"memory": "8Gi"}}]
+    devices = [
+        {
+            "driver": "gpu.example.com",
+            "count": 130,
+            "name": "gpu",
+            "perRoot": 4,
+            "perNumaNode": 65,
+            "capacity": {"memory": "8Gi"},
+        }
+    ]
     found = built({"cluster": {"nodes": [{"name": "n", "devices": devices}]}})
     assert [(each.name, each.spec.pool.resource_slice_count, len(each.spec.devices)) for each in found.slices] == [
         ("n-0-gpu.example.com-0", 2, 128),
@@ -62,7 +71,10 @@ def test_nodes_have_their_devices_in_slices_of_128() -> None:
 
 
 def test_arrivals_at_given_times_and_in_steps() -> None:
-    assert [each.at for each in built({"vms": [{"name": "one", "arrivals": {"at": ["2m", 30]}}]}).arrivals] == [30.0, 120.0]
+    assert [each.at for each in built({"vms": [{"name": "one", "arrivals": {"at": ["2m", 30]}}]}).arrivals] == [
+        30.0,
+        120.0,
+    ]
     stepped = built({"vms": [{"name": "one", "arrivals": {"every": "10s", "begin": "5s", "end": "30s"}}]}).arrivals
     assert [(each.name, each.at) for each in stepped] == [("one-0", 5.0), ("one-1", 15.0), ("one-2", 25.0)]
 
@@ -81,7 +93,8 @@ def test_arrivals_of_a_file() -> None:
     vms: Json = {"vms": [{"name": "one", "priority": 3, "lifetime": "1h"}, {"name": "two"}]}
     lines = ["at,vm,name,lifetime,priority,gang\n", "5m,one,,,,\n", "10,two,mine,2h,7,4\n"]
     assert [
-        (each.at, each.shape.name, each.name, each.lifetime, each.priority, each.members) for each in built(vms, ("a.csv", lines)).arrivals
+        (each.at, each.shape.name, each.name, each.lifetime, each.priority, each.members)
+        for each in built(vms, ("a.csv", lines)).arrivals
     ] == [(10.0, "two", "mine", 7200.0, 7, 4), (300.0, "one", "one-line-2", 3600.0, 3, 1)]
 
 
@@ -106,7 +119,8 @@ def test_faults_of_an_arrivals_file(lines: list[str], problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90.0), (1.5, 1.5), ("250ms", 0.25), ("1h30m", 5400.0), ("2d", 172800.0), ("1w", 604800.0)]
+    ("text", "seconds"),
+    [("90", 90.0), (1.5, 1.5), ("250ms", 0.25), ("1h30m", 5400.0), ("2d", 172800.0), ("1w", 604800.0)],
 )
 def test_durations(text: object, seconds: float) -> None:
     assert seconds_of(text) == seconds
@@ -119,7 +133,8 @@ def test_what_is_no_duration(text: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.5, "0.5s"), (59.94, "59.9s"), (60, "1m"), (61, "1m1s"), (5400, "1h30m"), (200000, "2d7h"), (86401, "1d")]
+    ("seconds", "text"),
+    [(0.5, "0.5s"), (59.94, "59.9s"), (60, "1m"), (61, "1m1s"), (5400, "1h30m"), (200000, "2d7h"), (86401, "1d")],
 )
 def test_durations_are_shown_in_two_units(seconds: float, text: str) -> None:
     assert shown(seconds) == text

@@ -30,10 +30,21 @@ def timeline(found: Measures) -> list[tuple[float, int, int]]:
 def test_vms_wait_until_others_end() -> None:
     """Two nodes with two devices each; six VMs arrive, one a minute, and live for ten."""
     found = simulated(
-        {"until": "20m", "vms": [{"name": "one", "devices": ONE, "lifetime": "10m", "arrivals": {"count": 6, "every": "1m"}}]}
+        {
+            "until": "20m",
+            "vms": [{"name": "one", "devices": ONE, "lifetime": "10m", "arrivals": {"count": 6, "every": "1m"}}],
+        }
     )
     assert (found.vms, found.started, found.waiting, found.ended, found.complete) == (6, 6, 0, 1200.0, True)
-    assert timeline(found)[:7] == [(0.0, 1, 0), (60.0, 2, 0), (120.0, 3, 0), (180.0, 4, 0), (240.0, 4, 1), (300.0, 4, 2), (1200.0, 1, 0)]
+    assert timeline(found)[:7] == [
+        (0.0, 1, 0),
+        (60.0, 2, 0),
+        (120.0, 3, 0),
+        (180.0, 4, 0),
+        (240.0, 4, 1),
+        (300.0, 4, 2),
+        (1200.0, 1, 0),
+    ]
     assert (found.pending_p50, found.pending_p95, found.pending_p99) == (0.0, 360.0, 360.0)
     # 4 devices for 20 minutes; 6 VMs of which the last two end after the end, at 10 + 10 and 11 + 10 minutes
     assert found.used_mean == pytest.approx((4 * 10 + 10 + 9) / 80)
@@ -59,7 +70,9 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     found = simulated({"until": "20m", "vms": vms})
     assert (found.gangs, found.gangs_waiting, found.started) == (1, 0, 3)
     assert timeline(found) == [(0.0, 1, 0), (60.0, 1, 2), (1200.0, 0, 0)]
-    never = simulated({"until": "20m", "vms": [{"name": "gang", "devices": TWO, "gang": 3, "arrivals": {"at": ["1m"]}}]})
+    never = simulated(
+        {"until": "20m", "vms": [{"name": "gang", "devices": TWO, "gang": 3, "arrivals": {"at": ["1m"]}}]}
+    )
     assert (never.gangs, never.gangs_waiting, never.started, never.waiting) == (1, 1, 0, 3)
 
 
@@ -99,10 +112,15 @@ def test_a_taint_that_ends_and_one_that_is_tolerated() -> None:
     assert timeline(found) == [(0.0, 4, 0), (300.0, 3, 1), (600.0, 4, 0), (1200.0, 4, 0)]
     tolerant: Json = {
         "requests": [
-            {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "tolerations": [{"key": "k", "operator": "Exists"}]}}
+            {
+                "name": "gpu",
+                "exactly": {"deviceClassName": "gpu.example.com", "tolerations": [{"key": "k", "operator": "Exists"}]},
+            }
         ]
     }
-    kept = simulated({"until": "20m", "vms": [{**vms[0], "devices": tolerant}], "events": [{"at": "5m", "taint": taint}]})
+    kept = simulated(
+        {"until": "20m", "vms": [{**vms[0], "devices": tolerant}], "events": [{"at": "5m", "taint": taint}]}
+    )
     assert (kept.evictions, kept.waiting) == (0, 0)
 
 
@@ -111,16 +129,31 @@ def test_claims_that_break_a_rule_are_counted_and_named() -> None:
     found = simulated({"vms": [{"name": "one", "devices": broken, "arrivals": {"count": 2, "every": "1m"}}]})
     assert (found.errors, found.started, found.waiting) == (2, 0, 0)
     assert found.first_error is not None
-    assert found.first_error.endswith('could not retrieve device class nothing: deviceclass.resource.k8s.io "nothing" not found')
+    assert found.first_error.endswith(
+        'could not retrieve device class nothing: deviceclass.resource.k8s.io "nothing" not found'
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_same_seed_gives_the_same_result(policy: str) -> None:
     nodes = [{"name": "gpu", "count": 12, "devices": [{"driver": "gpu.example.com", "count": 4, "perRoot": 2}]}]
     vms: list[Json] = [
-        {"name": "one", "devices": ONE, "cpu": 4, "lifetime": {"mean": "1h"}, "arrivals": {"rate": "40/h", "count": 150}},
+        {
+            "name": "one",
+            "devices": ONE,
+            "cpu": 4,
+            "lifetime": {"mean": "1h"},
+            "arrivals": {"rate": "40/h", "count": 150},
+        },
         {"name": "two", "devices": TWO, "cpu": 8, "lifetime": {"mean": "2h"}, "arrivals": {"rate": "8/h", "count": 40}},
-        {"name": "gang", "devices": TWO, "cpu": 8, "gang": 3, "lifetime": "1h", "arrivals": {"rate": "2/h", "count": 8}},
+        {
+            "name": "gang",
+            "devices": TWO,
+            "cpu": 8,
+            "gang": 3,
+            "lifetime": "1h",
+            "arrivals": {"rate": "2/h", "count": 8},
+        },
     ]
     patch: Json = {"cluster": {"nodes": nodes}, "vms": vms, "events": [{"at": "1h", "fail": ["gpu-3"], "for": "1h"}]}
     first = simulated(patch, policy, seed=5)
@@ -142,6 +175,8 @@ def test_what_is_known_after_an_interrupt() -> None:
     assert (found.complete, found.vms, found.started) == (False, 200, 200)
 
 
-@pytest.mark.parametrize(("numbers", "percent", "expected"), [([], 50, 0.0), ([1, 2, 3, 4], 50, 2), ([1, 2, 3, 4], 95, 4), ([7], 99, 7)])
+@pytest.mark.parametrize(
+    ("numbers", "percent", "expected"), [([], 50, 0.0), ([1, 2, 3, 4], 50, 2), ([1, 2, 3, 4], 95, 4), ([7], 99, 7)]
+)
 def test_percentiles(numbers: list[float], percent: int, expected: float) -> None:
     assert percentile(numbers, percent) == expected

@@ -13,7 +13,12 @@ from virt_dra.simulator.experiment.measures import Measures
 from virt_dra.simulator.experiment.model import Experiment
 from virt_dra.simulator.experiment.trace import read_trace
 
-NODES = ["sn,cpu_milli,memory_mib,gpu,model\n", "n0,32000,65536,2,T4\n", "n1,64000,131072,1,V100M16\n", "n2,8000,16384,0,\n"]
+NODES = [
+    "sn,cpu_milli,memory_mib,gpu,model\n",
+    "n0,32000,65536,2,T4\n",
+    "n1,64000,131072,1,V100M16\n",
+    "n2,8000,16384,0,\n",
+]
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 TASK = "t0,4000,8192,1,460,,LS,Running,100,400,100\n"
 
@@ -23,7 +28,10 @@ def read(nodes: list[str], tasks: list[str], inflate: float | None = None, seed:
 
 
 def test_a_gpu_is_a_device_with_a_thousand_parts() -> None:
-    found = read(NODES, [HEAD, TASK, "t1,8000,1024,2,1000,T4|V100M16,BE,Running,50,,50\n", "t2,1000,1024,0,0,,BE,Failed,60,70,60\n"])
+    found = read(
+        NODES,
+        [HEAD, TASK, "t1,8000,1024,2,1000,T4|V100M16,BE,Running,50,,50\n", "t2,1000,1024,0,0,,BE,Failed,60,70,60\n"],
+    )
     assert [node.name for node in found.nodes] == ["n0", "n1", "n2"]
     assert [(each.spec.node_name, [device.name for device in each.spec.devices]) for each in found.slices] == [
         ("n0", ["gpu-0", "gpu-1"]),
@@ -44,7 +52,15 @@ def test_a_gpu_is_a_device_with_a_thousand_parts() -> None:
 
 
 def test_tasks_take_what_they_ask_for() -> None:
-    found = read(NODES, [HEAD, TASK, "t1,8000,1024,2,1000,T4,BE,Running,500,600,50\n", "t2,1000,1024,1,1000,A100,BE,Running,510,520,1\n"])
+    found = read(
+        NODES,
+        [
+            HEAD,
+            TASK,
+            "t1,8000,1024,2,1000,T4,BE,Running,500,600,50\n",
+            "t2,1000,1024,1,1000,A100,BE,Running,510,520,1\n",
+        ],
+    )
     simulation = Simulation(found, "first-fit")
     simulation.run()
     assert [(round(each.at), round(each.used * 3, 2), each.waiting) for each in simulation.measures().samples] == [
@@ -58,11 +74,13 @@ def test_tasks_take_what_they_ask_for() -> None:
     ("nodes", "tasks", "problem"),
     [
         (["sn,cpu_milli,memory_mib,gpus,model\n"], [HEAD, TASK],
-         "nodes.csv:1: column 'gpu' is missing; \"gpus\" is there; the columns are sn, cpu_milli, memory_mib, gpu, model"),
+         "nodes.csv:1: column 'gpu' is missing; \"gpus\" is there; the "
+"columns are sn, cpu_milli, memory_mib, gpu, model"),
         ([NODES[0]], [HEAD, TASK], "nodes.csv: has no node; give at least one row behind the columns"),
         ([*NODES, "n0,1,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: sn: 'n0' is the name of another node already"),
         ([*NODES, "n4,many,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a number, is 'many'"),
-        ([*NODES, "n4,-1,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a whole number from 0 to 9007199254740992, is '-1'"),
+        ([*NODES, "n4,-1,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a whole number from "
+"0 to 9007199254740992, is '-1'"),
         ([*NODES, "n4,1,1,900,T4\n"], [HEAD, TASK], "nodes.csv:5: gpu: must be a whole number from 0 to 128, is '900'"),
         ([*NODES, "n4,nan,1,1,T4\n"], [HEAD, TASK], "nodes.csv:5: cpu_milli: must be a number of usual size, is 'nan'"),
         (NODES, [HEAD], "pods.csv: has no task; give at least one row behind the columns"),
@@ -71,7 +89,8 @@ def test_tasks_take_what_they_ask_for() -> None:
          "pods.csv:2: gpu_milli: must be 1000 for a task with several GPUs, which takes them whole"),
         (NODES, [HEAD, "t,1,1,1,500,,,,20,10,1\n"], "pods.csv:2: deletion_time: is before creation_time: 10 < 20"),
         (NODES, [HEAD, "t,1,1,1,500,,,,-20,10,1\n"], "pods.csv:2: creation_time: must not be negative, is '-20'"),
-        (NODES, [HEAD, "t,1,1,1,500,,,,,10,1\n"], "pods.csv:2: creation_time: is required; or give --inflate, which doesn't use times"),
+        (NODES, [HEAD, "t,1,1,1,500,,,,,10,1\n"], "pods.csv:2: creation_time: is required; or give "
+"--inflate, which doesn't use times"),
         (NODES, [HEAD, "t,1,1,1,500,,,,1,2,1,9,9\n"], "pods.csv:2: more values than the 11 columns"),
     ],
 )  # fmt: skip
@@ -83,7 +102,8 @@ def test_faults_of_a_trace(nodes: list[str], tasks: list[str], problem: str) -> 
 
 def test_a_trace_without_gpus_cannot_be_inflated() -> None:
     with pytest.raises(
-        BadExperiment, match=r"^pods\.csv: no task asks for a GPU, so that tasks never ask for 1.3 times the cluster's GPUs$"
+        BadExperiment,
+        match=r"^pods\.csv: no task asks for a GPU, so that tasks never ask for 1.3 times the cluster's GPUs$",
     ):
         read(NODES, [HEAD, "t,1,1,0,0,,,,1,2,1\n"], inflate=1.3)
 
@@ -109,7 +129,8 @@ def _unused(of: Measures, load: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_order_of_policies_is_the_papers(seed: int, tmp_path: Path) -> None:
-    """Filled to the brim, a tenth of the paper's cluster: gradient descent leaves least GPUs unused, then best fit, then chance."""
+    """Filled to the brim, a tenth of the paper's cluster: gradient descent leaves least GPUs unused, then best fit,
+    then chance."""
     fgd, packed, chance = (_measured(tmp_path, seed, policy) for policy in ("least-fragmentation", "pack", "random"))
     for load in (1.0, 1.1, 1.29):
         assert _unused(fgd, load) <= _unused(packed, load) < _unused(chance, load)

@@ -31,7 +31,12 @@ def node(
             "spec": spec or {},
             "status": {"allocatable": {"cpu": "16", "memory": memory, "pods": "110"}},
         },
-        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{name}-gpus"}, "spec": slice_spec},
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{name}-gpus"},
+            "spec": slice_spec,
+        },
     ]
 
 
@@ -40,7 +45,9 @@ def classes() -> list[dict[str, Any]]:
     return [{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER}, "spec": spec}]
 
 
-def claim(name: str, *, constraints: Any = (), devices: Sequence[tuple[str, str]] = (), user: str = "", **exactly: Any) -> dict[str, Any]:
+def claim(
+    name: str, *, constraints: Any = (), devices: Sequence[tuple[str, str]] = (), user: str = "", **exactly: Any
+) -> dict[str, Any]:
     """``devices``: node and device that it holds; ``user``: the pod that uses it."""
     selectors = [{"cel": {"expression": each}} for each in exactly.pop("selectors", ())]
     request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "selectors": selectors, **exactly}}
@@ -49,20 +56,33 @@ def claim(name: str, *, constraints: Any = (), devices: Sequence[tuple[str, str]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "creationTimestamp": "2026-11-20T08:00:00Z"},
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": f"uid-{name}",
+            "creationTimestamp": "2026-11-20T08:00:00Z",
+        },
         "spec": {"devices": {"requests": [request], "constraints": list(constraints)}},
         "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved} if results else {},
     }
 
 
-def pod(name: str, claims: Sequence[str], *, on: str = "", memory: str = "4Gi", priority: int = 0, **spec: Any) -> dict[str, Any]:
+def pod(
+    name: str, claims: Sequence[str], *, on: str = "", memory: str = "4Gi", priority: int = 0, **spec: Any
+) -> dict[str, Any]:
     entries = [{"name": f"claim-{number}", "resourceClaimName": each} for number, each in enumerate(claims)]
     containers = [{"name": "compute", "resources": {"requests": {"cpu": "1", "memory": memory}}}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"},
-        "spec": {"containers": containers, "resourceClaims": entries, "priority": priority, **({"nodeName": on} if on else {}), **spec},
+        "spec": {
+            "containers": containers,
+            "resourceClaims": entries,
+            "priority": priority,
+            **({"nodeName": on} if on else {}),
+            **spec,
+        },
         "status": {"phase": "Running" if on else "Pending"},
     }
 

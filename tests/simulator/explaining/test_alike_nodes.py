@@ -1,4 +1,5 @@
-"""What is found on one node stands for others only where searching them finds the same: random clusters, judged together and one by one."""
+"""What is found on one node stands for others only where searching them finds the same: random clusters, judged
+together and one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ def _cluster(chance: random.Random) -> list[Any]:
     kinds = [[_device(chance, f"gpu-{number}") for number in range(chance.randrange(1, 4))] for _ in range(3)]
     parts: list[Any] = []
     for number in range(12):
-        devices = [{**each, "attributes": {**each["attributes"], "uuid": {"string": f"u{number}"}}} for each in chance.choice(kinds)]
+        devices = [
+            {**each, "attributes": {**each["attributes"], "uuid": {"string": f"u{number}"}}}
+            for each in chance.choice(kinds)
+        ]
         name = f"node-{number}"
         parts.append(node(name, devices, memory=chance.choice(("64Gi", "2Gi"))))
         held = [each["name"] for each in devices if chance.random() < 0.4]
@@ -71,7 +75,9 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(PodDevices, "explain", counted)
     nodes = [node(f"node-{number:02}", [gpu("gpu-0"), gpu("gpu-1", "L40S")]) for number in range(50)]
     selector = 'device.attributes["gpu.example.com"].model == "H200"'
-    found = objects(*nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"]))
+    found = objects(
+        *nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"])
+    )
     state = ClusterState.of(found)
     misses = list(judged(state, _wish(found), sorted(state.nodes)))
     assert searched == ["node-00", "node-07"]

@@ -1,4 +1,5 @@
-"""docs/reasons: each reason that an explanation can have has a page, whose first example has it and whose second fits."""
+"""docs/reasons: each reason that an explanation can have has a page, whose first example has it and whose second
+fits."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 def test_every_reason_has_a_page_in_the_index() -> None:
     assert sorted(KNOWN_REASONS) == PAGES
-    assert [each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))] == list(WITHOUT_EXAMPLE)
+    assert [each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))] == list(
+        WITHOUT_EXAMPLE
+    )
     index = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[(\w+)\]\((\w+)\.md\) \|", index, re.MULTILINE) == [(name, name) for name in PAGES]
 

@@ -1,4 +1,5 @@
-"""What waits is found without looking at the claims of what has its place: the same subjects as those that have no node."""
+"""What waits is found without looking at the claims of what has its place: the same subjects as those that have no
+node."""
 
 from __future__ import annotations
 
@@ -27,9 +28,14 @@ def test_it_is_what_has_no_node(example: str, bound: bool, phase: str) -> None:
     """As the examples are, and with all their pods bound, or none."""
     node, objects = "node-1" if bound else None, cluster(example)
     objects = [each.with_(spec=each.spec.with_(node_name=node)) if isinstance(each, Pod) else each for each in objects]
-    objects = [each.with_(status=each.status.with_(phase=phase)) if isinstance(each, VirtualMachineInstance) else each for each in objects]
+    objects = [
+        each.with_(status=each.status.with_(phase=phase)) if isinstance(each, VirtualMachineInstance) else each
+        for each in objects
+    ]
     for there in (objects, cluster(example)):
-        assert list(subjects_in(there, "default", bound=False)) == [each for each in subjects_in(there, "default") if not each.node]
+        assert list(subjects_in(there, "default", bound=False)) == [
+            each for each in subjects_in(there, "default") if not each.node
+        ]
 
 
 def test_both_are_in_the_examples() -> None:

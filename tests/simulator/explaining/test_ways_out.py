@@ -30,9 +30,14 @@ def late(**exactly: Any) -> list[dict[str, Any]]:
 
 
 def test_a_device_in_use_is_freed_by_the_least_important_pod_that_has_one() -> None:
-    there = objects(node("n1", [gpu("g0"), gpu("g1")]), user("vital", "n1", "g0", priority=1000), user("idle", "n1", "g1"), late())
+    there = objects(
+        node("n1", [gpu("g0"), gpu("g1")]), user("vital", "n1", "g0", priority=1000), user("idle", "n1", "g1"), late()
+    )
     found = explained(there)
-    assert found.headline == "pod team-a/late waits: the one node can't take it. Nearest: n1, request gpu: 2 devices: in use"
+    assert (
+        found.headline
+        == "pod team-a/late waits: the one node can't take it. Nearest: n1, request gpu: 2 devices: in use"
+    )
     assert [way.text for way in found.ways] == ["with g1 of pod team-a/idle freed it would start on n1"]
     assert [(str(device), str(holder)) for device, holder in found.held] == [
         ("gpu.example.com/n1/g0", "pod team-a/vital (claim vital-gpus) since 2026-11-20T08:00:00Z"),
@@ -60,7 +65,10 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
         [node("n1", [gpu("g0")], memory="6Gi"), user("u", "n1", memory="4Gi"), late()],
         ["with 2Gi less memory it would start on n1"],
     ),
-    "a cordoned node": ([node("n1", [gpu("g0")], spec={"unschedulable": True}), late()], ["with node n1 uncordoned it would start on n1"]),
+    "a cordoned node": (
+        [node("n1", [gpu("g0")], spec={"unschedulable": True}), late()],
+        ["with node n1 uncordoned it would start on n1"],
+    ),
     "a node's taint": (
         [node("n1", [gpu("g0")], spec={"taints": [{"key": "vips", "value": "only", "effect": "NoSchedule"}]}), late()],
         ["with a toleration of the node's taint vips=only:NoSchedule it would start on n1"],
@@ -86,7 +94,10 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
             node("n1", [gpu("g0", root="a"), gpu("g1", root="b")]),
             late(count=2, constraints=[{"matchAttribute": "resource.kubernetes.io/pcieRoot"}]),
         ],
-        ["without the constraint matchAttribute resource.kubernetes.io/pcieRoot of claim late-gpu it would start on n1"],
+        [
+            "without the constraint matchAttribute resource.kubernetes.io/pcieRoot "
+            "of claim late-gpu it would start on n1"
+        ],
     ),
     "two things at once": (
         [node("n1", [gpu("g0")], spec={"unschedulable": True}), user("u", "n1", "g0"), late()],
@@ -107,7 +118,8 @@ def test_what_fits_is_no_wait() -> None:
     found = explained(objects(node("n1", [gpu("g0")]), node("n2", []), late()))
     assert (found.verdict, found.fitting) == (FITS, ("n1",))
     assert found.headline == (
-        "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for something else than devices and room, or for its turn"
+        "pod team-a/late fits on 1 of 2 nodes (n1): its pod waits for something "
+        "else than devices and room, or for its turn"
     )
 
 
@@ -131,7 +143,10 @@ def test_whom_a_way_out_frees_is_enough_on_a_cluster_without_them() -> None:
                 continue
             freed = {holder.claim.key for change in way.changes for holder in change.frees}
             left = [each for each in there if not (isinstance(each, ResourceClaim) and each.key in freed)]
-            of = {kind: [each for each in left if isinstance(each, kind)] for kind in (ResourceSlice, DeviceClass, ResourceClaim, Node)}
+            of = {
+                kind: [each for each in left if isinstance(each, kind)]
+                for kind in (ResourceSlice, DeviceClass, ResourceClaim, Node)
+            }
             snapshot = Snapshot.build(of[ResourceSlice], of[DeviceClass], of[ResourceClaim])  # type: ignore[arg-type]  # by kind
             wanted = next(each for each in left if isinstance(each, ResourceClaim) and each.name == "late-gpu")
             at = next(each for each in left if isinstance(each, Node) and each.name == way.node)

@@ -1,4 +1,5 @@
-"""What launcher pods get: cases as data, whole patches or whole refusals. ``pod`` is merged (RFC 7396) into a pod as KubeVirt makes it.
+"""What launcher pods get: cases as data, whole patches or whole refusals. ``pod`` is merged (RFC 7396) into a pod as
+KubeVirt makes it.
 
 ``now``: the cluster is followed, so that what isn't among ``objects`` doesn't exist; without it they were read once.
 """
@@ -85,14 +86,20 @@ def _as_dict(value: object) -> dict[str, Any]:
 
 
 def _many(requests: int) -> dict[str, Any]:
-    return {"pod": {"compute": {"resources": {"claims": [{"name": "c", "request": f"r{number}"} for number in range(requests)]}}}}
+    return {
+        "pod": {
+            "compute": {"resources": {"claims": [{"name": "c", "request": f"r{number}"} for number in range(requests)]}}
+        }
+    }
 
 
 def test_more_than_a_vm_has_devices_is_refused() -> None:
     assert len(mutate(pod_of(_many(128)), "team-a", knowledge_of({})).patch) == 1 + 2 * 128
     field = "spec.containers[0].resources.claims"
     message = "129 requests are used, of which virt-dra would have to serve some; no VM has more than 128 devices"
-    assert mutate(pod_of(_many(129)), "team-a", knowledge_of({})) == Verdict(False, (AdmissionCause(INVALID, message, field),))
+    assert mutate(pod_of(_many(129)), "team-a", knowledge_of({})) == Verdict(
+        False, (AdmissionCause(INVALID, message, field),)
+    )
 
 
 def test_what_nobody_serves_may_be_many() -> None:

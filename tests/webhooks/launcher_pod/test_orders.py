@@ -1,4 +1,5 @@
-"""Whatever of a VM's objects is there when its launcher pod comes: it is refused, or its path suits the driver that will serve it."""
+"""Whatever of a VM's objects is there when its launcher pod comes: it is refused, or its path suits the driver that
+will serve it."""
 
 from __future__ import annotations
 
@@ -29,14 +30,20 @@ SUBSETS = [frozenset(parts) for size in range(len(PARTS) + 1) for parts in combi
 
 def _object(kind: str, name: str, **members: Any) -> dict[str, Any]:
     version = "kubevirt.io/v1" if kind == "VirtualMachineInstance" else "resource.k8s.io/v1"
-    metadata = {"name": name, "creationTimestamp": format_time(NOW - timedelta(seconds=30)), **members.pop("metadata", {})}
+    metadata = {
+        "name": name,
+        "creationTimestamp": format_time(NOW - timedelta(seconds=30)),
+        **members.pop("metadata", {}),
+    }
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **members}
 
 
 def _slice(driver: str, model: str) -> dict[str, Any]:
     devices = [{"name": "d", "attributes": {"model": {"string": model}}}]
     pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
-    return _object("ResourceSlice", f"{driver}-{model}", spec={"driver": driver, "nodeName": "n", "pool": pool, "devices": devices})
+    return _object(
+        "ResourceSlice", f"{driver}-{model}", spec={"driver": driver, "nodeName": "n", "pool": pool, "devices": devices}
+    )
 
 
 def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> list[dict[str, Any]]:
@@ -47,7 +54,9 @@ def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> li
         template = origin == "ResourceClaimTemplate"
         found.append(_object(origin, "t", spec={"spec": request} if template else request))
     if "class" in parts:
-        found.append(_object("DeviceClass", "gpus", spec={"selectors": [{"cel": {"expression": selector.format(driver)}}]}))
+        found.append(
+            _object("DeviceClass", "gpus", spec={"selectors": [{"cel": {"expression": selector.format(driver)}}]})
+        )
     if "slice" in parts:
         found.append(_slice(driver, "wanted"))
     if "vmi" in parts:
@@ -55,7 +64,9 @@ def _there(parts: frozenset[str], driver: str, selector: str, origin: str) -> li
     return found
 
 
-def _path(parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()) -> str | None:
+def _path(
+    parts: frozenset[str], driver: str, selector: str, origin: str, version: str, later: timedelta = timedelta()
+) -> str | None:
     objects = [read_object(each) for each in _there(parts, driver, selector, origin)]
     world = LintInputs.of(objects, version=KubeVirtVersion.parse(version), namespace="team-a", known=KINDS)
     pod = launcher_pod()
@@ -64,7 +75,9 @@ def _path(parts: frozenset[str], driver: str, selector: str, origin: str, versio
     verdict = mutate(pod, "team-a", Preflight(world, clock=lambda: NOW + later))
     if not verdict.allowed:
         return None
-    record = [each["value"] for each in verdict.patch if each["path"].endswith(INTEGRATION_ANNOTATION.replace("/", "~1"))]
+    record = [
+        each["value"] for each in verdict.patch if each["path"].endswith(INTEGRATION_ANNOTATION.replace("/", "~1"))
+    ]
     return json.loads(record[0])["pairs"][0]["path"] if record else "native"
 
 
@@ -83,7 +96,10 @@ def test_where_the_driver_decides_nothing_no_pod_waits_for_it(version: str) -> N
     """1.8.0 waits for the VMI instead, of which it may have left requests out."""
     for parts, driver in product(SUBSETS, (WRITER, SILENT)):
         path = _path(parts, driver, LOOSE, "ResourceClaimTemplate", version)
-        assert path == ("none" if version == "1.7" else "metadata-shim" if "vmi" in parts else None), (sorted(parts), driver)
+        assert path == ("none" if version == "1.7" else "metadata-shim" if "vmi" in parts else None), (
+            sorted(parts),
+            driver,
+        )
 
 
 def test_after_the_wait_only_objects_that_are_missing_are_waited_for() -> None:
@@ -100,12 +116,17 @@ def test_the_wait_is_as_long_for_a_clock_that_is_slow(slow: timedelta) -> None:
     """To whom all objects are of the future."""
     passed = [0.0]
     clock = ClusterClock(lambda: NOW - slow, lambda: passed[0])
-    objects = [read_object(each) for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")]
+    objects = [
+        read_object(each)
+        for each in _there(frozenset({"source", "class", "vmi"}), WRITER, LOOSE, "ResourceClaimTemplate")
+    ]
     world = LintInputs.of(objects, version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
     allowed = []
     for minute in range(0, 70, 2):
         passed[0] = 60.0 * minute + 1
-        allowed.append(mutate(launcher_pod(), "team-a", Preflight(world, clock=clock, count_from=clock.count_from)).allowed)
+        allowed.append(
+            mutate(launcher_pod(), "team-a", Preflight(world, clock=clock, count_from=clock.count_from)).allowed
+        )
     assert allowed[0] is False
     assert all(allowed[2:])
 
@@ -114,7 +135,9 @@ def test_a_refusal_is_short_and_cheap_however_much_is_missing() -> None:
     """2,000 claims of templates that don't exist, and a template with requests of as many classes that don't."""
     asked = [{"name": f"r{n}", "exactly": {"deviceClassName": f"class-{n}"}} for n in range(2000)]
     template = _object("ResourceClaimTemplate", "t", spec={"spec": {"devices": {"requests": asked}}})
-    world = LintInputs.of([read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS)
+    world = LintInputs.of(
+        [read_object(template)], version=KubeVirtVersion.parse("1.9.0"), namespace="team-a", known=KINDS
+    )
     knowledge = Preflight(world, LintSettings.for_admission(), clock=lambda: NOW)
     many = launcher_pod([(f"c{n}", "r") for n in range(2000)])
     many["spec"]["resourceClaims"] = [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n}"} for n in range(2000)]

@@ -1,4 +1,5 @@
-"""What holds for every launcher pod: only compute and the pod's own lists grow, whatever the order; a second look finds nothing to do."""
+"""What holds for every launcher pod: only compute and the pod's own lists grow, whatever the order; a second look finds
+nothing to do."""
 
 from __future__ import annotations
 
@@ -17,21 +18,32 @@ VMI = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "VirtualMachineInstance",
     "metadata": {"name": "v", "uid": "u1"},
-    "spec": {"domain": {"devices": {"gpus": [{"name": "g", "deviceName": "v.com/a"}, {"name": "h", "deviceName": "v.com/a"}]}}},
+    "spec": {
+        "domain": {
+            "devices": {"gpus": [{"name": "g", "deviceName": "v.com/a"}, {"name": "h", "deviceName": "v.com/a"}]}
+        }
+    },
 }
 _labels = st.sampled_from(["a", "b", "c", "d"])
 _sources = st.sampled_from([{"resourceClaimName": "mine"}, {"resourceClaimTemplateName": "t"}])
-_claims = st.dictionaries(_labels, _sources, max_size=4).map(lambda found: [{"name": name, **source} for name, source in found.items()])
+_claims = st.dictionaries(_labels, _sources, max_size=4).map(
+    lambda found: [{"name": name, **source} for name, source in found.items()]
+)
 _uses = st.lists(st.fixed_dictionaries({"name": _labels}, optional={"request": _labels}), max_size=5)
 _others = st.lists(
-    st.fixed_dictionaries({"name": st.sampled_from(["hook", "log"]), "resources": st.just({"claims": [{"name": "a"}]})}), max_size=2
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["hook", "log"]), "resources": st.just({"claims": [{"name": "a"}]})}
+    ),
+    max_size=2,
 )
 _wishes = st.sampled_from([None, "auto", "native", "metadata-shim", "device-plugin"])
 _device_claims = st.sampled_from(
     [
         None,
-        '{"g": {"resourceClaimTemplateName": "t", "request": "x"}, "h": {"resourceClaimTemplateName": "t", "request": "y"}}',
-        '{"g": {"resourceClaimTemplateName": "t", "request": "x"}, "h": {"resourceClaimTemplateName": "t", "request": "x"}}',
+        '{"g": {"resourceClaimTemplateName": "t", "request": "x"}, "h": '
+        '{"resourceClaimTemplateName": "t", "request": "y"}}',
+        '{"g": {"resourceClaimTemplateName": "t", "request": "x"}, "h": '
+        '{"resourceClaimTemplateName": "t", "request": "x"}}',
         '{"g": {"resourceClaimName": "one", "request": "x"}, "h": {"resourceClaimName": "two", "request": "x"}}',
     ]
 )
@@ -82,7 +94,9 @@ def test_only_what_is_ours_is_added_and_a_second_look_adds_nothing(pod: dict[str
         assert all(each["name"].startswith("virt-dra-") for each in new[name][len(old[name]) :])
     ours = {"env", "resources", "volumeMounts"}
     before, after = _compute(pod), _compute(changed)
-    assert {key: each for key, each in after.items() if key not in ours} == {key: each for key, each in before.items() if key not in ours}
+    assert {key: each for key, each in after.items() if key not in ours} == {
+        key: each for key, each in before.items() if key not in ours
+    }
     assert after["resources"]["claims"][: len(before["resources"]["claims"])] == before["resources"]["claims"]
     names = [each["name"] for each in new["volumes"]]
     assert len(set(names)) == len(names)
@@ -97,14 +111,18 @@ def test_only_what_is_ours_is_added_and_a_second_look_adds_nothing(pod: dict[str
 
 
 @given(_pods(), _versions, st.randoms(use_true_random=False))
-def test_the_order_of_containers_claims_and_volumes_does_not_matter(pod: dict[str, Any], version: str, dice: Any) -> None:
+def test_the_order_of_containers_claims_and_volumes_does_not_matter(
+    pod: dict[str, Any], version: str, dice: Any
+) -> None:
     shuffled = deepcopy(pod)
     for name in ("containers", "resourceClaims", "volumes"):
         dice.shuffle(shuffled["spec"][name])
 
     def content(changed: dict[str, Any]) -> Any:
         spec = changed["spec"]
-        lists = {name: sorted(map(repr, spec.get(name, ()))) for name in ("resourceClaims", "volumes", "initContainers")}
+        lists = {
+            name: sorted(map(repr, spec.get(name, ()))) for name in ("resourceClaims", "volumes", "initContainers")
+        }
         return changed["metadata"], lists, _compute(changed)
 
     assert content(_changed(shuffled, version)) == content(_changed(pod, version))

@@ -52,10 +52,22 @@ def _seen(inventory: DeviceInventory) -> Any:
             match = inventory.matching(selectors, limit)
             fault = (match.fault.selector, match.fault.message, str(match.fault.device)) if match.fault else None
             asked.append(
-                ([each.name for each in match.devices], match.passed, [each.name for each in match.nearest], fault, match.incomplete)
+                (
+                    [each.name for each in match.devices],
+                    match.passed,
+                    [each.name for each in match.nearest],
+                    fault,
+                    match.incomplete,
+                )
             )
     drivers = [inventory.drivers(selectors) for selectors in SELECTORS]
-    return [each.name for each in inventory.devices], len(inventory), sorted(each.name for each in inventory.slices), asked, drivers
+    return (
+        [each.name for each in inventory.devices],
+        len(inventory),
+        sorted(each.name for each in inventory.slices),
+        asked,
+        drivers,
+    )
 
 
 _slices = st.builds(
@@ -69,7 +81,14 @@ _slices = st.builds(
 
 
 @pytest.mark.slow
-@given(st.lists(st.lists(st.tuples(st.just("put"), _slices) | st.tuples(st.just("gone"), st.sampled_from(["s1", "s2", "s3"])), max_size=4)))
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.just("put"), _slices) | st.tuples(st.just("gone"), st.sampled_from(["s1", "s2", "s3"])),
+            max_size=4,
+        )
+    )
+)
 def test_changed_is_as_made_anew(steps: list[list[tuple[str, Any]]]) -> None:
     inventory, now = DeviceInventory(), dict[str, ResourceSlice]()
     for step in steps:
@@ -123,7 +142,9 @@ def test_a_driver_that_selectors_name(selectors: list[str], driver: str | None) 
 
 
 def _large() -> DeviceInventory:
-    return DeviceInventory.of(_slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000))
+    return DeviceInventory.of(
+        _slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000)
+    )
 
 
 @pytest.mark.slow
@@ -138,7 +159,9 @@ def _large() -> DeviceInventory:
         (["true"], ("a.example.com", "b.example.com")),
     ],
 )
-def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_take(selectors: list[str], drivers: tuple[str, ...]) -> None:
+def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_take(
+    selectors: list[str], drivers: tuple[str, ...]
+) -> None:
     budget = Work(1_000_000)
     assert LARGE.drivers(selectors, InProcess(budget)) == MatchingDrivers(drivers)
     assert LARGE.drivers(selectors, InProcess(Work(0))) == MatchingDrivers(drivers), "the answer is kept"

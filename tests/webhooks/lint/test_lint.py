@@ -23,7 +23,8 @@ from webhooks.selectors.evaluating import InProcess
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 MISSING = (
-    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t start until it exists: create it, or correct the name'
+    'there is no ResourceClaimTemplate "one" in namespace default. The VM doesn\'t '
+    "start until it exists: create it, or correct the name"
 )
 NO_REQUEST = 'ResourceClaimTemplate "one" has no request "gpu": it has none; add one'
 
@@ -50,7 +51,9 @@ def test_the_example_in_the_docstring_is_true() -> None:
 
 def test_at_admission_what_may_come_later_warns() -> None:
     field = "spec.resourceClaims[0].resourceClaimTemplateName"
-    assert Preflight(_world()).preflight(_object("vmi")) == Verdict(True, warnings=(f"{field}: [template-missing] {MISSING}",))
+    assert Preflight(_world()).preflight(_object("vmi")) == Verdict(
+        True, warnings=(f"{field}: [template-missing] {MISSING}",)
+    )
 
 
 def test_at_admission_an_id_can_be_made_to_deny() -> None:
@@ -61,7 +64,10 @@ def test_at_admission_an_id_can_be_made_to_deny() -> None:
 
 def test_at_admission_nothing_is_said_twice() -> None:
     raw = COMMON["vmi"]
-    spec = {**raw["spec"], "domain": {"devices": {"gpus": [{"name": "g", "claimName": "gpu", "requestName": "gpu", "tag": "t"}]}}}
+    spec = {
+        **raw["spec"],
+        "domain": {"devices": {"gpus": [{"name": "g", "claimName": "gpu", "requestName": "gpu", "tag": "t"}]}},
+    }
     vmi = VirtualMachineInstance.from_wire({**raw, "spec": spec})
     world = _world("template")
     assert [finding.id for finding in lint(vmi, world)] == ["tag-without-effect"]
@@ -77,7 +83,9 @@ def test_at_admission_other_namespaces_and_devices_are_not_told_of() -> None:
     assert warning.endswith(MISSING)
     selector = {"cel": {"expression": 'device.attributes["gpu.example.com"].model == "H100"'}}
     exactly = {"deviceClassName": "gpu.example.com", "selectors": [selector]}
-    picky = read_object({**template, "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}})
+    picky = read_object(
+        {**template, "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}}
+    )
     world = LintInputs.of([_object("class"), _object("slice"), picky])
     (warning,) = Preflight(world).preflight(_object("vmi")).warnings
     assert "matches none of the 2 devices. " in warning
@@ -94,11 +102,20 @@ def test_a_vm_whose_template_stays_is_not_denied() -> None:
 
 _OLD_KEY = {
     **COMMON["slice"],
-    "spec": {**COMMON["slice"]["spec"], "devices": [{"name": "gpu-0", "attributes": {"pciAddress": {"string": "0000:01:00.0"}}}]},
+    "spec": {
+        **COMMON["slice"]["spec"],
+        "devices": [{"name": "gpu-0", "attributes": {"pciAddress": {"string": "0000:01:00.0"}}}],
+    },
 }
 _ALTERNATIVES = {
     **COMMON["template"],
-    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}]}}},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}]
+            }
+        }
+    },
 }
 
 
@@ -110,9 +127,13 @@ _ALTERNATIVES = {
         ((COMMON["slice"], _ALTERNATIVES), "1.9", "first-available"),
     ],
 )
-def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(objects: tuple[Any, ...], version: str, id: str) -> None:
+def test_at_admission_what_the_pod_webhook_puts_right_is_not_told(
+    objects: tuple[Any, ...], version: str, id: str
+) -> None:
     world = LintInputs.of(
-        [_object("class"), *map(read_object, objects)], version=KubeVirtVersion.parse(version), gates={"GPUsWithDRA": True}
+        [_object("class"), *map(read_object, objects)],
+        version=KubeVirtVersion.parse(version),
+        gates={"GPUsWithDRA": True},
     )
     vmi = _object("vmi")
     assert [finding.id for finding in lint(vmi, world)] == [id], "without virt-dra on the cluster it won't work"
@@ -172,7 +193,9 @@ def test_ten_thousand_devices_and_fifty_claims_are_linted_in_time(limit: int | N
     claims = range(50)
     spec = {
         "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": "one"} for n in claims],
-        "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": "gpu"} for n in claims]}},
+        "domain": {
+            "devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": "gpu"} for n in claims]}
+        },
     }
     world = LintInputs.of([_object("class"), _object("template"), *slices])
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
@@ -200,7 +223,8 @@ def test_selectors_that_take_long_are_left_open() -> None:
 
 @pytest.mark.slow
 def test_nobodys_vm_takes_long_at_admission() -> None:
-    """As many claims, requests, alternatives and selectors as the API server takes, none like another, on 4000 devices."""
+    """As many claims, requests, alternatives and selectors as the API server takes, none like another, on 4000
+    devices."""
 
     def published(n: int) -> dict[str, Any]:
         devices = [
@@ -210,14 +234,20 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
         return {**COMMON["slice"]["spec"], "pool": {"name": f"p{n}", "generation": 1}, "devices": devices}
 
     pools = [published(n) for n in range(2000)]
-    slices = [read_object({**COMMON["slice"], "metadata": {"name": f"s{n}"}, "spec": spec}) for n, spec in enumerate(pools)]
+    slices = [
+        read_object({**COMMON["slice"], "metadata": {"name": f"s{n}"}, "spec": spec}) for n, spec in enumerate(pools)
+    ]
 
     def alternative(template: int, request: int, n: int) -> dict[str, Any]:
-        selectors = [{"cel": {"expression": f"{HOSTILE} && {template} + {request} + {n} + {part} > 0"}} for part in range(4)]
+        selectors = [
+            {"cel": {"expression": f"{HOSTILE} && {template} + {request} + {n} + {part} > 0"}} for part in range(4)
+        ]
         return {"name": f"a{n}", "deviceClassName": "gpu.example.com", "selectors": selectors}
 
     def hostile(template: int) -> Any:
-        requests = [{"name": f"r{r}", "firstAvailable": [alternative(template, r, n) for n in range(8)]} for r in range(32)]
+        requests = [
+            {"name": f"r{r}", "firstAvailable": [alternative(template, r, n) for n in range(8)]} for r in range(32)
+        ]
         spec = {"spec": {"devices": {"requests": requests}}}
         return read_object({**COMMON["template"], "metadata": {"name": f"t{template}"}, "spec": spec})
 
@@ -225,7 +255,9 @@ def test_nobodys_vm_takes_long_at_admission() -> None:
     many = range(2000)
     spec = {
         "resourceClaims": [{"name": f"c{n}", "resourceClaimTemplateName": f"t{n % 5}"} for n in many],
-        "domain": {"devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": f"r{n % 32}"} for n in many]}},
+        "domain": {
+            "devices": {"gpus": [{"name": f"g{n}", "claimName": f"c{n}", "requestName": f"r{n % 32}"} for n in many]}
+        },
     }
     knowledge = Preflight(LintInputs.of([_object("class"), *templates, *slices]))
     vmi = VirtualMachineInstance.from_wire({"metadata": {"name": "v"}, "spec": spec})
@@ -240,7 +272,9 @@ def test_devices_of_an_instancetype_may_use_a_claim() -> None:
     vm = {**raw, "spec": {"template": template}}
     assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["unused-claim"]
     vm = {**raw, "spec": {"template": template, "instancetype": {"name": "gpu-large"}}}
-    assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == ["instancetype-not-checked"]
+    assert [finding.id for finding in lint(VirtualMachine.from_wire(vm), _world("template"))] == [
+        "instancetype-not-checked"
+    ]
 
 
 # --- properties ---
@@ -265,7 +299,9 @@ _requests = st.fixed_dictionaries(
                 "capacity": st.just({"requests": {"memory": "12Gi"}}),
             },
         ),
-        "firstAvailable": st.lists(st.fixed_dictionaries({"name": _names, "deviceClassName": st.just("gpu.example.com")}), max_size=2),
+        "firstAvailable": st.lists(
+            st.fixed_dictionaries({"name": _names, "deviceClassName": st.just("gpu.example.com")}), max_size=2
+        ),
     },
 )
 _configs = st.lists(
@@ -275,7 +311,11 @@ _configs = st.lists(
             "requests": st.lists(_names, max_size=1),
             "opaque": st.fixed_dictionaries(
                 {"driver": st.sampled_from(["gpu.nvidia.com", "x", ""])},
-                optional={"parameters": st.none() | st.lists(st.none(), max_size=1) | st.just({"kind": "VfioDeviceConfig", "iommu": 3})},
+                optional={
+                    "parameters": st.none()
+                    | st.lists(st.none(), max_size=1)
+                    | st.just({"kind": "VfioDeviceConfig", "iommu": 3})
+                },
             ),
         },
     ),
@@ -284,7 +324,9 @@ _configs = st.lists(
 _devices = st.fixed_dictionaries(
     {"name": _names}, optional={"deviceName": _names, "claimName": _names, "requestName": _names, "tag": _names}
 )
-_entries = st.fixed_dictionaries({"name": _names}, optional={"resourceClaimName": _names, "resourceClaimTemplateName": _names})
+_entries = st.fixed_dictionaries(
+    {"name": _names}, optional={"resourceClaimName": _names, "resourceClaimTemplateName": _names}
+)
 _specs = st.fixed_dictionaries(
     {
         "resourceClaims": st.lists(_entries, max_size=2),
@@ -298,7 +340,10 @@ _specs = st.fixed_dictionaries(
     },
     optional={
         "networks": st.lists(
-            st.fixed_dictionaries({"name": _names, "resourceClaim": st.just({"claimName": "gpu", "requestName": "gpu"})}), max_size=1
+            st.fixed_dictionaries(
+                {"name": _names, "resourceClaim": st.just({"claimName": "gpu", "requestName": "gpu"})}
+            ),
+            max_size=1,
         )
     },
 )
@@ -315,7 +360,12 @@ _versions = st.sampled_from(["main", "1.9", "1.8.3", "1.8.0", "1.7", "1.5"]).map
     cluster=st.booleans(),
 )
 def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
-    spec: dict[str, Any], requests: list[Any], configs: list[Any], version: KubeVirtVersion, gates: dict[str, bool], cluster: bool
+    spec: dict[str, Any],
+    requests: list[Any],
+    configs: list[Any],
+    version: KubeVirtVersion,
+    gates: dict[str, bool],
+    cluster: bool,
 ) -> None:
     devices = {"requests": requests, "config": configs}
     objects = [
@@ -338,7 +388,8 @@ def test_whatever_the_objects_findings_are_known_readable_and_can_be_silenced(
 
 
 @pytest.mark.parametrize(
-    ("version", "live", "silent"), [("1.7.4", True, False), ("1.8.0", True, True), ("1.8.2", True, True), ("1.8.2", False, False)]
+    ("version", "live", "silent"),
+    [("1.7.4", True, False), ("1.8.0", True, True), ("1.8.2", True, True), ("1.8.2", False, False)],
 )
 def test_a_lost_request_that_the_pod_webhook_adds_is_no_warning(version: str, live: bool, silent: bool) -> None:
     world = LintInputs.of((), version=KubeVirtVersion.parse(version))

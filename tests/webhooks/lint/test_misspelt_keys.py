@@ -14,7 +14,12 @@ STANDARD = "resource.kubernetes.io/pciBusID"
 
 
 def _device(**attributes: str) -> SliceDevice:
-    wire = {"name": "d", "attributes": {key.replace("__", "/").replace("_DOT_", "."): {"string": text} for key, text in attributes.items()}}
+    wire = {
+        "name": "d",
+        "attributes": {
+            key.replace("__", "/").replace("_DOT_", "."): {"string": text} for key, text in attributes.items()
+        },
+    }
     return SliceDevice("gpu.example.com", "pool", Device.from_wire(wire), "node")
 
 

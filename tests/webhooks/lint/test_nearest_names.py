@@ -11,7 +11,12 @@ from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.reading.documents import Document, DocumentSource
 from webhooks.lint import LintSettings, lint_documents
 
-CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "my-gpu"}, "spec": TEMPLATE["spec"]["spec"]}
+CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "my-gpu"},
+    "spec": TEMPLATE["spec"]["spec"],
+}
 GPU = "spec.domain.devices.gpus.0"
 NETWORK = [{"name": "n", "resourceClaim": {"claimName": "gup", "requestName": "gpu"}}]
 HOST = {"hostDevices": [{"name": "h", "claimName": "gup", "requestName": "gpu"}]}
@@ -24,7 +29,12 @@ def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
         version=KubeVirtVersion.parse(version),
         gates=gates or None,
     )
-    return [f"{each.id}: {each.field}: {each.message}" for vm in judgement.subjects for each in vm.findings if each.severity == "denial"]
+    return [
+        f"{each.id}: {each.field}: {each.message}"
+        for vm in judgement.subjects
+        for each in vm.findings
+        if each.severity == "denial"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +43,10 @@ def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
         (
             (_changed(VMI, (f"{GPU}.claimName", "gup")), TEMPLATE),
             "1.9",
-            ("kubevirt-refuses: ", 'spec.domain.devices.gpus[0]: claimName "gup" is not in spec.resourceClaims; it has "gpu"'),
+            (
+                "kubevirt-refuses: ",
+                'spec.domain.devices.gpus[0]: claimName "gup" is not in spec.resourceClaims; it has "gpu"',
+            ),
         ),
         (
             (_changed(VMI, (f"{GPU}.requestName", "gup")), TEMPLATE),
@@ -43,7 +56,10 @@ def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
         (
             (_changed(VMI, ("spec.networks", NETWORK)), TEMPLATE),
             "1.9",
-            ("kubevirt-refuses: spec.networks[0].resourceClaim.claimName: ", 'not defined in spec.resourceClaims; it has "gpu"'),
+            (
+                "kubevirt-refuses: spec.networks[0].resourceClaim.claimName: ",
+                'not defined in spec.resourceClaims; it has "gpu"',
+            ),
         ),
         (
             (_changed(VMI, ("spec.domain.devices", HOST)), TEMPLATE),
@@ -61,12 +77,24 @@ def _messages(*objects: Any, version: str = "1.9", **gates: bool) -> list[str]:
             ("claim-missing: ", 'no ResourceClaim "mygpu" in namespace default; there is "my-gpu"'),
         ),
         (
-            (VMI, CLASS, SLICE, _changed(TEMPLATE, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.exampel.com"))),
+            (
+                VMI,
+                CLASS,
+                SLICE,
+                _changed(TEMPLATE, ("spec.spec.devices.requests.0.exactly.deviceClassName", "gpu.exampel.com")),
+            ),
             "1.9",
             ("class-missing: ", 'no DeviceClass "gpu.exampel.com"; there is gpu.example.com'),
         ),
     ],
 )
 def test_the_nearest_name_is_told(objects: tuple[Any, ...], version: str, parts: tuple[str, str]) -> None:
-    messages = _messages(*objects, version=version, GPUsWithDRA=True, HostDevices=True, HostDevicesWithDRA=True, NetworkDevicesWithDRA=True)
+    messages = _messages(
+        *objects,
+        version=version,
+        GPUsWithDRA=True,
+        HostDevices=True,
+        HostDevicesWithDRA=True,
+        NetworkDevicesWithDRA=True,
+    )
     assert [all(part in message for part in parts) for message in messages].count(True) == 1, messages

@@ -1,4 +1,5 @@
-"""docs/lint and the registry say the same: a page for every id, whose example gives the finding, and an index that is complete."""
+"""docs/lint and the registry say the same: a page for every id, whose example gives the finding, and an index that is
+complete."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def test_a_page_says_what_why_and_how_and_its_example_gives_the_finding(check: L
     assert text.startswith(f"# {check.id}\n\n{check.title} A {check.severity}{at_admission}.\n")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == HEADINGS
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    judgement = lint_documents(read_documents(example.encode(), check.id), SETTINGS.get(check.id, LintSettings()), trial=Fitting)
+    judgement = lint_documents(
+        read_documents(example.encode(), check.id), SETTINGS.get(check.id, LintSettings()), trial=Fitting
+    )
     assert judgement.subjects
     findings = judgement.subjects[0].findings
     others = [(judged, finding) for judged in judgement.checked[1:] for finding in judged.findings]
@@ -51,6 +54,12 @@ def test_the_index_lists_all_checks_in_their_order() -> None:
     text = (PAGES / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[([a-z-]+)\]\(([a-z-]+)\.md\) \| (\w+) \| (\w+) \| (.*) \|$", text, re.MULTILINE)
     assert rows == [
-        (each.id, each.id, each.severity, WARNING if each.lenient or each.id in WARNED_BY_REVIEW else each.severity, each.title)
+        (
+            each.id,
+            each.id,
+            each.severity,
+            WARNING if each.lenient or each.id in WARNED_BY_REVIEW else each.severity,
+            each.title,
+        )
         for each in CHECKS
     ]

@@ -20,7 +20,9 @@ MODEL = 'device.attributes["gpu.example.com"].model'
 def _message(expression: str, *attributes: dict[str, Any], admission: bool = False) -> str:
     resource_slice, template = copy.deepcopy(COMMON["slice"]), copy.deepcopy(COMMON["template"])
     address = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
-    resource_slice["spec"]["devices"] = [{"name": f"gpu-{n}", "attributes": {**each, **address}} for n, each in enumerate(attributes)]
+    resource_slice["spec"]["devices"] = [
+        {"name": f"gpu-{n}", "attributes": {**each, **address}} for n, each in enumerate(attributes)
+    ]
     template["spec"]["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
     world = LintInputs.of([read_object(each) for each in (resource_slice, template, COMMON["class"])])
     if admission:
@@ -41,7 +43,11 @@ T4, A2 = _model("T4"), _model("A2")
 @pytest.mark.parametrize(
     ("expression", "devices", "part"),
     [
-        (f'{MODEL} == "A100"', [T4] * 12, 'matches none of the 12 devices: model is "T4" on all 12 devices; the selector wants "A100". '),
+        (
+            f'{MODEL} == "A100"',
+            [T4] * 12,
+            'matches none of the 12 devices: model is "T4" on all 12 devices; the selector wants "A100". ',
+        ),
         (
             f'"A100" == {MODEL} && device.driver == "gpu.example.com"',
             [T4] * 2,
@@ -53,8 +59,16 @@ T4, A2 = _model("T4"), _model("A2")
             [_model(name) for name in "abcd"],
             ': model is "a" or "b" or "c" or … on the 4 devices; the selector wants "A100". ',
         ),
-        (f'has({MODEL}) && {MODEL} == "A100"', [T4, {}], ': model is "T4" on one device, and missing on 1; the selector wants "A100". '),
-        (f'has({MODEL}) && {MODEL} == "A100"', [{}], ': no device has gpu.example.com/model, which the selector wants to be "A100". '),
+        (
+            f'has({MODEL}) && {MODEL} == "A100"',
+            [T4, {}],
+            ': model is "T4" on one device, and missing on 1; the selector wants "A100". ',
+        ),
+        (
+            f'has({MODEL}) && {MODEL} == "A100"',
+            [{}],
+            ': no device has gpu.example.com/model, which the selector wants to be "A100". ',
+        ),
         (
             f'{MODEL} == "T4" && device.attributes["gpu.example.com"].mig == true',
             [{**T4, "mig": {"bool": False}}] * 3,

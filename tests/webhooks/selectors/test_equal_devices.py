@@ -23,11 +23,17 @@ EXPRESSIONS = (
 )
 ATTRIBUTES = st.dictionaries(
     st.sampled_from(["m", "d/m", "e/m"]),
-    st.sampled_from([{"string": "A100"}, {"string": "T4"}, {"int": 1}, {"version": "1.0.0"}, {"version": "no version"}]),
+    st.sampled_from(
+        [{"string": "A100"}, {"string": "T4"}, {"int": 1}, {"version": "1.0.0"}, {"version": "no version"}]
+    ),
     max_size=2,
 )
-CAPACITY = st.dictionaries(st.just("memory"), st.sampled_from([{"value": "1Gi"}, {"value": "1024Mi"}, {"value": "2Gi"}]), max_size=1)
-DEVICE = st.fixed_dictionaries({"attributes": ATTRIBUTES, "capacity": CAPACITY}, optional={"allowMultipleAllocations": st.booleans()})
+CAPACITY = st.dictionaries(
+    st.just("memory"), st.sampled_from([{"value": "1Gi"}, {"value": "1024Mi"}, {"value": "2Gi"}]), max_size=1
+)
+DEVICE = st.fixed_dictionaries(
+    {"attributes": ATTRIBUTES, "capacity": CAPACITY}, optional={"allowMultipleAllocations": st.booleans()}
+)
 
 
 def published(driver: str, devices: list[Json]) -> PublishedSlice:
@@ -48,7 +54,9 @@ def alone(slice_: PublishedSlice, expressions: list[str]) -> SelectorDepths:
     st.lists(st.tuples(st.sampled_from("de"), st.lists(DEVICE, max_size=4)), max_size=4),
     st.lists(st.sampled_from(EXPRESSIONS), max_size=3),
 )
-def test_each_gets_the_answer_that_it_gets_by_itself(slices: list[tuple[str, list[Json]]], expressions: list[str]) -> None:
+def test_each_gets_the_answer_that_it_gets_by_itself(
+    slices: list[tuple[str, list[Json]]], expressions: list[str]
+) -> None:
     there = [published(driver, devices) for driver, devices in slices]
     question = SelectorQuestion("each", tuple(expressions), there)
     assert dict(evaluate(question, Work())) == {number: alone(each, expressions) for number, each in enumerate(there)}
@@ -72,7 +80,9 @@ def test_a_hundred_equal_devices_take_the_work_of_one_evaluation() -> None:
         assert work.left is not None
         return 10_000_000 - int(work.left)
 
-    same, different = ([{"attributes": {"m": {"string": f"A{number * step}"}}} for number in range(100)] for step in (0, 1))
+    same, different = (
+        [{"attributes": {"m": {"string": f"A{number * step}"}}} for number in range(100)] for step in (0, 1)
+    )
     one = spent(same[:1])
     assert spent(same) < 2 * one
     assert spent(different) > 50 * one

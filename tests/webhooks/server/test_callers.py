@@ -45,7 +45,9 @@ class Room:
             context.load_cert_chain(path)
         return context
 
-    async def ask(self, shown: KeyPair | None, path: str = "/validate-vmi", data: bytes | None = None) -> tuple[int, Any]:
+    async def ask(
+        self, shown: KeyPair | None, path: str = "/validate-vmi", data: bytes | None = None
+    ) -> tuple[int, Any]:
         """Over a connection of its own."""
         connector = aiohttp.TCPConnector(ssl=self.context(shown))
         async with (
@@ -72,7 +74,9 @@ def _pem(pair: KeyPair) -> bytes:
 
 
 def _key(pair: KeyPair) -> bytes:
-    return pair.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return pair.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 async def test_only_who_shows_the_certificate_of_an_api_server_is_answered(tmp_path: Path) -> None:
@@ -94,7 +98,10 @@ async def test_a_refusal_needs_no_body_and_ends_the_connection(tmp_path: Path) -
     async def all_of_it() -> bytes:
         async with room(tmp_path) as here:
             reader, writer = await asyncio.open_connection("127.0.0.1", here.served.port, ssl=here.context(None))
-            writer.write(b"POST /validate-vmi HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n")
+            writer.write(
+                b"POST /validate-vmi HTTP/1.1\r\nHost: x\r\nContent-Type: "
+                b"application/json\r\nContent-Length: 3000000\r\n\r\n"
+            )
             async with asyncio.timeout(30):
                 answer = await reader.read()
             writer.transport.abort()
@@ -184,7 +191,9 @@ async def test_other_authorities_are_taken_over_and_clients_of_former_ones_are_u
             keeping.cancel()
 
 
-@pytest.mark.parametrize("content", [None, "", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+@pytest.mark.parametrize(
+    "content", [None, "", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+)
 def test_a_file_without_authorities_is_no_reason_to_ask_for_no_certificate(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "client-ca.crt"
     if content is not None:

@@ -1,4 +1,5 @@
-"""A real server beset by connections that ask nothing, or never finish asking: the API server's reviews are answered all the same."""
+"""A real server beset by connections that ask nothing, or never finish asking: the API server's reviews are answered
+all the same."""
 
 from __future__ import annotations
 
@@ -22,7 +23,14 @@ from webhooks.tls.authority import SystemKeys
 pytestmark = pytest.mark.slow
 
 DATA = body()
-_LINES = ("POST /validate-vmi?timeout=10s HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(DATA)}", "", "")
+_LINES = (
+    "POST /validate-vmi?timeout=10s HTTP/1.1",
+    "Host: x",
+    "Content-Type: application/json",
+    f"Content-Length: {len(DATA)}",
+    "",
+    "",
+)
 HEAD = "\r\n".join(_LINES).encode()
 API_SERVER = "127.0.9.9"
 GOAL = 3.0
@@ -30,12 +38,17 @@ GOAL = 3.0
 
 
 @asynccontextmanager
-async def beset(folder: Path, limits: ServerLimits | None = None) -> AsyncIterator[tuple[Served, list[asyncio.StreamWriter]]]:
-    """A server that verifies its callers and answers others by what they carry; connections in the list are cut at the end."""
+async def beset(
+    folder: Path, limits: ServerLimits | None = None
+) -> AsyncIterator[tuple[Served, list[asyncio.StreamWriter]]]:
+    """A server that verifies its callers and answers others by what they carry; connections in the list are cut at the
+    end."""
     authority = client_authority(SystemKeys())
     shown = client_certificate(authority, "kube-apiserver")
     (folder / "client-ca.crt").write_bytes(authority.certificate.public_bytes(serialization.Encoding.PEM))
-    key = shown.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key = shown.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     (folder / "client.pem").write_bytes(shown.certificate.public_bytes(serialization.Encoding.PEM) + key)
     held: list[asyncio.StreamWriter] = []
     async with serving(folder, limits=limits, callers=Callers(LIMIT), client_ca=folder / "client-ca.crt") as served:
@@ -57,7 +70,9 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def _connect(served: Served, address: str, trust: ssl.SSLContext | None) -> Connection:
     name = "localhost" if trust is not None else None
-    return await asyncio.open_connection("127.0.0.1", served.port, ssl=trust, local_addr=(address, 0), server_hostname=name)
+    return await asyncio.open_connection(
+        "127.0.0.1", served.port, ssl=trust, local_addr=(address, 0), server_hostname=name
+    )
 
 
 async def _answered(connection: Connection) -> bool:
@@ -80,7 +95,9 @@ async def _seconds(served: Served, address: str, trust: ssl.SSLContext) -> float
     return min(taken)
 
 
-async def _idle(served: Served, held: list[asyncio.StreamWriter], count: int, address: Callable[[int], str], trust: ssl.SSLContext) -> int:
+async def _idle(
+    served: Served, held: list[asyncio.StreamWriter], count: int, address: Callable[[int], str], trust: ssl.SSLContext
+) -> int:
     """So many connections that shook hands; how many could."""
     limit = asyncio.Semaphore(50)
 
@@ -98,7 +115,8 @@ async def _idle(served: Served, held: list[asyncio.StreamWriter], count: int, ad
 @pytest.mark.parametrize("addresses", [1, 8])
 @pytest.mark.parametrize("same", [False, True])
 async def test_idle_connections_keep_nobody_out(tmp_path: Path, addresses: int, same: bool) -> None:
-    """1,200 of them, where there is room for 1,000: from one address or several, the API server's own among them or not."""
+    """1,200 of them, where there is room for 1,000: from one address or several, the API server's own among them or
+    not."""
 
     async with beset(tmp_path) as (served, held):
 
@@ -120,13 +138,16 @@ async def test_connections_that_never_shake_hands_keep_nobody_out(tmp_path: Path
         for _ in range(2000):
             held.append((await _connect(served, API_SERVER if same else "127.0.1.1", None))[1])
         await asyncio.sleep(0.1)
-        assert sum(map(len, served.server._connections)) <= 250, "an address has a limit of its own, from the first packet on"
+        assert sum(map(len, served.server._connections)) <= 250, (
+            "an address has a limit of its own, from the first packet on"
+        )
         for trust in (served.trust, _verified(tmp_path)):
             assert await _seconds(served, API_SERVER, trust) < GOAL
 
 
 async def test_a_connection_that_is_in_use_outlives_a_flood(tmp_path: Path) -> None:
-    """One of a verified client, from an address from which a flood comes, and one without a certificate that got a verdict once."""
+    """One of a verified client, from an address from which a flood comes, and one without a certificate that got a
+    verdict once."""
 
     async with beset(tmp_path) as (served, held):
         kept = [await _connect(served, API_SERVER, trust) for trust in (_verified(tmp_path), served.trust)]
@@ -165,7 +186,9 @@ async def test_one_address_holds_no_more_than_half_of_what_bodies_may_take(tmp_p
     async with beset(tmp_path, limits) as (served, held):
         await _idle(served, held, 4, lambda _: "127.0.1.1", served.trust)
         for writer in held:
-            writer.write(HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 90000") + b" " * 80_000)
+            writer.write(
+                HEAD.replace(f"Content-Length: {len(DATA)}".encode(), b"Content-Length: 90000") + b" " * 80_000
+            )
         await asyncio.sleep(0.3)
         assert served.server._bodies.buffered <= 100_000
         assert await _seconds(served, API_SERVER, served.trust) < GOAL

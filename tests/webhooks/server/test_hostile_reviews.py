@@ -1,4 +1,5 @@
-"""No review is answered wrongly, however it is made: 3,000 by :mod:`devtools.webhooks.hostile_reviews`, some of them over the network.
+"""No review is answered wrongly, however it is made: 3,000 by :mod:`devtools.webhooks.hostile_reviews`, some of them
+over the network.
 
 More of them, with times: ``python -m bench webhook``.
 """

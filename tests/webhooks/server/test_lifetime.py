@@ -38,7 +38,8 @@ def _write(folder: Path, bundle: Bundle) -> None:
 
 
 async def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
-    """Twenty renewals, file by file, while eight clients ask without a pause, half of them over a new connection each time."""
+    """Twenty renewals, file by file, while eight clients ask without a pause, half of them over a new connection each
+    time."""
     log = StringIO()
     keys, now = SystemKeys(), datetime.now(UTC)
     names = [f"renewal-{number}" for number in range(20)]
@@ -79,7 +80,9 @@ async def test_renewed_certificates_disturb_nobody(tmp_path: Path) -> None:
 
 
 def _has_loaded(served: Served, certificates: int) -> bool:
-    loaded = served.server.metrics.registry.get_sample_value("virt_dra_webhook_certificate_reloads_total", {"result": "loaded"})
+    loaded = served.server.metrics.registry.get_sample_value(
+        "virt_dra_webhook_certificate_reloads_total", {"result": "loaded"}
+    )
     return (loaded or 0) >= certificates
 
 
@@ -133,7 +136,8 @@ async def test_a_certificate_that_cannot_be_used_is_told_once(tmp_path: Path) ->
 
 @pytest.mark.slow
 async def test_shutdown_loses_no_request(tmp_path: Path) -> None:
-    """One request is being decided, one half received, one connection idle when it begins; one comes while it is announced."""
+    """One request is being decided, one half received, one connection idle when it begins; one comes while it is
+    announced."""
     held = Held()
 
     async with serving(tmp_path, held, ServerLimits(seconds=30)) as served:

@@ -1,4 +1,5 @@
-"""Lines that clients provoke: the same once in a while, all together a bounded number, and none lost without being counted."""
+"""Lines that clients provoke: the same once in a while, all together a bounded number, and none lost without being
+counted."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ def test_connections_that_are_closed_in_the_middle_of_requests_are_one_line(capl
     clock = Clock()
     quiet = QuietLogger(logging.getLogger("test"), Repeats(clock))
     for number in range(1000):
-        quiet.error(f"Error handling request from 127.0.{number % 8}.{number % 250}", exc_info=ConnectionResetError("Connection lost"))
+        quiet.error(
+            f"Error handling request from 127.0.{number % 8}.{number % 250}",
+            exc_info=ConnectionResetError("Connection lost"),
+        )
     assert len(caplog.records) == 1
     clock.now += 60
     quiet.error("Error handling request from 192.0.2.1", exc_info=ConnectionResetError("Connection lost"))

@@ -53,24 +53,37 @@ DEEP = f"{NOT_A_REVIEW}1: nested more than 200 levels deep; no Kubernetes object
         pytest.param(b"kind: AdmissionReview", f"{NOT_A_REVIEW}1: not JSON: Expecting value", id="YAML"),
         pytest.param(b'{"kind": "A', f"{NOT_A_REVIEW}10: not JSON: Unterminated string starting at", id="cut off"),
         pytest.param(
-            b'{"a": 1, "a": 2}', f'{NOT_A_REVIEW}10: key "a" is given twice in the same object; remove one of them', id="a key twice"
+            b'{"a": 1, "a": 2}',
+            f'{NOT_A_REVIEW}10: key "a" is given twice in the same object; remove one of them',
+            id="a key twice",
         ),
         pytest.param(b'{"a": NaN}', f"{NOT_A_REVIEW}1: NaN is not a number that JSON can express", id="NaN"),
         pytest.param(
-            b'{"a": 1e999}', f"{NOT_A_REVIEW}1: the number 1e999 is out of range; write it as a string if a quantity is meant", id="1e999"
+            b'{"a": 1e999}',
+            f"{NOT_A_REVIEW}1: the number 1e999 is out of range; write it as a string if a quantity is meant",
+            id="1e999",
         ),
-        pytest.param(b'{"a": ' + b"1" * 5000 + b"}", f"{NOT_A_REVIEW}1: an integer has too many digits", id="5,000 digits"),
+        pytest.param(
+            b'{"a": ' + b"1" * 5000 + b"}", f"{NOT_A_REVIEW}1: an integer has too many digits", id="5,000 digits"
+        ),
         pytest.param(b"[" * 300 + b"]" * 300, DEEP, id="300 levels"),
         pytest.param(b"[" * 1_000_000, DEEP, id="a million levels"),
         pytest.param(b'{"a":' * 100_000, DEEP, id="deep objects"),
-        pytest.param(b'{"a": "\\ud800"}', f"{NOT_A_REVIEW}8: \\ud800 is half of a surrogate pair and no character", id="half a character"),
+        pytest.param(
+            b'{"a": "\\ud800"}',
+            f"{NOT_A_REVIEW}8: \\ud800 is half of a surrogate pair and no character",
+            id="half a character",
+        ),
         pytest.param(b"{} {}", "the body holds 2 JSON values; one AdmissionReview is expected", id="two values"),
         pytest.param(b"[]", "an AdmissionReview must be a JSON object, not a list", id="a list"),
         pytest.param(b"{}", "kind must be AdmissionReview, not null", id="no kind"),
-        pytest.param(_text({"kind": "Pod\n\u202e"}), 'kind must be AdmissionReview, not "Pod\ufffd\ufffd"', id="another kind"),
+        pytest.param(
+            _text({"kind": "Pod\n\u202e"}), 'kind must be AdmissionReview, not "Pod\ufffd\ufffd"', id="another kind"
+        ),
         pytest.param(
             _text({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}),
-            'apiVersion must be admission.k8s.io/v1, not "admission.k8s.io/v1beta1"; list it in admissionReviewVersions',
+            'apiVersion must be admission.k8s.io/v1, not "admission.k8s.io/v1beta1"; '
+            "list it in admissionReviewVersions",
             id="another version",
         ),
         pytest.param(_text({**review(), "request": None}), "request must be an object, not null", id="no request"),
@@ -78,13 +91,19 @@ DEEP = f"{NOT_A_REVIEW}1: nested more than 200 levels deep; no Kubernetes object
         pytest.param(body(uid=7), "request.uid must be a string, not a number", id="uid of another type"),
         pytest.param(body(uid="u" * 129), "request.uid must be no more than 128 characters", id="a long uid"),
         pytest.param(
-            body(operation="PATCH"), 'request.operation must be one of CREATE, UPDATE, DELETE, CONNECT, not "PATCH"', id="an operation"
+            body(operation="PATCH"),
+            'request.operation must be one of CREATE, UPDATE, DELETE, CONNECT, not "PATCH"',
+            id="an operation",
         ),
         pytest.param(_text(_without("kind")), "request.kind is required", id="no kind of object"),
         pytest.param(body(kind={"group": 1}), "request.kind.group must be a string, not a number", id="a group"),
         pytest.param(body(object=[]), "request.object must be an object, not a list", id="object is a list"),
-        pytest.param(body(oldObject="x"), "request.oldObject must be an object, not a string", id="oldObject is a string"),
-        pytest.param(body(userInfo={"username": True}), "request.userInfo.username must be a string, not a boolean", id="a user"),
+        pytest.param(
+            body(oldObject="x"), "request.oldObject must be an object, not a string", id="oldObject is a string"
+        ),
+        pytest.param(
+            body(userInfo={"username": True}), "request.userInfo.username must be a string, not a boolean", id="a user"
+        ),
         pytest.param(body(dryRun="no"), "request.dryRun must be a boolean, not a string", id="dryRun"),
     ],
 )
@@ -100,7 +119,8 @@ def test_json_is_taken(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"), [("", "absent"), ("text/plain", "text/plain"), ("application/json-patch+json", "application/json-patch+json")]
+    ("given", "shown"),
+    [("", "absent"), ("text/plain", "text/plain"), ("application/json-patch+json", "application/json-patch+json")],
 )
 def test_other_content_is_not(given: str, shown: str) -> None:
     with pytest.raises(BadReview) as caught:
@@ -110,18 +130,26 @@ def test_other_content_is_not(given: str, shown: str) -> None:
 
 def _answered(verdict: Verdict) -> Any:
     wire = answer("u", verdict)
-    assert {key: wire[key] for key in ("apiVersion", "kind")} == {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    assert {key: wire[key] for key in ("apiVersion", "kind")} == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+    }
     return wire["response"]
 
 
 def test_an_object_is_admitted_with_warnings() -> None:
     assert _answered(Verdict(allowed=True)) == {"uid": "u", "allowed": True}
-    assert _answered(Verdict(allowed=True, warnings=("a", "b", "a"))) == {"uid": "u", "allowed": True, "warnings": ["a", "b"]}
+    assert _answered(Verdict(allowed=True, warnings=("a", "b", "a"))) == {
+        "uid": "u",
+        "allowed": True,
+        "warnings": ["a", "b"],
+    }
 
 
 def test_a_denial_has_every_cause() -> None:
     verdict = Verdict(
-        allowed=False, causes=(AdmissionCause(INVALID, "first", "spec.a"), AdmissionCause("FieldValueRequired", "second", "spec.b"))
+        allowed=False,
+        causes=(AdmissionCause(INVALID, "first", "spec.a"), AdmissionCause("FieldValueRequired", "second", "spec.b")),
     )
     assert _answered(verdict) == {
         "uid": "u",
@@ -144,7 +172,9 @@ def test_a_denial_has_every_cause() -> None:
 
 def test_answers_are_bounded() -> None:
     causes = tuple(AdmissionCause(INVALID, f"{n}" + "x" * 5000, "f" * 5000) for n in range(1000))
-    response = _answered(Verdict(allowed=False, causes=causes, warnings=tuple(f"{n}" + "w" * 1000 for n in range(1000))))
+    response = _answered(
+        Verdict(allowed=False, causes=causes, warnings=tuple(f"{n}" + "w" * 1000 for n in range(1000)))
+    )
     assert len(response["status"]["details"]["causes"]) == 100
     assert response["status"]["message"].endswith("x…, and 900 more")
     assert len(response["status"]["message"]) == 16 * 1024 + len(", and 900 more")

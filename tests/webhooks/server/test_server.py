@@ -24,7 +24,10 @@ from webhooks.verdict import Verdict
 
 NO_REQUEST: dict[str, Any] = {**SPEC, "domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
-ADMITTED = (200, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": UID, "allowed": True}})
+ADMITTED = (
+    200,
+    {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": UID, "allowed": True}},
+)
 
 
 def run(folder: Path, test: Callable[[Served], Awaitable[None]], **options: Any) -> None:
@@ -76,15 +79,23 @@ TOO_LARGE = status(413, "RequestEntityTooLarge", "the body is larger than 2000 b
             status(
                 404,
                 "NotFound",
-                "there is nothing at this path; the paths are /validate-vmi, /validate-vm, /mutate-launcher-pod, /healthz, /readyz",
+                "there is nothing at this path; the paths are /validate-vmi, "
+                "/validate-vm, /mutate-launcher-pod, /healthz, /readyz",
             ),
             id="another path",
         ),
-        pytest.param("/healthz", JSON, b"{}", status(405, "MethodNotAllowed", "only GET is possible here"), id="POST to a probe"),
+        pytest.param(
+            "/healthz", JSON, b"{}", status(405, "MethodNotAllowed", "only GET is possible here"), id="POST to a probe"
+        ),
     ],
 )
-def test_what_is_no_review_gets_a_status(tmp_path: Path, path: str, headers: dict[str, str], data: bytes, want: object) -> None:
-    not_json = "the body is not an AdmissionReview: line 1, column 2: not JSON: Expecting property name enclosed in double quotes"
+def test_what_is_no_review_gets_a_status(
+    tmp_path: Path, path: str, headers: dict[str, str], data: bytes, want: object
+) -> None:
+    not_json = (
+        "the body is not an AdmissionReview: line 1, column 2: not JSON: "
+        "Expecting property name enclosed in double quotes"
+    )
 
     async def ask(served: Served) -> None:
         assert await served.ask(data, path, headers) == (want or status(400, "BadRequest", not_json))
@@ -129,7 +140,13 @@ def test_bodies_together_are_limited(tmp_path: Path) -> None:
 
 
 def _head(length: int, *more: str) -> bytes:
-    lines = ["POST /validate-vmi HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {length}", *more]
+    lines = [
+        "POST /validate-vmi HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+        *more,
+    ]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -214,7 +231,8 @@ def test_connections_are_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"garbage\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"\0" * 9000]
+    "sent",
+    [b"garbage\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"\0" * 9000],
 )
 def test_what_is_not_http_is_refused(tmp_path: Path, sent: bytes) -> None:
     log = StringIO()
@@ -289,7 +307,9 @@ def test_without_knowledge_it_is_alive_but_not_ready(tmp_path: Path) -> None:
     async def ask(served: Served) -> None:
         assert await served.plain("/healthz") == (200, "ok\n")
         assert await served.plain("/readyz") == (503, "the cluster's state isn't known yet\n")
-        assert await served.ask(body(vmi())) == status(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
+        assert await served.ask(body(vmi())) == status(
+            503, "ServiceUnavailable", "the cluster's state isn't known yet; try again"
+        )
 
     run(tmp_path, ask, knowledge=unknown)
 
@@ -323,7 +343,11 @@ def test_metrics_count_what_happened(tmp_path: Path) -> None:
             "virt_dra_webhook_ready 1.0",
         ):
             assert f"\n{line}\n" in text, text
-        expiry = next(line for line in text.splitlines() if line.startswith("virt_dra_webhook_certificate_expiry_timestamp_seconds "))
+        expiry = next(
+            line
+            for line in text.splitlines()
+            if line.startswith("virt_dra_webhook_certificate_expiry_timestamp_seconds ")
+        )
         assert float(expiry.split()[1]) > 1.7e9
 
     run(tmp_path, ask)
@@ -339,7 +363,8 @@ def test_the_log_has_an_object_a_line_whatever_users_write(tmp_path: Path) -> No
         logging.getLogger().removeHandler(handler)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     denied, admitted, bad = (
-        next(line for line in lines if line["message"] == message) for message in ("denied", "admitted", "request without a verdict")
+        next(line for line in lines if line["message"] == message)
+        for message in ("denied", "admitted", "request without a verdict")
     )
     del denied["time"], denied["milliseconds"], admitted["time"], bad["time"]
     assert denied == {

@@ -42,19 +42,33 @@ def test_a_renewed_certificate_is_taken(tmp_path: Path) -> None:
 def _encrypted(folder: Path) -> None:
     key = SystemKeys().private_key()
     secret = serialization.BestAvailableEncryption(b"secret")
-    (folder / "tls.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
+    (folder / "tls.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
+    )
 
 
 @pytest.mark.parametrize(
     ("break_it", "want"),
     [
-        pytest.param(lambda f: _write(f, NOW, "tls.crt"), "tls.crt and tls.key: the key is not the certificate's", id="half renewed"),
+        pytest.param(
+            lambda f: _write(f, NOW, "tls.crt"),
+            "tls.crt and tls.key: the key is not the certificate's",
+            id="half renewed",
+        ),
         pytest.param(lambda f: (f / "tls.key").unlink(), "tls.key: no such file", id="no key"),
-        pytest.param(lambda f: (f / "tls.crt").write_text("x"), "tls.crt and tls.key: no certificate with its key in PEM", id="no PEM"),
-        pytest.param(_encrypted, "tls.crt and tls.key: the key is encrypted; give one without a password", id="a password"),
+        pytest.param(
+            lambda f: (f / "tls.crt").write_text("x"),
+            "tls.crt and tls.key: no certificate with its key in PEM",
+            id="no PEM",
+        ),
+        pytest.param(
+            _encrypted, "tls.crt and tls.key: the key is encrypted; give one without a password", id="a password"
+        ),
     ],
 )
-def test_a_certificate_that_cannot_be_used_changes_nothing(tmp_path: Path, break_it: Callable[[Path], object], want: str) -> None:
+def test_a_certificate_that_cannot_be_used_changes_nothing(
+    tmp_path: Path, break_it: Callable[[Path], object], want: str
+) -> None:
     _write(tmp_path)
     tls = ReloadingTls(CertificateFolder(tmp_path))
     break_it(tmp_path)
@@ -151,7 +165,9 @@ def test_processes_that_share_a_folder_agree(tmp_path: Path) -> None:
     assert told == [os.readlink(folder / "current")] * 3  # noqa: PTH115 # as the processes print it
 
 
-def test_a_full_disk_leaves_the_certificate_in_service_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_certificate_in_service_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However often the renewal is tried."""
     clock = [NOW]
     tls = ReloadingTls(AuthorityFolder(tmp_path, ("localhost",), lambda: clock[0]))

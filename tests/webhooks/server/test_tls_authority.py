@@ -112,7 +112,9 @@ def test_names_that_the_authority_may_not_sign_for_are_served_at_once_by_a_new_o
     assert not permits(bundle.authority.certificate, ("other.example",))
     assert permits(other.authority.certificate, ("other.example",))
     other.serving.certificate.verify_directly_issued_by(other.authority.certificate)
-    assert other.predecessors == (bundle.authority.certificate,), "replicas serve by it until they have taken the new one"
+    assert other.predecessors == (bundle.authority.certificate,), (
+        "replicas serve by it until they have taken the new one"
+    )
     assert renewed(other, ("other.example",), _after(0.9), keys) is other
     assert renewed(other, ("other.example",), _after(1), keys).predecessors == ()
     fewer = renewed(bundle, NAMES[:1], NOW, keys)
@@ -130,13 +132,22 @@ def test_an_authority_of_an_earlier_release_is_replaced_and_its_key_forgotten() 
     then = renewed(first, NAMES, first.serving.renew_at(), keys)
     then.serving.certificate.verify_directly_issued_by(first.authority.certificate)
     assert next_renewal(then) == first.serving.renew_at() + timedelta(days=1)
-    assert renewed(then, NAMES, next_renewal(then), keys).trusted == (first.authority.certificate,), "not for its ten years"
+    assert renewed(then, NAMES, next_renewal(then), keys).trusted == (first.authority.certificate,), (
+        "not for its ten years"
+    )
 
 
 def _without_constraints(bundle: Bundle) -> Bundle:
     authority = bundle.authority
-    builder = x509.CertificateBuilder().subject_name(authority.certificate.subject).issuer_name(authority.certificate.subject)
-    builder = builder.public_key(authority.key.public_key()).serial_number(7).not_valid_before(NOW).not_valid_after(_after(3650))
+    builder = (
+        x509.CertificateBuilder().subject_name(authority.certificate.subject).issuer_name(authority.certificate.subject)
+    )
+    builder = (
+        builder.public_key(authority.key.public_key())
+        .serial_number(7)
+        .not_valid_before(NOW)
+        .not_valid_after(_after(3650))
+    )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return replace(bundle, authority=KeyPair(builder.sign(authority.key, hashes.SHA256()), authority.key))
 
@@ -153,9 +164,18 @@ def test_an_authority_signs_for_its_names_only_and_a_certificate_signs_nothing()
         usage = extensions.get_extension_for_class(x509.KeyUsage)
         assert usage.critical
         # What its class says of encipher_only and decipher_only can be asked only where key_agreement is set.
-        names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign")
+        names = (
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "key_cert_sign",
+        )
         assert {name for name in (*names, "crl_sign") if getattr(usage.value, name)} == uses
-        assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.SERVER_AUTH]
+        assert list(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+            ExtendedKeyUsageOID.SERVER_AUTH
+        ]
 
 
 @pytest.mark.parametrize("hours", [-2, -1, 1, 2])
@@ -264,7 +284,9 @@ def test_files_that_are_no_bundle(change: dict[str, object], want: str) -> None:
     files = dict(bootstrap(NAMES, NOW, Counted()).to_files())
     for name, content in change.items():
         if isinstance(content, ec.EllipticCurvePrivateKey):
-            content = content.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            content = content.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
         if isinstance(content, bytes):
             files[name] = content
         else:

@@ -112,9 +112,13 @@ def test_both_authorities_are_accepted_while_one_takes_over(verify: Verify) -> N
         (("10.0.0.1",), "kubernetes.default.svc"),
     ],
 )
-def test_a_thief_of_the_authoritys_key_can_sign_for_no_other_name(verify: Verify, names: tuple[str, ...], stolen: str) -> None:
+def test_a_thief_of_the_authoritys_key_can_sign_for_no_other_name(
+    verify: Verify, names: tuple[str, ...], stolen: str
+) -> None:
     bundle = bootstrap(names, NOW, SystemKeys())
-    assert verify(bundle.ca_bundle, _signed(bundle.authority, names[0]), names[0]) == "", "the signing here is as good as ours"
+    assert verify(bundle.ca_bundle, _signed(bundle.authority, names[0]), names[0]) == "", (
+        "the signing here is as good as ours"
+    )
     refusal = verify(bundle.ca_bundle, _signed(bundle.authority, stolen), stolen)
     assert "not permitted" in refusal or "permitted subtree violation" in refusal or "excluded" in refusal, refusal
 
@@ -145,11 +149,18 @@ def _signed(
     """A certificate as somebody makes it who has the key and none of our code."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "some body")])
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(signer.certificate.subject).public_key(key.public_key())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signer.certificate.subject)
+        .public_key(key.public_key())
+    )
     builder = builder.serial_number(x509.random_serial_number()).not_valid_before(NOW - timedelta(hours=1))
     builder = builder.not_valid_after(NOW + timedelta(days=1))
     builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), critical=False
+    )
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     signs = x509.KeyUsage(not authority, False, False, False, False, authority, authority, False, False)
     builder = builder.add_extension(signs, critical=True).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)

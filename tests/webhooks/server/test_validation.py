@@ -41,11 +41,15 @@ def test_a_good_object_is_admitted() -> None:
 
 def test_a_bad_one_is_denied_with_its_path() -> None:
     assert _denied(_verdict(vmi(NO_REQUEST))) == [("spec.domain.devices.gpus[0].requestName", MISSING)]
-    assert _denied(_verdict(vm(NO_REQUEST), path="/validate-vm")) == [("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)]
+    assert _denied(_verdict(vm(NO_REQUEST), path="/validate-vm")) == [
+        ("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)
+    ]
 
 
 def test_an_update_of_a_vm_is_checked() -> None:
-    assert _denied(_verdict(vm(NO_REQUEST), vm(), "/validate-vm")) == [("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)]
+    assert _denied(_verdict(vm(NO_REQUEST), vm(), "/validate-vm")) == [
+        ("spec.template.spec.domain.devices.gpus[0].requestName", MISSING)
+    ]
 
 
 def test_claims_of_a_vmi_cannot_change() -> None:
@@ -91,7 +95,9 @@ def test_objects_of_a_size_that_no_machine_has_are_denied_unread(spec: dict[str,
     assert _verdict(vmi(spec, labels={"a": "b"}), vmi(spec)) == ADMITTED, "but its labels can change"
 
 
-@pytest.mark.parametrize("members", [{"operation": "DELETE", "object": None}, {"operation": "CONNECT"}, {"subResource": "status"}])
+@pytest.mark.parametrize(
+    "members", [{"operation": "DELETE", "object": None}, {"operation": "CONNECT"}, {"subResource": "status"}]
+)
 def test_what_changes_no_device_passes(members: dict[str, Any]) -> None:
     assert _verdict(vmi(NO_REQUEST), **members) == ADMITTED
 
@@ -102,13 +108,15 @@ def test_what_changes_no_device_passes(members: dict[str, Any]) -> None:
         (
             "/validate-vm",
             {},
-            'request.kind: this path reviews "VirtualMachine" of "kubevirt.io", not "VirtualMachineInstance" of "kubevirt.io"; '
+            'request.kind: this path reviews "VirtualMachine" of "kubevirt.io", '
+            'not "VirtualMachineInstance" of "kubevirt.io"; '
             "correct the webhook's rules",
         ),
         (
             "/validate-vmi",
             {"kind": {"group": "", "version": "v1", "kind": "Pod"}},
-            'request.kind: this path reviews "VirtualMachineInstance" of "kubevirt.io", not "Pod" of ""; correct the webhook\'s rules',
+            'request.kind: this path reviews "VirtualMachineInstance" of "kubevirt.io", '
+            'not "Pod" of ""; correct the webhook\'s rules',
         ),
         ("/validate-vmi", {"object": None}, "request.object is required for CREATE"),
         ("/validate-vmi", {"operation": "UPDATE"}, "request.oldObject is required for UPDATE"),
@@ -156,7 +164,9 @@ def test_of_an_update_what_was_is_told() -> None:
 
 def test_what_is_found_can_deny() -> None:
     cause = AdmissionCause(INVALID, "there is no such template", "spec.resourceClaims[0]")
-    assert _seen(Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(allowed=False, causes=(cause,))
+    assert _seen(Seeing(KNOWLEDGE.gates, found=Verdict(allowed=False, causes=(cause,))), vmi()) == Verdict(
+        allowed=False, causes=(cause,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +183,10 @@ def test_nothing_is_looked_up_where_it_would_not_matter(obj: object, old: object
     assert seeing.asked == []
 
 
-UNUSED = {"resourceClaims": [*SPEC["resourceClaims"], {"name": "d", "resourceClaimTemplateName": "t"}], "domain": SPEC["domain"]}
+UNUSED = {
+    "resourceClaims": [*SPEC["resourceClaims"], {"name": "d", "resourceClaimTemplateName": "t"}],
+    "domain": SPEC["domain"],
+}
 
 
 @pytest.mark.parametrize(("unwanted_warnings", "warnings"), [((), 1), (("unused-claim",), 0), (("other",), 1)])
@@ -190,7 +203,9 @@ def test_warnings_of_the_rules_can_be_left_out(unwanted_warnings: tuple[str, ...
         (LintSettings.for_admission(deny={"unused-claim"}), (False, 0)),
     ],
 )
-def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(settings: LintSettings, want: tuple[bool, int]) -> None:
+def test_warnings_of_the_rules_are_ignored_and_denied_by_their_ids(
+    settings: LintSettings, want: tuple[bool, int]
+) -> None:
     knowledge = Preflight(LintInputs.of([], known=()), settings)
     verdict = verdict_on(WEBHOOKS["/validate-vmi"], read_review(json.dumps(review(vmi(UNUSED))).encode()), knowledge)
     assert (verdict.allowed, len(verdict.warnings)) == want
@@ -258,5 +273,8 @@ def test_a_launcher_pod_of_a_million_parts_is_denied_unread() -> None:
 def test_other_kinds_are_not_reviewed_as_pods() -> None:
     with pytest.raises(BadReview) as caught:
         _verdict(vmi(), path="/mutate-launcher-pod")
-    told = 'request.kind: this path reviews "Pod" of "", not "VirtualMachineInstance" of "kubevirt.io"; correct the webhook\'s rules'
+    told = (
+        'request.kind: this path reviews "Pod" of "", not "VirtualMachineInstance" '
+        'of "kubevirt.io"; correct the webhook\'s rules'
+    )
     assert str(caught.value) == told

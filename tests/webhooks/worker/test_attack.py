@@ -1,8 +1,9 @@
-"""Selectors that take as long as they can, against a real server over TLS: neither probes nor other tenants' reviews wait for them.
+"""Selectors that take as long as they can, against a real server over TLS: neither probes nor other tenants' reviews
+wait for them.
 
-The goals (docs/reliability.md) are for a machine of one's own: a review within 1 s, a probe within 100 ms, others' reviews within three
-times their own p99. Here they are held against what the same machine does in the same minute without the attack, with room for its other
-work.
+The goals (docs/reliability.md) are for a machine of one's own: a review within 1 s, a probe within 100 ms, others'
+reviews within three times their own p99. Here they are held against what the same machine does in the same minute
+without the attack, with room for its other work.
 """
 
 from __future__ import annotations
@@ -59,10 +60,16 @@ async def test_two_dry_runs_hold_up_nobody(name: str, tmp_path: Path) -> None:
             code, answer = await each
             assert code == 200
             assert answer["response"]["allowed"]
-        assert time.perf_counter() - began < 15, "goal: 1 s each; a loaded machine takes longer, and an endless one minutes"
+        assert time.perf_counter() - began < 15, (
+            "goal: 1 s each; a loaded machine takes longer, and an endless one minutes"
+        )
         assert percentile(probes, 50) < 0.5
 
-    await run(tmp_path, with_templates(cluster({}), [(f"attacker-{n}", f"t{n}", f"{HOSTILE[name]} && {n} < 2") for n in range(2)]), attack)
+    await run(
+        tmp_path,
+        with_templates(cluster({}), [(f"attacker-{n}", f"t{n}", f"{HOSTILE[name]} && {n} < 2") for n in range(2)]),
+        attack,
+    )
 
 
 async def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_path: Path) -> None:
@@ -78,7 +85,10 @@ async def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_pat
         hit = await measured(served, 8, RATE, ask, (vmi_of(f"h{n}", f"attacker-{n % 4}") for n in range(400)))
         after = await measured(served, 5, RATE, ask)
         # The machine may have been busy with something else before or after, and so meanwhile.
-        calm, calm_probes = max(before.p99(), after.p99()), max(percentile(before.probes, 99), percentile(after.probes, 99))
+        calm, calm_probes = (
+            max(before.p99(), after.p99()),
+            max(percentile(before.probes, 99), percentile(after.probes, 99)),
+        )
         assert len(hit.hostile) > 20
         assert max(hit.hostile) < 3 + 10 * calm, "goal: 1 s"
         assert percentile(hit.reviews, 50) < 3 * calm + 0.2
@@ -91,7 +101,9 @@ async def test_other_tenants_and_probes_do_not_wait_for_a_stream_of_them(tmp_pat
 
 async def test_who_attacks_for_long_uses_up_its_share_and_costs_little_then(tmp_path: Path) -> None:
     async def attack(served: Served) -> None:
-        for n in itertools.islice(itertools.cycle(range(0, 120, 4)), 240):  # the engine ends most of them long before their time is up
+        for n in itertools.islice(
+            itertools.cycle(range(0, 120, 4)), 240
+        ):  # the engine ends most of them long before their time is up
             code, answer = await served.ask(vmi_of(f"h{n}", "attacker-0"))
             assert code == 200
             if "used up its share" in str(answer):
@@ -170,7 +182,14 @@ async def test_probes_and_other_tenants_do_not_wait_for_a_stream_of_bodies_full_
         [
             body(vmi({"domain": {"devices": {"gpus": [{}] * 5_900}}}), namespace="attacker"),
             body(vmi({"domain": {"devices": {"gpus": [{}] * 16_000}}}), namespace="attacker"),
-            body(vmi({"resourceClaims": claims, "domain": {"devices": {"gpus": [{"name": f"g{n}", **gpu} for n in range(4_500)]}}})),
+            body(
+                vmi(
+                    {
+                        "resourceClaims": claims,
+                        "domain": {"devices": {"gpus": [{"name": f"g{n}", **gpu} for n in range(4_500)]}},
+                    }
+                )
+            ),
         ]
     )
 

@@ -13,7 +13,9 @@ from webhooks.worker.evaluation_queue import NAMESPACES, EvaluationQueue, QueueL
 class Office:
     """Turns, with a clock, and who got one in which order."""
 
-    shares: QueueLimits = field(default_factory=lambda: QueueLimits(fast=2, slow=1, waiting=3, all_waiting=6, burst=2.0, rate=0.2))
+    shares: QueueLimits = field(
+        default_factory=lambda: QueueLimits(fast=2, slow=1, waiting=3, all_waiting=6, burst=2.0, rate=0.2)
+    )
     now: float = 0.0
     given: list[str] = field(default_factory=list)
 

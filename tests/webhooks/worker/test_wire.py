@@ -34,9 +34,16 @@ def test_a_question_and_its_answers_come_over_as_they_were() -> None:
     for part, number in numbers.items():
         apply_frame(json.loads(put_frame(number, part)[4:]), replica)
     asked, work = read_questions(questions_line([EACH, ANY], numbers, 1000), replica)
-    assert [(each.kind, each.expressions, len(each.slices)) for each in asked] == [("each", EACH.expressions, 3), ("any", ("true",), 3)]
+    assert [(each.kind, each.expressions, len(each.slices)) for each in asked] == [
+        ("each", EACH.expressions, 3),
+        ("any", ("true",), 3),
+    ]
     assert work == 1000
-    heard = [read_answers(line, [EACH, ANY]) for n, each in enumerate(asked) for line in answer_lines(n, evaluate(each, Work()))]
+    heard = [
+        read_answers(line, [EACH, ANY])
+        for n, each in enumerate(asked)
+        for line in answer_lines(n, evaluate(each, Work()))
+    ]
     assert [(each.question, [answer for _, answer in each.answers], each.valid) for each in heard] == [
         (0, [SelectorDepths(b"\1\1")] * 3, False),
         (0, [], True),
@@ -82,7 +89,9 @@ def test_what_is_no_answer_is_refused(line: bytes) -> None:
 
 
 def test_no_line_of_answers_is_longer_than_the_server_reads() -> None:
-    worst = SelectorDepths(b"\0" * 128, SliceFault.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0))
+    worst = SelectorDepths(
+        b"\0" * 128, SliceFault.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0)
+    )
     lines = list(answer_lines(0, ((position, worst) for position in range(200))))
     assert max(map(len, lines)) < MAX_LINE / 4
     assert sum(len(json.loads(line).get("each", ())) for line in lines) == 200

@@ -52,7 +52,9 @@ class Observed:
 
 
 @asynccontextmanager
-async def working(known: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY) -> AsyncIterator[tuple[Worker, Observed]]:
+async def working(
+    known: Callable[[], DeviceInventory], limits: WorkerLimits = PLENTY
+) -> AsyncIterator[tuple[Worker, Observed]]:
     observed = Observed()
     worker = Worker(lambda: known().slices, limits, observer=observed)
     async with worker.running():
@@ -70,13 +72,17 @@ def files_open(pid: str) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-async def run(test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY) -> None:
+async def run(
+    test: Callable[[Worker, Observed, DeviceInventory], Awaitable[None]], limits: WorkerLimits = PLENTY
+) -> None:
     known = inventory()
     async with working(lambda: known, limits) as (worker, observed):
         await test(worker, observed, known)
 
 
-def seen(inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, evaluator: SelectorEvaluator) -> Any:
+def seen(
+    inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, evaluator: SelectorEvaluator
+) -> Any:
     match, drivers = inventory.matching(expressions, limit, evaluator), inventory.drivers(expressions, evaluator)
     fault = match.fault and (match.fault.selector, match.fault.message, str(match.fault.device))
     return (
@@ -90,7 +96,9 @@ def seen(inventory: DeviceInventory, expressions: Sequence[str], limit: int | No
     )
 
 
-async def found(worker: Worker, inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, namespace: str = "n") -> Any:
+async def found(
+    worker: Worker, inventory: DeviceInventory, expressions: Sequence[str], limit: int | None, namespace: str = "n"
+) -> Any:
     """What is seen once the worker was asked."""
     collecting = Collecting()
     seen(inventory, expressions, limit, collecting)
@@ -122,9 +130,9 @@ QUESTIONS: list[list[str]] = [
 async def test_it_finds_what_this_process_finds(limit: int | None) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
         for number, expressions in enumerate(QUESTIONS):
-            assert await found(worker, known, expressions, limit, f"n{number}") == seen(inventory(), expressions, limit, InProcess()), (
-                expressions
-            )
+            assert await found(worker, known, expressions, limit, f"n{number}") == seen(
+                inventory(), expressions, limit, InProcess()
+            ), expressions
 
     await run(test)
 
@@ -163,7 +171,9 @@ async def test_what_takes_too_long_ends_in_time_and_is_not_tried_again_at_once(n
             if left <= 0:
                 break
             reasons.append(await worker.answer("n", collecting.asked, left))
-        assert time.monotonic() - began < 15, "0.5 s, and what a loaded machine takes to start a child; without an end it would be minutes"
+        assert time.monotonic() - began < 15, (
+            "0.5 s, and what a loaded machine takes to start a child; without an end it would be minutes"
+        )
         # The engine ends what it foresees to be too much work before its time is up.
         assert all(reason in ("", TOO_MUCH_WORK) or "takes longer than the 500 ms" in reason for reason in reasons)
         assert await found(worker, known, ["true"], None, "another") == seen(inventory(), ["true"], None, InProcess())
@@ -186,7 +196,9 @@ async def test_a_killed_selector_is_not_tried_again_at_once_in_its_namespace() -
 
 async def test_work_has_an_end_before_time_has() -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
-        assert (await found(worker, known, [HOSTILE["loops"]], None))[5] == "evaluating them is more work than one review may cause"
+        assert (await found(worker, known, [HOSTILE["loops"]], None))[
+            5
+        ] == "evaluating them is more work than one review may cause"
         assert observed.outcomes == ["stopped"]
 
     await run(test, WorkerLimits(seconds=20, fast_seconds=20, work=10_000))
@@ -227,7 +239,9 @@ async def test_a_killed_worker_is_replaced_and_filled_again() -> None:
 
 async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(worker: Worker, observed: Observed, known: DeviceInventory) -> None:
-        monkeypatch.setattr("webhooks.worker.parent._ALIVE_SECONDS", 0.5)  # not before: a loaded machine takes longer to start one
+        monkeypatch.setattr(
+            "webhooks.worker.parent._ALIVE_SECONDS", 0.5
+        )  # not before: a loaded machine takes longer to start one
         before = worker.pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
@@ -238,12 +252,16 @@ async def test_a_worker_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_nothing_is_left_of_it() -> None:
-    """Neither children, nor what they were connected by, after many questions, kills and an end in the middle of one."""
+    """Neither children, nor what they were connected by, after many questions, kills and an end in the middle of
+    one."""
 
     async def test() -> None:
         known = inventory()
         others = children(os.getpid())  # such as a control plane of other tests
-        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=QueueLimits(burst=1000))) as (worker, observed):
+        async with working(lambda: known, WorkerLimits(seconds=0.1, work=None, shares=QueueLimits(burst=1000))) as (
+            worker,
+            observed,
+        ):
             await found(worker, known, ["true"], None)
             files = files_open("self")
             for number in range(30):
@@ -283,7 +301,9 @@ async def test_children_may_do_little() -> None:
         assert os.getpriority(os.PRIO_PROCESS, int(child)) == SLOW_NICE, "it is one that takes long"
         assert Path(f"/proc/{child}/oom_score_adj").read_text() == "1000\n"
         assert files_open(child) == 4, "three that go nowhere, and its own socket"
-        assert not [name for name in Path(f"/proc/{child}/environ").read_text().split("\0") if name.startswith("KUBERNETES")]
+        assert not [
+            name for name in Path(f"/proc/{child}/environ").read_text().split("\0") if name.startswith("KUBERNETES")
+        ]
         running.cancel()
 
     await run(test, WorkerLimits(seconds=5, work=None, fast_seconds=0.02))

@@ -53,7 +53,9 @@ class DeviceCaches(Protocol):
 class FeatureTable:
     """The features of one attempt on one node, in the order in which they run."""
 
-    def __init__(self, used: Used, caches: DeviceCaches, pools: Pools, node: Node, features: Features, selectors: SelectorFilter) -> None:
+    def __init__(
+        self, used: Used, caches: DeviceCaches, pools: Pools, node: Node, features: Features, selectors: SelectorFilter
+    ) -> None:
         self._features = features
         self._attributes = caches.attributes
         self._node_operations = node_operations.checks(features, node)
@@ -73,7 +75,8 @@ class FeatureTable:
         """For every candidate that is free, whatever is chosen."""
 
     def selectable(self, request: Request, device: PoolDevice) -> bool:
-        """True if the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises FatalError."""
+        """True if the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises
+        FatalError."""
         return all(each.admits(request, device) for each in self.filters)
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
@@ -96,7 +99,12 @@ class FeatureTable:
 
 def _derives(claim: ResourceClaim) -> bool:
     """True if requests derive attributes, so that a constraint may be an error."""
-    wanted = [each for request in claim.spec.devices.requests for each in (request.exactly, *request.first_available) if each is not None]
+    wanted = [
+        each
+        for request in claim.spec.devices.requests
+        for each in (request.exactly, *request.first_available)
+        if each is not None
+    ]
     return any(each.derived_attributes for each in wanted)
 
 
@@ -110,11 +118,25 @@ def _counters(used: Used, pools: Pools, node: Node, features: Features) -> tuple
 
 
 REASONS = (
-    *(capacity.EXHAUSTED, match_attribute.DIFFERS, distinct_attribute.REPEATED, attributes.MISSING, taints.TAINTED, counters.INSUFFICIENT),
-    *(counters.UNKNOWN_USE, compatibility_groups.INCOMPATIBLE, node_operations.NOT_DECLARED, static.FEATURE_OFF, capacity.TOO_SMALL),
+    *(
+        capacity.EXHAUSTED,
+        match_attribute.DIFFERS,
+        distinct_attribute.REPEATED,
+        attributes.MISSING,
+        taints.TAINTED,
+        counters.INSUFFICIENT,
+    ),
+    *(
+        counters.UNKNOWN_USE,
+        compatibility_groups.INCOMPATIBLE,
+        node_operations.NOT_DECLARED,
+        static.FEATURE_OFF,
+        capacity.TOO_SMALL,
+    ),
     *(capacity.POLICY, capacity.UNKNOWN, in_use.IN_USE, in_use.TAKEN),
 )
-"""Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came furthest."""
+"""Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came
+furthest."""
 
 SELECTION_REASONS = (per_device_nodes.NOT_ON_NODE, selectors.MISMATCH)
 """Reasons of devices that aren't selected on this node."""

@@ -1,4 +1,5 @@
-"""ExactCount or All: how many slots a request has, and for All which device goes into each (A-9). It shapes the search."""
+"""ExactCount or All: how many slots a request has, and for All which device goes into each (A-9). It shapes the
+search."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Selectable = Callable[[Request, PoolDevice], bool]
 
 
 def slots(request: Request, reachable: Reachable, selectable: Selectable) -> Slots:
-    """Raises NodeError when mode All includes an incomplete or invalid pool (AC-9), FatalError for an unknown mode (E8)."""
+    """Raises NodeError when mode All includes an incomplete or invalid pool (AC-9), FatalError for an unknown mode
+    (E8)."""
     if request.mode == EXACT_COUNT:
         return Slots(request, request.count)
     subject = f"claim {request.claim.key}, request {request.name}"

@@ -1,4 +1,5 @@
-"""Device attributes as constraints see them (A-15.2, A-15.4, A-15.6): looked up by qualified name, compared as a typed set of values."""
+"""Device attributes as constraints see them (A-15.2, A-15.4, A-15.6): looked up by qualified name, compared as a typed
+set of values."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from virt_dra.allocator.published import Elements, PublishedValues, Values, valu
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
-    """True if a constraint's list of requests covers this one: empty covers all; a subrequest also by its parent (A-15.1)."""
+    """True if a constraint's list of requests covers this one: empty covers all; a subrequest also by its parent
+    (A-15.1)."""
     if not requests:
         return True
     if request.parent is None:
@@ -24,10 +26,17 @@ def applies(requests: tuple[str, ...], request: Request) -> bool:
 
 
 class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
-    """The values of one attribute, published or derived, by device; computed when first needed. Errors are cached too."""
+    """The values of one attribute, published or derived, by device; computed when first needed. Errors are cached
+    too."""
 
     def __init__(
-        self, name: str, *, lists: bool, expression: str | None, compile_derived: CompileDerived, numbers: PublishedValues
+        self,
+        name: str,
+        *,
+        lists: bool,
+        expression: str | None,
+        compile_derived: CompileDerived,
+        numbers: PublishedValues,
     ) -> None:
         self._name = name
         self._published = AttributeName(name)
@@ -47,7 +56,8 @@ class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
         return self._expression is not None
 
     def within(self, device: PoolDevice, interrupt: Interrupt | None) -> Values | FatalError | None:
-        """The values of a device. ``interrupt``: polled while they are derived; raises DeadlineExceeded to end, and nothing is cached."""
+        """The values of a device. ``interrupt``: polled while they are derived; raises DeadlineExceeded to end, and
+        nothing is cached."""
         values = self.get(device, _UNKNOWN_VALUES)
         if values is _UNKNOWN_VALUES:
             values = self[device] = self._values(device, interrupt)
@@ -107,7 +117,8 @@ class Attributes:
         self._known: dict[tuple[str, str | None, bool], ValuesOf] = {}
 
     def of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
-        """The values that ``name`` stands for in the request: of the attribute it derives, else of the published one (A-15.2)."""
+        """The values that ``name`` stands for in the request: of the attribute it derives, else of the published one
+        (A-15.2)."""
         key = (name, request.derived.get(name), lists)
         known = self._known.get(key)
         if known is None:
@@ -117,10 +128,16 @@ class Attributes:
 
 
 class AttributeConstraint(Check):
-    """A constraint that compares the values of one attribute. ``requests`` empty: it covers all requests of the claim."""
+    """A constraint that compares the values of one attribute. ``requests`` empty: it covers all requests of the
+    claim."""
 
     def __init__(
-        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
+        self,
+        name: str,
+        requests: tuple[str, ...],
+        features: Features,
+        attributes: Attributes,
+        interrupt: Interrupt | None = None,
     ) -> None:
         """``interrupt``: of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
         self.name = name
@@ -135,7 +152,9 @@ class AttributeConstraint(Check):
         try:
             return self._of[request]
         except KeyError:
-            found = self._attributes.of(request, self.name, lists=self._lists) if applies(self._requests, request) else None
+            found = (
+                self._attributes.of(request, self.name, lists=self._lists) if applies(self._requests, request) else None
+            )
             self._of[request] = found
             return found
 
@@ -162,7 +181,9 @@ class AttributeConstraint(Check):
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return self.values(request, device) if self.constrains(request) else NOT_CONSTRAINED
 
-    def reuse_keys(self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> Sequence[Hashable]:
+    def reuse_keys(
+        self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None
+    ) -> Sequence[Hashable]:
         of = self._values_of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)

@@ -1,10 +1,11 @@
 """KEP-5075, consumable capacity: devices that many claims share by amounts (A-17, A-10.4 (8), AC-6).
 
-Every device with capacities is filtered by them, shared or not: what a request takes must suit the device's policies and fit an unused
-device. Devices with `allowMultipleAllocations` are shared: what is left of them is the check. Admin access takes nothing of it.
+Every device with capacities is filtered by them, shared or not: what a request takes must suit the device's policies
+and fit an unused device. Devices with `allowMultipleAllocations` are shared: what is left of them is the check. Admin
+access takes nothing of it.
 
-Off: capacities are ignored and such devices are exclusive; neither the filter nor the check exist. A request that asks for amounts is
-refused (E2, requests.py).
+Off: capacities are ignored and such devices are exclusive; neither the filter nor the check exist. A request that asks
+for amounts is refused (E2, requests.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from uuid import UUID, uuid5
 
 from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.errors import FatalError
-from virt_dra.allocator.features.consumption import POLICY, TOO_SMALL, UNKNOWN, Consumption, Fault, Refusal, Resolution, qualified, resolve
+from virt_dra.allocator.features.consumption import (
+    POLICY,
+    TOO_SMALL,
+    UNKNOWN,
+    Consumption,
+    Fault,
+    Refusal,
+    Resolution,
+    qualified,
+    resolve,
+)
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import Check, Filter, PoolDevice, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
@@ -27,7 +38,17 @@ from virt_dra.allocator.usage import Used
 from virt_dra.api.quantity import Quantity, QuantityFormat
 from virt_dra.api.resource_v1 import ALL, CapacityRequestPolicy, DeviceCapacity, ResourceClaim
 
-__all__ = ["EXHAUSTED", "POLICY", "TOO_SMALL", "UNKNOWN", "Capacities", "CapacityFilter", "Share", "ShareNames", "SharedCapacity"]
+__all__ = [
+    "EXHAUSTED",
+    "POLICY",
+    "TOO_SMALL",
+    "UNKNOWN",
+    "Capacities",
+    "CapacityFilter",
+    "Share",
+    "ShareNames",
+    "SharedCapacity",
+]
 
 EXHAUSTED = "CapacityExhausted"
 """The request takes more of a shared device than is left."""
@@ -58,7 +79,8 @@ _Outcomes = dict[Stock, Resolution]
 
 
 class Capacities:
-    """The amounts that requests take of devices, resolved once per different capacity request and stock, for every pod and node."""
+    """The amounts that requests take of devices, resolved once per different capacity request and stock, for every pod
+    and node."""
 
     def __init__(self) -> None:
         self._stock_of: dict[PoolDevice, Stock] = {}
@@ -110,21 +132,29 @@ class Resolver:
         stock = self._capacities.stock(device)
         known = outcomes.get(stock)
         if known is None:
-            known = outcomes[stock] = resolve(stock.driver, stock.capacities, request.capacity, fractional=self._fractional)
+            known = outcomes[stock] = resolve(
+                stock.driver, stock.capacities, request.capacity, fractional=self._fractional
+            )
         return known
 
     def consumption(self, request: Request, device: PoolDevice) -> Consumption:
         """For a device that the filter admits. Raises :class:`FatalError` for one that is an error."""
         found = self.of(request, device)
         if isinstance(found, Fault):
-            raise FatalError(f"claim {request.claim.key}, request {request.name}: rechecking capacity for device {device.id}: {found.text}")
+            raise FatalError(
+                f"claim {request.claim.key}, request {request.name}: rechecking "
+                f"capacity for device {device.id}: {found.text}"
+            )
         if isinstance(found, Refusal):
-            raise AssertionError(f"{device.id} was to be shared although its capacities can't serve {request.full_name}: {found.detail}")
+            raise AssertionError(
+                f"{device.id} was to be shared although its capacities can't serve {request.full_name}: {found.detail}"
+            )
         return found
 
 
 class CapacityFilter(Filter):
-    """Runs after the selectors, also for requests without capacities: then a device's default or whole capacity counts (A-17.2)."""
+    """Runs after the selectors, also for requests without capacities: then a device's default or whole capacity counts
+    (A-17.2)."""
 
     reusable = True
 
@@ -138,7 +168,9 @@ class CapacityFilter(Filter):
         found = self._resolver.of(request, device)
         if isinstance(found, Fault):
             shown = device.id.device if request.mode == ALL else device.id
-            raise FatalError(f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: {found.text}")
+            raise FatalError(
+                f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: {found.text}"
+            )
         return isinstance(found, Consumption)
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
@@ -150,7 +182,8 @@ class CapacityFilter(Filter):
 
 
 class SharedCapacity(Check):
-    """The check that shared devices have enough left, after other pods and all claims of this attempt. The last check (A-10.4 (8))."""
+    """The check that shared devices have enough left, after other pods and all claims of this attempt. The last check
+    (A-10.4 (8))."""
 
     def __init__(self, used: Used, resolver: Resolver) -> None:
         self._used = used
@@ -170,7 +203,8 @@ class SharedCapacity(Check):
         return (unused, consumption.amounts) if _fits(consumption.amounts, unused) else None
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
-        """Devices have equal facts if they publish the same and are shared: then what one more share takes is the same too."""
+        """Devices have equal facts if they publish the same and are shared: then what one more share takes is the same
+        too."""
         if not is_shared(device):
             return _EXCLUSIVE
         return _SHARED if request.admin_access else self._resolver.of(request, device)
@@ -241,16 +275,25 @@ class SharedCapacity(Check):
         return is_shared(device)
 
     def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
-        """Of some capacity the requests take more than all shared devices have left, or in parts of which too few fit."""
+        """Of some capacity the requests take more than all shared devices have left, or in parts of which too few
+        fit."""
         left: dict[PoolDevice, dict[str, int]] = {}
         parts: dict[str, list[int]] = {}
         for alternatives in wanted:
-            for name, amounts in _fewest([self._parts(slots, devices, left) for slots, devices in alternatives]).items():
+            for name, amounts in _fewest(
+                [self._parts(slots, devices, left) for slots, devices in alternatives]
+            ).items():
                 parts.setdefault(name, []).extend(amounts)
-        return any(_too_much(amounts, [each[name] for each in left.values() if name in each]) for name, amounts in parts.items())
+        return any(
+            _too_much(amounts, [each[name] for each in left.values() if name in each])
+            for name, amounts in parts.items()
+        )
 
-    def _parts(self, slots: Slots, devices: Sequence[PoolDevice], left: dict[PoolDevice, dict[str, int]]) -> dict[str, list[int]]:
-        """The least amounts that the slots take, by qualified name, the largest first. Adds to ``left`` what the devices have."""
+    def _parts(
+        self, slots: Slots, devices: Sequence[PoolDevice], left: dict[PoolDevice, dict[str, int]]
+    ) -> dict[str, list[int]]:
+        """The least amounts that the slots take, by qualified name, the largest first. Adds to ``left`` what the
+        devices have."""
         if slots.request.admin_access:
             return {}
         takes: list[dict[str, int]] = []
@@ -277,7 +320,9 @@ class SharedCapacity(Check):
             consumed = use.consumed.get(device.id.device) if use is not None else None
             if consumed:
                 used = (consumed.get(name) for name in consumption.quantities)
-                known = tuple([limit - (0 if each is None else each.nano) for limit, each in zip(known, used, strict=True)])
+                known = tuple(
+                    [limit - (0 if each is None else each.nano) for limit, each in zip(known, used, strict=True)]
+                )
             self._unused[device] = known
         return known
 
@@ -285,7 +330,8 @@ class SharedCapacity(Check):
 class RoomFirst(Check):
     """Skips devices without room before constraints that can be errors (derived attributes) evaluate them (A-7.2).
 
-    Not for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the same.
+    Not for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the
+    same.
     """
 
     def __init__(self, shared: SharedCapacity) -> None:
@@ -325,11 +371,15 @@ def _totals(names: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
 def _fewest(alternatives: Sequence[dict[str, list[int]]]) -> dict[str, list[int]]:
     """Parts of which every alternative has as many, and as large ones."""
     first, *others = alternatives
-    return {name: list(map(min, zip(parts, *(each.get(name, ()) for each in others), strict=False))) for name, parts in first.items()}
+    return {
+        name: list(map(min, zip(parts, *(each.get(name, ()) for each in others), strict=False)))
+        for name, parts in first.items()
+    }
 
 
 def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
-    """True if the parts provably don't fit into what is left: by their sum, or by the number of those of a size and above."""
+    """True if the parts provably don't fit into what is left: by their sum, or by the number of those of a size and
+    above."""
     return sum(parts) > sum(left) or any(
         sum(part >= size for part in parts) > sum(each // size for each in left) for size in set(parts) if size
     )
@@ -345,7 +395,8 @@ def _fits(amounts: tuple[int, ...], left: tuple[int, ...]) -> bool:
 
 
 class Share(NamedTuple):
-    """The fields of a result for a share: its id, and the amounts by published name (none for a device without capacities, A-17.7)."""
+    """The fields of a result for a share: its id, and the amounts by published name (none for a device without
+    capacities, A-17.7)."""
 
     id: str
     consumed: Mapping[str, Quantity]

@@ -1,6 +1,7 @@
 """A-12.4, for counters and compatibility groups: a shared device is charged with its first share, and never again.
 
-The two interact with sharing only here. Each has its own record; it is exact because checks are undone in reverse order.
+The two interact with sharing only here. Each has its own record; it is exact because checks are undone in reverse
+order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class ChargedOnce:
         self._shares: dict[PoolDevice, int] = {}
 
     def before(self, device: PoolDevice) -> bool:
-        """True if a share of it was allocated before this attempt, with or without capacity: the account has its charge."""
+        """True if a share of it was allocated before this attempt, with or without capacity: the account has its
+        charge."""
         use = self._used.get(device.pool)
         return use is not None and device.id.device in use.shared
 

@@ -1,8 +1,8 @@
 """KEP-5963: devices that take from one counter set at the same time must have a compatibility group in common (A-13).
 
-A device without groups goes only with devices without groups. Existing allocations: the devices in use are members of the counter sets
-that their slices say they consume from. Admin access makes no device a member. Runs before counters, and only with them.
-Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
+A device without groups goes only with devices without groups. Existing allocations: the devices in use are members of
+the counter sets that their slices say they consume from. Admin access makes no device a member. Runs before counters,
+and only with them. Off: a slice that names groups doesn't count, so its pool is incomplete (A-4.3).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ INCOMPATIBLE = "GroupsIncompatible"
 """The device has no compatibility group in common with those that take from the same counter set."""
 
 Common = frozenset[str] | None
-"""The groups that the members of a counter set have in common; None if no member names any. Sets without members aren't listed."""
+"""The groups that the members of a counter set have in common; None if no member names any. Sets without members aren't
+listed."""
 
 _NO_MEMBER = True
 """The symmetry and reuse key of a device to which groups don't matter."""
@@ -43,8 +44,8 @@ def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
 
 
 def _baseline(sets: CounterSets, account: Account, targeting: Callable[[], Set[PoolDevice]]) -> Mapping[int, Common]:
-    """The members in use (A-13.2). If there are members with and without groups, which correct slices don't produce, the order
-    matters: those of the slices that target the node come first."""
+    """The members in use (A-13.2). If there are members with and without groups, which correct slices don't produce,
+    the order matters: those of the slices that target the node come first."""
     if account.members is None:
         used = [device for device in sets.devices if device.id.device in account.devices]
         if not _is_mixed(sets, used):
@@ -110,7 +111,11 @@ class CompatibilityGroups(Check):
         charge = pool.sets.charges[device.id.device]
         if not pool.sets.grouped or (charge.sharable and self._once.before(device)):
             return _NO_MEMBER
-        return (device.pool, charge.groups, charge.sharable) if all(_admits(pool.start, *each) for each in charge.groups) else None
+        return (
+            (device.pool, charge.groups, charge.sharable)
+            if all(_admits(pool.start, *each) for each in charge.groups)
+            else None
+        )
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         if request.admin_access or not device.published.consumes_counters:
@@ -155,7 +160,10 @@ class CompatibilityGroups(Check):
             if pool.before
             for number, common in pool.now.items()
             if (number not in pool.start or pool.start[number] != common)
-            and any(device not in self._once and upcoming.symmetry(device) is not None for device in pool.sets.members[number])
+            and any(
+                device not in self._once and upcoming.symmetry(device) is not None
+                for device in pool.sets.members[number]
+            )
         )
         shared = Counter(key for device in self._once.devices if (key := upcoming.symmetry(device)) is not None)
         return (joined, frozenset(shared.items())) if joined or shared else None
@@ -190,7 +198,9 @@ class CompatibilityGroups(Check):
                 own = f"in compatibility groups {', '.join(sorted(groups))}" if groups else "in no compatibility group"
                 common = now[number]
                 others = "are in none" if common is None else f"have {', '.join(sorted(common)) or 'none'} in common"
-                detail = f"counter set {pool.sets.set_names[number]}: the device is {own}, those that take from it {others}"
+                detail = (
+                    f"counter set {pool.sets.set_names[number]}: the device is {own}, those that take from it {others}"
+                )
                 return Rejection(INCOMPATIBLE, "incompatible compatibility groups", device.id, detail)
             now[number] = _joined(now, number, groups)
         raise AssertionError(f"compatibility groups accept {device.id}: there is no refusal to explain")

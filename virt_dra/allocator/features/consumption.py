@@ -1,7 +1,9 @@
-"""The amounts that a request takes of a device's capacities: names, defaults, policies, rounding (A-17.1 to A-17.8). Pure arithmetic.
+"""The amounts that a request takes of a device's capacities: names, defaults, policies, rounding (A-17.1 to A-17.8).
+Pure arithmetic.
 
-Amounts are exact integers of billionths. Ranges with a step are computed in whole units, or in thousandths where the range is
-fractional, and refuse what 64 bits can't hold in that unit: that is part of the rules (E21), not a limit of ours.
+Amounts are exact integers of billionths. Ranges with a step are computed in whole units, or in thousandths where the
+range is fractional, and refuse what 64 bits can't hold in that unit: that is part of the rules (E21), not a limit of
+ours.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _MILLI = 10**6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Consumption:
-    """The amounts that one share of the device takes. Tuples are in the order of the published names, sorted; amounts are in billionths."""
+    """The amounts that one share of the device takes. Tuples are in the order of the published names, sorted; amounts
+    are in billionths."""
 
     quantities: Mapping[str, Quantity]
     amounts: tuple[int, ...]
@@ -65,8 +68,11 @@ def qualified(driver: str, name: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], requested: CapacityRequests, *, fractional: bool) -> Resolution:
-    """The amounts that ``requested`` takes of an unused device (A-17.2 to A-17.6). ``fractional``: FractionalCapacityRange.
+def resolve(
+    driver: str, capacities: Mapping[str, DeviceCapacity], requested: CapacityRequests, *, fractional: bool
+) -> Resolution:
+    """The amounts that ``requested`` takes of an unused device (A-17.2 to A-17.6). ``fractional``:
+    FractionalCapacityRange.
 
     Faults come before refusals; of several faults or refusals the one with the smallest name is returned (A-19.1).
     """
@@ -74,7 +80,9 @@ def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], requested: Ca
     wanted, unknown = match(driver, names, requested)
     if unknown is not None:
         published = ", ".join(names) or "no capacity"
-        return Refusal(UNKNOWN, unknown, f"capacity {unknown}: wanted {requested[unknown]}, the device publishes {published}")
+        return Refusal(
+            UNKNOWN, unknown, f"capacity {unknown}: wanted {requested[unknown]}, the device publishes {published}"
+        )
     consumed: dict[str, Quantity] = {}
     violations: list[Refusal] = []
     for name in names:
@@ -89,11 +97,15 @@ def resolve(driver: str, capacities: Mapping[str, DeviceCapacity], requested: Ca
         if violation is not None:
             violations.append(Refusal(POLICY, name, f"capacity {name}: {quantity} {violation}"))
         elif quantity > capacity.value:
-            violations.append(Refusal(TOO_SMALL, name, f"capacity {name}: wanted {quantity}, the device has {capacity.value}"))
+            violations.append(
+                Refusal(TOO_SMALL, name, f"capacity {name}: wanted {quantity}, the device has {capacity.value}")
+            )
     if violations:
         return violations[0]
     return Consumption(
-        consumed, tuple(quantity.nano for quantity in consumed.values()), tuple(capacities[name].value.nano for name in names)
+        consumed,
+        tuple(quantity.nano for quantity in consumed.values()),
+        tuple(capacities[name].value.nano for name in names),
     )
 
 
@@ -136,7 +148,9 @@ def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quanti
             raise _Broken(f"{unrepresentable}: request {_shown(wanted)} is not a representable milli value")
         rounded = _next_step(amount, least.milli_value(), step.milli_value())
         if rounded > _MAX_INT64:
-            raise _Broken(f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes the milli-value range")
+            raise _Broken(
+                f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes the milli-value range"
+            )
         return Quantity.milli(rounded, step.format) if rounded % 1000 else Quantity.of(rounded // 1000, step.format)
     if wanted.nano > _MAX_INT64 * _UNIT:
         raise _Broken(f"{unrepresentable}: request {_shown(wanted)} exceeds MaxInt64")
@@ -162,7 +176,8 @@ def _next_step(amount: int, least: int, step: int) -> int:
 
 
 def in_milli(range_: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
-    """True if the range is computed in thousandths: one bound is fractional (AC-11), and all are exact thousandths in 64 bits."""
+    """True if the range is computed in thousandths: one bound is fractional (AC-11), and all are exact thousandths in
+    64 bits."""
     if not fractional:
         return False
     bounds = [bound for bound in (range_.min, range_.max, range_.step) if bound is not None]
@@ -177,7 +192,8 @@ def _exact_milli(quantity: Quantity) -> int | None:
 
 
 def _violation(amount: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool) -> str | None:
-    """The violation of the policy in words, or None (A-17.4). Raises :class:`_Broken` for a policy that can't be applied (AC-23)."""
+    """The violation of the policy in words, or None (A-17.4). Raises :class:`_Broken` for a policy that can't be
+    applied (AC-23)."""
     if policy is None or _is_default(amount, policy.default):
         return None
     if policy.valid_range is not None:

@@ -1,8 +1,10 @@
-"""A lower bound on what all claims together take of counters: refutes problems of which a search would try every combination.
+"""A lower bound on what all claims together take of counters: refutes problems of which a search would try every
+combination.
 
-For any non-negative weights of the counters (a surrogate constraint, Glover 1968) the chosen devices can't weigh more than what is left.
-So if even the lightest devices that could serve each request weigh more, there is no solution. The weights tried: one counter alone, and
-all counters of one name (e.g. the memory of all GPUs), by amount and by share of what is left of each.
+For any non-negative weights of the counters (a surrogate constraint, Glover 1968) the chosen devices can't weigh more
+than what is left. So if even the lightest devices that could serve each request weigh more, there is no solution. The
+weights tried: one counter alone, and all counters of one name (e.g. the memory of all GPUs), by amount and by share of
+what is left of each.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ PoolCounters = Callable[[PoolId], tuple[CounterSets, Account]]
 
 
 def exceeded(entries: Sequence[Sequence[SlotCandidates]], pool_of: PoolCounters, least_devices: int) -> bool:
-    """True if the entries, each by one of its alternatives, provably can't be served together. Not computed for fewer devices than
-    ``least_devices``."""
+    """True if the entries, each by one of its alternatives, provably can't be served together. Not computed for fewer
+    devices than ``least_devices``."""
     if sum(min(slots.count for slots, _ in alternatives) for alternatives in entries) < least_devices:
         return False
     devices = {device for alternatives in entries for _, candidates in alternatives for device in candidates}
@@ -38,7 +40,9 @@ def exceeded(entries: Sequence[Sequence[SlotCandidates]], pool_of: PoolCounters,
         cost = {device: _weight(device, weights, pools) for device in devices}
         needed = 0
         for alternatives in entries:
-            least = [weight for slots, candidates in alternatives if (weight := _least(slots, candidates, cost)) is not None]
+            least = [
+                weight for slots, candidates in alternatives if (weight := _least(slots, candidates, cost)) is not None
+            ]
             if not least:
                 return True
             needed += min(least)

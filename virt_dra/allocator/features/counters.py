@@ -1,8 +1,10 @@
-"""KEP-4815: partitions of one device share its counters, such as memory, and together can't take more than there is (A-12).
+"""KEP-4815: partitions of one device share its counters, such as memory, and together can't take more than there is
+(A-12).
 
-Existing allocations: every device in use has taken what its slice says (AC-2: the consumption of one that isn't published any more is
-unknown, which closes the pool's counters). What this attempt adds is kept as one integer per counter touched. Admin access takes nothing.
-Off: a device that consumes counters can't be used (A-10.4); slices with counters don't count (A-4.2).
+Existing allocations: every device in use has taken what its slice says (AC-2: the consumption of one that isn't
+published any more is unknown, which closes the pool's counters). What this attempt adds is kept as one integer per
+counter touched. Admin access takes nothing. Off: a device that consumes counters can't be used (A-10.4); slices with
+counters don't count (A-4.2).
 """
 
 from __future__ import annotations
@@ -109,7 +111,11 @@ class Counters(Check):
             (name, number, amount)
             for name, pool in self._of.items()
             for number, amount in pool.taken.items()
-            if amount and any(device not in self._once and upcoming.symmetry(device) is not None for device in pool.sets.takers[number])
+            if amount
+            and any(
+                device not in self._once and upcoming.symmetry(device) is not None
+                for device in pool.sets.takers[number]
+            )
         )
         charged = self._charged(upcoming)
         return (taken, charged) if taken or charged else None
@@ -140,7 +146,12 @@ class Counters(Check):
             return ()
         counters, left = pool.sets.counters, pool.account.left
         return [
-            Take(counters[number].name, (device.pool, number), amount * counters[number].unit, left[number] * counters[number].unit)
+            Take(
+                counters[number].name,
+                (device.pool, number),
+                amount * counters[number].unit,
+                left[number] * counters[number].unit,
+            )
             for number, amount in charge.amounts
             if amount
         ]
@@ -154,7 +165,8 @@ class Counters(Check):
                 UNKNOWN_USE,
                 "use of counters unknown",
                 device.id,
-                f"pool {device.pool} no longer publishes {gone}, which {are} allocated: what is left of its counters isn't known",
+                f"pool {device.pool} no longer publishes {gone}, which {are} allocated: "
+                "what is left of its counters isn't known",
             )
         for number, amount in pool.sets.charges[device.id.device].amounts:
             left = account.left[number] - pool.taken.get(number, 0)

@@ -1,4 +1,5 @@
-"""`distinctAttribute`: no two devices of the constrained requests share a value of the attribute (A-15.5). No gate inside (A-15.7)."""
+"""`distinctAttribute`: no two devices of the constrained requests share a value of the attribute (A-15.5). No gate
+inside (A-15.7)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ REPEATED = "AttributeNotDistinct"
 
 class DistinctAttribute(AttributeConstraint):
     def __init__(
-        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
+        self,
+        name: str,
+        requests: tuple[str, ...],
+        features: Features,
+        attributes: Attributes,
+        interrupt: Interrupt | None = None,
     ) -> None:
         super().__init__(name, requests, features, attributes, interrupt)
         self._seen: list[tuple[PoolDevice, Values]] = []

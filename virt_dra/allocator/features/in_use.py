@@ -1,8 +1,9 @@
-"""A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7), unless it can be shared.
+"""A device that is allocated, here or elsewhere, can't be allocated again (A-11, with AC-1 and AC-7), unless it can be
+shared.
 
-Existing allocations: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more). Choices of this
-attempt: devices taken by normal requests block every normal request; devices of admin requests block admin requests of the same claim.
-Shared devices (capacity.py) are never taken: what is left of them decides.
+Existing allocations: exclusive allocations of the snapshot, and shares of a device that can't be shared (any more).
+Choices of this attempt: devices taken by normal requests block every normal request; devices of admin requests block
+admin requests of the same claim. Shared devices (capacity.py) are never taken: what is left of them decides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from virt_dra.allocator.gates import Features
-from virt_dra.allocator.model import Availability, PoolDevice, RejectingFeature, Rejection, Request, SymmetryKey, Take, Upcoming
+from virt_dra.allocator.model import (
+    Availability,
+    PoolDevice,
+    RejectingFeature,
+    Rejection,
+    Request,
+    SymmetryKey,
+    Take,
+    Upcoming,
+)
 from virt_dra.allocator.usage import Used
 
 IN_USE = "DeviceInUse"
@@ -89,7 +99,9 @@ class InUse(Availability):
             if claim in claims:
                 marks.setdefault(device, set()).add(claim)
         held = Counter(
-            (key, device in self._taken, frozenset(of)) for device, of in marks.items() if (key := upcoming.symmetry(device)) is not None
+            (key, device in self._taken, frozenset(of))
+            for device, of in marks.items()
+            if (key := upcoming.symmetry(device)) is not None
         )
         return frozenset(held.items()) or None
 
@@ -107,5 +119,9 @@ class InUse(Availability):
             detail = f"already chosen for claim {holder.claim.key}, request {holder.full_name}"
             return Rejection(TAKEN, "too few devices", device.id, detail)
         use = self._used[device.pool]
-        detail = "allocated to another claim" if device.id.device in use.exclusive else "shares of it are allocated to other claims"
+        detail = (
+            "allocated to another claim"
+            if device.id.device in use.exclusive
+            else "shares of it are allocated to other claims"
+        )
         return Rejection(IN_USE, "device in use", device.id, detail)

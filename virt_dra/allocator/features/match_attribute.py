@@ -19,7 +19,12 @@ DIFFERS = "AttributeDiffers"
 
 class MatchAttribute(AttributeConstraint):
     def __init__(
-        self, name: str, requests: tuple[str, ...], features: Features, attributes: Attributes, interrupt: Interrupt | None = None
+        self,
+        name: str,
+        requests: tuple[str, ...],
+        features: Features,
+        attributes: Attributes,
+        interrupt: Interrupt | None = None,
     ) -> None:
         super().__init__(name, requests, features, attributes, interrupt)
         self._common: list[Values] = []

@@ -24,9 +24,16 @@ class PerDeviceNodes(Filter):
             return True
         published = device.published
         selector = published.node_selector
-        if not published.node_name and not published.all_nodes and selector is not None and len(selector.node_selector_terms) > 1:
+        if (
+            not published.node_name
+            and not published.all_nodes
+            and selector is not None
+            and len(selector.node_selector_terms) > 1
+        ):
             return False  # no result could be written for it (AC-21a)
         return self._pools.selects_device(published, self._node)
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
-        return Rejection(NOT_ON_NODE, "device is not on this node", device.id, f"its node selection excludes node {self._node.name}")
+        return Rejection(
+            NOT_ON_NODE, "device is not on this node", device.id, f"its node selection excludes node {self._node.name}"
+        )

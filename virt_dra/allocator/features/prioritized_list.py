@@ -1,4 +1,5 @@
-"""KEP-4816: alternatives in order of preference (`firstAvailable`). It shapes the search: one request, several sets of slots.
+"""KEP-4816: alternatives in order of preference (`firstAvailable`). It shapes the search: one request, several sets of
+slots.
 
 Off: a request with alternatives is refused (E1).
 """
@@ -18,7 +19,9 @@ PREFERENCE_SCORE_MAX = 8
 def is_prioritized(claim: ResourceClaim, entry: DeviceRequest, features: Features) -> bool:
     """True if the request lists alternatives. Raises :class:`FatalError` if it may not (A-6.1)."""
     if entry.first_available and not features.prioritized_list:
-        raise FatalError(f"claim {claim.key}, request {entry.name}: has subrequests, but the DRAPrioritizedList feature is disabled")
+        raise FatalError(
+            f"claim {claim.key}, request {entry.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        )
     return bool(entry.first_available)
 
 

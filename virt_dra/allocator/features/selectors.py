@@ -1,7 +1,8 @@
-"""CEL selectors of the class, then of the request (A-8.2). The first false one ends the evaluation, an error ends everything (E12, E13).
+"""CEL selectors of the class, then of the request (A-8.2). The first false one ends the evaluation, an error ends
+everything (E12, E13).
 
-An outcome depends on the published device and the selectors' texts only: it is cached per (class selectors, request selectors) and device,
-for every pod and node.
+An outcome depends on the published device and the selectors' texts only: it is cached per (class selectors, request
+selectors) and device, for every pod and node.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ _UNKNOWN: Final = _Unknown.UNKNOWN
 class Reading:
     """The facts of a device that some selectors read.
 
-    Most selectors name the attributes that they read. Devices with equal values of these get the same answer, so the hundreds of devices
-    of a model, which differ in UUIDs and addresses, are evaluated once.
+    Most selectors name the attributes that they read. Devices with equal values of these get the same answer, so the
+    hundreds of devices of a model, which differ in UUIDs and addresses, are evaluated once.
     """
 
     def __init__(self, reads: Reads) -> None:
@@ -103,10 +104,15 @@ class Reading:
 
 
 class Outcomes:
-    """The outcomes of one list of class selectors and one of request selectors, per device; evaluated when first needed."""
+    """The outcomes of one list of class selectors and one of request selectors, per device; evaluated when first
+    needed."""
 
     def __init__(
-        self, selectors: CompiledSelectors, of_class: tuple[str, ...], of_request: tuple[str, ...], interrupt: Interrupt | None = None
+        self,
+        selectors: CompiledSelectors,
+        of_class: tuple[str, ...],
+        of_request: tuple[str, ...],
+        interrupt: Interrupt | None = None,
     ) -> None:
         """``interrupt``: of compiling them; it raises DeadlineExceeded."""
         self._selectors = selectors
@@ -121,14 +127,16 @@ class Outcomes:
         """Per node, the devices that no selector refuses."""
 
     def of(self, device: PoolDevice, interrupt: Interrupt | None) -> Outcome:
-        """``interrupt``: polled before and during each evaluation; raises DeadlineExceeded to end it, and nothing of it is cached."""
+        """``interrupt``: polled before and during each evaluation; raises DeadlineExceeded to end it, and nothing of it
+        is cached."""
         try:
             return self._known[device]
         except KeyError:
             return self.of_all((device,), interrupt)[0]
 
     def of_all(self, devices: Sequence[PoolDevice], interrupt: Interrupt | None) -> list[Outcome]:
-        """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure is enough."""
+        """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure
+        is enough."""
         found: list[Outcome] = []
         keys: Iterable[Hashable] = repeat(None) if self._reading is None else self._reading.of(devices)
         for device, key in zip(devices, keys, strict=False):
@@ -181,7 +189,8 @@ class CompiledSelectors:
         self._compiled: dict[str, Selector | SelectorError] = {}
 
     def of(self, expression: str, interrupt: Interrupt | None = None) -> Selector:
-        """Raises :class:`SelectorError`. ``interrupt``: polled before it is compiled; raises DeadlineExceeded to end."""
+        """Raises :class:`SelectorError`. ``interrupt``: polled before it is compiled; raises DeadlineExceeded to
+        end."""
         known = self._compiled.get(expression)
         if known is None:
             if interrupt is not None:
@@ -211,12 +220,17 @@ class SelectorOutcomes:
         self._compiled = CompiledSelectors(compile_selector)
         self._outcomes: dict[tuple[tuple[str, ...], tuple[str, ...]], Outcomes] = {}
 
-    def of(self, of_class: tuple[str, ...], of_request: tuple[str, ...], interrupt: Interrupt | None = None) -> Outcomes:
-        """``interrupt``: polled before each expression is compiled; raises DeadlineExceeded to end, and nothing is cached."""
+    def of(
+        self, of_class: tuple[str, ...], of_request: tuple[str, ...], interrupt: Interrupt | None = None
+    ) -> Outcomes:
+        """``interrupt``: polled before each expression is compiled; raises DeadlineExceeded to end, and nothing is
+        cached."""
         key = (of_class, of_request)
         known = self._outcomes.get(key)
         if known is None:
-            known = remember(self._outcomes, key, Outcomes(self._compiled, of_class, of_request, interrupt), _REMEMBERED_PAIRS)
+            known = remember(
+                self._outcomes, key, Outcomes(self._compiled, of_class, of_request, interrupt), _REMEMBERED_PAIRS
+            )
         return known
 
 
@@ -273,7 +287,8 @@ class SelectorFilter(Filter):
         return self._outcomes_of(request).readings(devices)
 
     def candidates(self, request: Request, reachable: Reachable) -> Sequence[PoolDevice]:
-        """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their turn."""
+        """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their
+        turn."""
         try:
             known = self._outcomes_of(request)
         except Aborted:
@@ -282,11 +297,14 @@ class SelectorFilter(Filter):
             return reachable.devices
         found = known.candidates.get(reachable)
         if found is None:
-            found = remember(known.candidates, reachable, self._not_refused(request, reachable.devices), _REMEMBERED_NODES)
+            found = remember(
+                known.candidates, reachable, self._not_refused(request, reachable.devices), _REMEMBERED_NODES
+            )
         return found
 
     def _not_refused(self, request: Request, devices: Sequence[PoolDevice]) -> tuple[PoolDevice, ...]:
-        """Devices behind an error are rarely reached, and expressions that fail may be costly: they are left in untested."""
+        """Devices behind an error are rarely reached, and expressions that fail may be costly: they are left in
+        untested."""
         found: list[PoolDevice] = []
         for number, device in enumerate(devices):
             matches = self.matches(request, device)
@@ -311,7 +329,9 @@ class SelectorFilter(Filter):
             try:
                 known = self._known[request] = self._outcomes.of(of_class, request.selectors, self._interrupt)
             except DeadlineExceeded:
-                raise DeadlineExceeded(subject=f"claim {request.claim.key}, request {request.full_name}, all selectors together") from None
+                raise DeadlineExceeded(
+                    subject=f"claim {request.claim.key}, request {request.full_name}, all selectors together"
+                ) from None
         return known
 
     def _outcome(self, request: Request, device: PoolDevice) -> Outcome:
@@ -323,8 +343,13 @@ class SelectorFilter(Filter):
 
     @staticmethod
     def _of_request(request: Request, stopped: _Stopped) -> DeadlineExceeded:
-        """The error with the owner of the selector that was being evaluated; not the device, which the reader may not be allowed to see."""
-        owner = f"class {request.device_class.name}" if stopped.of_class else f"claim {request.claim.key}, request {request.full_name}"
+        """The error with the owner of the selector that was being evaluated; not the device, which the reader may not
+        be allowed to see."""
+        owner = (
+            f"class {request.device_class.name}"
+            if stopped.of_class
+            else f"claim {request.claim.key}, request {request.full_name}"
+        )
         return DeadlineExceeded(subject=f"{owner}, selector #{stopped.index}")
 
     @staticmethod
@@ -332,7 +357,10 @@ class SelectorFilter(Filter):
         expressions: list[str] = []
         for i, selector in enumerate(request.device_class.spec.selectors):
             if selector.cel is None:
-                raise FatalError(f"class {request.device_class.name}: selector #{i}: CEL expression empty (unsupported selector type?)")
+                raise FatalError(
+                    f"class {request.device_class.name}: selector #{i}: CEL "
+                    "expression empty (unsupported selector type?)"
+                )
             expressions.append(selector.cel.expression)
         return tuple(expressions)
 

@@ -1,4 +1,5 @@
-"""KEP-5055: a tainted device needs a request that tolerates the taint (A-14); rules add taints to published devices (A-24).
+"""KEP-5055: a tainted device needs a request that tolerates the taint (A-14); rules add taints to published devices
+(A-24).
 
 Off: taints are ignored; tolerations still appear in results. Existing allocations are not affected by taints.
 """
@@ -28,7 +29,9 @@ class Taints(StaticCheck):
         taint = _untolerated(request, device.published.taints)
         if taint is None:
             raise AssertionError(f"taints accept {device.id}: there is no refusal to explain")
-        return Rejection(TAINTED, "untolerated device taint", device.id, f"taint {taint.key}={taint.value}:{taint.effect}")
+        return Rejection(
+            TAINTED, "untolerated device taint", device.id, f"taint {taint.key}={taint.value}:{taint.effect}"
+        )
 
 
 def _untolerated(request: Request, taints: Iterable[DeviceTaint]) -> DeviceTaint | None:

@@ -1,9 +1,9 @@
 """A proof by dual prices that needs don't fit into bins of several dimensions.
 
-Give each kind of item a price. No packing is worth more than the most valuable filling of every bin (a knapsack problem each), so if the
-needs are worth more, they don't fit. This is the weak duality of the Lagrangian relaxation; the prices are improved by multiplicative
-updates in place of subgradient steps (Held and Karp 1971): an item that the best fillings hold too few of becomes dearer. Prices are
-integers, so a refutation is exact wherever the prices come from.
+Give each kind of item a price. No packing is worth more than the most valuable filling of every bin (a knapsack problem
+each), so if the needs are worth more, they don't fit. This is the weak duality of the Lagrangian relaxation; the prices
+are improved by multiplicative updates in place of subgradient steps (Held and Karp 1971): an item that the best
+fillings hold too few of becomes dearer. Prices are integers, so a refutation is exact wherever the prices come from.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class Bin(NamedTuple):
 class DualPrices:
     """Prices of items, with the most valuable fillings of the bins met so far."""
 
-    def __init__(self, prices: Mapping[int, int], wanted: Mapping[int, int], spend: Callable[[int], None], fillings: int) -> None:
-        """``wanted``: per item, the most that all needs together want. ``spend`` is charged in steps of the search. ``fillings``: limit
-        of the knapsack search for one bin."""
+    def __init__(
+        self, prices: Mapping[int, int], wanted: Mapping[int, int], spend: Callable[[int], None], fillings: int
+    ) -> None:
+        """``wanted``: per item, the most that all needs together want. ``spend`` is charged in steps of the search.
+        ``fillings``: limit of the knapsack search for one bin."""
         self._prices = prices
         self._wanted = wanted
         self._spend = spend
@@ -44,8 +46,8 @@ class DualPrices:
         self._best: dict[Bin, tuple[int, Mapping[int, int]]] = {}
 
     def refute(self, needs: Mapping[PackingNeed, int], bins: Mapping[Bin, int]) -> bool:
-        """True if the needs are worth more than the bins can hold; both with how many there are of each. No item may be wanted more often
-        than in ``wanted``."""
+        """True if the needs are worth more than the bins can hold; both with how many there are of each. No item may be
+        wanted more often than in ``wanted``."""
         excess = sum(count * self._cheapest(need)[0] for need, count in needs.items())
         for each, count in bins.items():
             excess -= count * self._filling(each)[0]
@@ -74,7 +76,8 @@ class DualPrices:
         return known
 
     def _fill(self, each: Bin) -> tuple[int, Mapping[int, int]]:
-        """Branch and bound, bounded by the fractional knapsack of each dimension; that bound itself if the limit is passed."""
+        """Branch and bound, bounded by the fractional knapsack of each dimension; that bound itself if the limit is
+        passed."""
         items = [
             (self._prices[item], item, amounts)
             for item, amounts in each.sizes
@@ -105,8 +108,11 @@ class DualPrices:
         return best, dict(filling)
 
 
-def _densities(items: Sequence[tuple[int, int, tuple[int, ...]]], dimensions: int) -> list[list[tuple[int, int] | None]]:
-    """Per item and dimension, the highest price per amount among the items from it on, as a fraction; None if one takes nothing."""
+def _densities(
+    items: Sequence[tuple[int, int, tuple[int, ...]]], dimensions: int
+) -> list[list[tuple[int, int] | None]]:
+    """Per item and dimension, the highest price per amount among the items from it on, as a fraction; None if one takes
+    nothing."""
     found: list[list[tuple[int, int] | None]] = []
     last: list[tuple[int, int] | None] = [(0, 1)] * dimensions
     for price, _, amounts in reversed(items):
@@ -122,8 +128,8 @@ def _densities(items: Sequence[tuple[int, int, tuple[int, ...]]], dimensions: in
 
 
 def _fractional(densities: Sequence[tuple[int, int] | None], left: Sequence[int]) -> int:
-    """The value of the fractional knapsack of the tightest dimension; no bound but a huge one if each dimension has an item that takes
-    nothing of it."""
+    """The value of the fractional knapsack of the tightest dimension; no bound but a huge one if each dimension has an
+    item that takes nothing of it."""
     bounds = [have * each[0] // each[1] for have, each in zip(left, densities, strict=True) if each is not None]
     return min(bounds) if bounds else sum(left) * _UNIT**3
 
@@ -138,7 +144,9 @@ def refuting_prices(
             wanted[item] = wanted.get(item, 0) + several * count
     logs: dict[int, float] = dict.fromkeys(wanted, 0.0)
     for round_ in range(effort.price_rounds):
-        prices = DualPrices({item: max(1, round(_UNIT * exp(log))) for item, log in logs.items()}, wanted, spend, effort.bin_fillings)
+        prices = DualPrices(
+            {item: max(1, round(_UNIT * exp(log))) for item, log in logs.items()}, wanted, spend, effort.bin_fillings
+        )
         if prices.refute(needs, bins):
             return prices
         shortage = prices.shortage(needs, bins)

@@ -1,7 +1,9 @@
-"""Symmetry breaking by interchangeable values (Freuder, "Eliminating interchangeable values in constraint satisfaction problems", 1991).
+"""Symmetry breaking by interchangeable values (Freuder, "Eliminating interchangeable values in constraint satisfaction
+problems", 1991).
 
-Two devices are interchangeable for a request if every filter and check has the same symmetry key (model.Check) for both. Requests with
-the same class, selectors, constraints and so on form one *request group*; a device is tested once per group.
+Two devices are interchangeable for a request if every filter and check has the same symmetry key (model.Check) for
+both. Requests with the same class, selectors, constraints and so on form one *request group*; a device is tested once
+per group.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Interchangeability:
         """The number of the request's group."""
         known = self._groups.get(request)
         if known is None:
-            known = self._groups[request] = self._group_numbers.setdefault(self._identity(request), len(self._group_numbers))
+            known = self._groups[request] = self._group_numbers.setdefault(
+                self._identity(request), len(self._group_numbers)
+            )
             if known == len(self._keys_by_group):
                 self._keys_by_group.append({})
         return known
@@ -89,7 +93,9 @@ class Interchangeability:
             raise
         except FatalError:
             return Broken(device)
-        if reportable:  # a device that is taken already is refused before the constraint is asked, which is another outcome
+        if (
+            reportable
+        ):  # a device that is taken already is refused before the constraint is asked, which is another outcome
             before = self._reportable[request]
             return device if before is None else (device in before, *keys)
         return tuple(keys)
@@ -114,7 +120,9 @@ class Interchangeability:
         """All requests from an entry on, and the symmetry of devices to all of them together."""
         known = self._upcoming.get(entry)
         if known is None:
-            requests = tuple(slots.request for each in self._problem.entries[entry:] for slots in each.plan.alternatives)
+            requests = tuple(
+                slots.request for each in self._problem.entries[entry:] for slots in each.plan.alternatives
+            )
             one_of_each_group = {self.group(request): request for request in requests}
             keys: dict[PoolDevice, SymmetryKey] = {}
 
@@ -128,11 +136,14 @@ class Interchangeability:
         return known
 
     def upcoming_within(self, entry: int, request: Request, start: int) -> Upcoming:
-        """The open slots of a request of the entry, whose candidates before index ``start`` are used up, and all entries after it."""
+        """The open slots of a request of the entry, whose candidates before index ``start`` are used up, and all
+        entries after it."""
         rest = self.upcoming(entry + 1)
         positions = self._positions.get(request)
         if positions is None:
-            positions = self._positions[request] = {device: i for i, device in enumerate(self._problem.candidates(request))}
+            positions = self._positions[request] = {
+                device: i for i, device in enumerate(self._problem.candidates(request))
+            }
 
         def symmetry(device: PoolDevice) -> SymmetryKey:
             now = self.key(request, device) if positions.get(device, -1) >= start else None

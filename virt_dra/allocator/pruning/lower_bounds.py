@@ -1,12 +1,16 @@
-"""Lower bounds on what the requests not yet filled need: they prove, without search, that a partial assignment can't be completed.
+"""Lower bounds on what the requests not yet filled need: they prove, without search, that a partial assignment can't be
+completed.
 
-Each is a relaxation that drops some constraints. A state that it refutes has no solution; a state that it doesn't refute may have none:
-* labels (`model.DeviceLabeler`): all devices under such a constraint must share a label, so each label is tried in turn as the common one;
+Each is a relaxation that drops some constraints. A state that it refutes has no solution; a state that it doesn't
+refute may have none:
+* labels (`model.DeviceLabeler`): all devices under such a constraint must share a label, so each label is tried in turn
+  as the common one;
 * bipartite matching: each device needs a unit of its scarcest resource, and no unit serves two devices (matching.py);
 * sums: the least that the requests take of a resource must not exceed what all its places have left together;
 * multi-dimensional bin packing, refuted by dual prices (bin_packing.py).
 
-Everything is computed anew from the choices made, so nothing has to be undone. Sets of devices are bit sets (resource_model.py).
+Everything is computed anew from the choices made, so nothing has to be undone. Sets of devices are bit sets
+(resource_model.py).
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from virt_dra.allocator.pruning_port import Position, Problem, RequestEntry
 
 
 class _Option(NamedTuple):
-    """One alternative: as many devices as ``wanted``, of the set ``devices``, for a request of a group (interchangeability.py)."""
+    """One alternative: as many devices as ``wanted``, of the set ``devices``, for a request of a group
+    (interchangeability.py)."""
 
     group: int
     wanted: int
@@ -40,7 +45,9 @@ _Need = tuple[_Option, ...]
 class LowerBounds:
     """The bounds of one search."""
 
-    def __init__(self, problem: Problem, symmetry: Interchangeability, spend: Callable[[int], None], effort: Effort) -> None:
+    def __init__(
+        self, problem: Problem, symmetry: Interchangeability, spend: Callable[[int], None], effort: Effort
+    ) -> None:
         self._entries = problem.entries
         self._symmetry = symmetry
         self._spend = spend
@@ -51,7 +58,8 @@ class LowerBounds:
         self._needs_by_plan: dict[int, tuple[_Need, bool]] = {}
 
     def refutes(self, at: Position, chosen: Sequence[Sequence[Choice]], last: int) -> bool:
-        """True if ``chosen`` can't be completed from ``at`` to the end of entry ``last``. No device may be `Broken` for these entries."""
+        """True if ``chosen`` can't be completed from ``at`` to the end of entry ``last``. No device may be `Broken` for
+        these entries."""
         if chosen and self._exceeds_limit(at, len(chosen[self._entries[at.entry].claim]), last):
             return True
         model = self._model
@@ -82,7 +90,8 @@ class LowerBounds:
         return not relaxation.feasible(needs)
 
     def _exceeds_limit(self, at: Position, held: int, last: int) -> bool:
-        """True if the claim, with ``held`` devices so far, would pass its limit of 32 even with the smallest alternatives."""
+        """True if the claim, with ``held`` devices so far, would pass its limit of 32 even with the smallest
+        alternatives."""
         claim, plan, _ = self._entries[at.entry]
         first = at.entry
         if at.alternative >= 0:
@@ -120,7 +129,8 @@ class LowerBounds:
         return [(_Option(number, wanted, union(open_)),), *self._needs_from(at.entry + 1, last)]
 
     def _needs_from(self, entry: int, last: int) -> list[_Need]:
-        """The needs of the entries from ``entry`` to ``last``. Needs of one group are summed into one if its devices are exclusive."""
+        """The needs of the entries from ``entry`` to ``last``. Needs of one group are summed into one if its devices
+        are exclusive."""
         known = self._needs_between.get((entry, last))
         if known is None:
             needs: list[_Need] = []
@@ -131,8 +141,12 @@ class LowerBounds:
                     sums[options[0].group] = sums.get(options[0].group, 0) + options[0].wanted
                 else:
                     needs.append(options)
-            summed = [(_Option(group, wanted, self._model.groups[group].devices),) for group, wanted in sums.items() if wanted]
-            known = self._needs_between[entry, last] = summed + [need for need in needs if all(option.wanted for option in need)]
+            summed = [
+                (_Option(group, wanted, self._model.groups[group].devices),) for group, wanted in sums.items() if wanted
+            ]
+            known = self._needs_between[entry, last] = summed + [
+                need for need in needs if all(option.wanted for option in need)
+            ]
         return known
 
     def _needs_of(self, entry: RequestEntry) -> tuple[_Need, bool]:
@@ -160,7 +174,8 @@ class LowerBounds:
 
 
 class _Packing:
-    """Refutes bin packings by dual prices: first by those found before, then by new ones, tried less often the more they fail."""
+    """Refutes bin packings by dual prices: first by those found before, then by new ones, tried less often the more
+    they fail."""
 
     def __init__(self, spend: Callable[[int], None], effort: Effort) -> None:
         self._spend = spend
@@ -172,7 +187,9 @@ class _Packing:
     def forget(self) -> None:
         self._known.clear()
 
-    def refutes(self, needs: Mapping[bin_packing.PackingNeed, int], bins: Mapping[bin_packing.Bin, int], *, thorough: bool) -> bool:
+    def refutes(
+        self, needs: Mapping[bin_packing.PackingNeed, int], bins: Mapping[bin_packing.Bin, int], *, thorough: bool
+    ) -> bool:
         for prices in self._known:
             if prices.refute(needs, bins):
                 return True
@@ -212,7 +229,8 @@ class _Relaxation:
         return self._feasible_by_labels(needs, sorted(checks))
 
     def _feasible_by_labels(self, needs: list[_Need], checks: Sequence[int]) -> bool:
-        """Branches over the labels of one check after the other. True also if the number of labels to try is used up."""
+        """Branches over the labels of one check after the other. True also if the number of labels to try is used
+        up."""
         if not checks:
             return self._enough(needs)
         check, others = checks[0], checks[1:]
@@ -228,7 +246,8 @@ class _Relaxation:
         return False
 
     def _labels(self, needs: list[_Need], check: int) -> Iterable[Hashable]:
-        """The labels with enough devices for the most constrained need (of those without alternatives), most frequent first."""
+        """The labels with enough devices for the most constrained need (of those without alternatives), most frequent
+        first."""
         smallest: dict[Hashable, int] | None = None
         for need in needs:
             if len(need) == 1 and check in self._groups[need[0].group].labels:
@@ -242,8 +261,12 @@ class _Relaxation:
                     smallest = found
         if smallest is not None:
             return sorted(smallest, key=lambda label: -smallest[label])
-        every = (label for need in needs for option in need for label in self._groups[option.group].labels.get(check, ()))
-        return dict.fromkeys(every) or (None,)  # no device has a label: only alternatives that the check doesn't cover are left
+        every = (
+            label for need in needs for option in need for label in self._groups[option.group].labels.get(check, ())
+        )
+        return dict.fromkeys(every) or (
+            None,
+        )  # no device has a label: only alternatives that the check doesn't cover are left
 
     def _narrowed(self, needs: list[_Need], check: int, label: Hashable) -> list[_Need] | None:
         """The needs with domains reduced to devices with the label; None if one can't be satisfied any more."""
@@ -292,13 +315,16 @@ class _Relaxation:
         return satisfiable([(units, serving) for serving, units in wanted.items()])
 
     def _enough_in_sum(self, type_: ResourceType, numbers: Sequence[int], needs: list[_Need]) -> bool:
-        """True if the least that the needs take of a type of resource isn't more than its resources have left together."""
+        """True if the least that the needs take of a type of resource isn't more than its resources have left
+        together."""
         least = 0
         for need in needs:
             least += min(_least(option, self._groups[option.group].amounts.get(type_, ())) for option in need)
         return least == 0 or least <= sum(max(self._left[number], 0) for number in numbers)
 
-    def _fits(self, check: int, devices: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]) -> bool:
+    def _fits(
+        self, check: int, devices: Sequence[tuple[tuple[int, ...], bin_packing.ItemSizes]], needs: list[_Need]
+    ) -> bool:
         """True unless dual prices prove that the needs don't fit into shared devices."""
         wanted: Counter[bin_packing.PackingNeed] = Counter()
         for need in needs:
@@ -307,7 +333,10 @@ class _Relaxation:
                 wanted[tuple((option.group, option.wanted) for option in need)] += 1
         if not wanted:
             return True
-        bins = Counter(bin_packing.Bin(tuple([max(self._left[number], 0) for number in numbers]), sizes) for numbers, sizes in devices)
+        bins = Counter(
+            bin_packing.Bin(tuple([max(self._left[number], 0) for number in numbers]), sizes)
+            for numbers, sizes in devices
+        )
         return not self._packing.refutes(wanted, bins, thorough=self._thorough)
 
 
@@ -335,7 +364,8 @@ class _Units:
         return known
 
     def _fitting(self, number: int) -> int:
-        """The number of devices for which what is left of the resource suffices, smallest amounts first; at most as many as are wanted."""
+        """The number of devices for which what is left of the resource suffices, smallest amounts first; at most as
+        many as are wanted."""
         left = max(self._left[number], 0)
         found = 0
         for amount, users in sorted(self._resources[number].users.items()):
@@ -359,7 +389,8 @@ def _possible(need: _Need, excluded: Mapping[int, int]) -> _Need:
 
 
 def _least(option: _Option, amounts: Sequence[tuple[int, int]]) -> int:
-    """The least that the option takes of a type of resource: with devices that take nothing, then those that take the smallest amounts."""
+    """The least that the option takes of a type of resource: with devices that take nothing, then those that take the
+    smallest amounts."""
     wanted = option.wanted - (option.devices & ~union([devices for _, devices in amounts])).bit_count()
     least = 0
     for amount, devices in amounts:

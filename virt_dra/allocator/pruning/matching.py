@@ -1,4 +1,5 @@
-"""Bipartite matching of needs to units: Kuhn's augmenting paths (1955), over sets of units given as integers (bit i: unit i)."""
+"""Bipartite matching of needs to units: Kuhn's augmenting paths (1955), over sets of units given as integers (bit i:
+unit i)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from collections.abc import Iterable
 
 
 def satisfiable(needs: Iterable[tuple[int, int]]) -> bool:
-    """True if all needs can be satisfied at once. Each is a number of units and the set of units that serve it; a unit serves one need.
+    """True if all needs can be satisfied at once. Each is a number of units and the set of units that serve it; a unit
+    serves one need.
 
-    Assigns free units greedily, then moves units between needs along augmenting paths until all are satisfied or one can't be.
+    Assigns free units greedily, then moves units between needs along augmenting paths until all are satisfied or one
+    can't be.
     """
     wanted = sorted(needs, key=lambda need: need[1].bit_count() - need[0])
     free = 0
@@ -47,7 +50,8 @@ def _lowest(bits: int, count: int) -> int:
 
 
 def _augment(start: int, wanted: list[tuple[int, int]], held: list[int], free: int) -> int:
-    """Give need ``start`` one more unit along the shortest augmenting path. Returns the unit that was free before; 0 if there is none."""
+    """Give need ``start`` one more unit along the shortest augmenting path. Returns the unit that was free before; 0 if
+    there is none."""
     parent: dict[int, tuple[int, int]] = {}
     """Need -> the need that takes one of its units, and the unit."""
     seen = {start}

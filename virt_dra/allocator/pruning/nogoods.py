@@ -1,7 +1,8 @@
-"""Nogood recording: states in which the search failed, so that an equal state isn't searched again (Schiex and Verfaillie 1994).
+"""Nogood recording: states in which the search failed, so that an equal state isn't searched again (Schiex and
+Verfaillie 1994).
 
-A state is a relaxation of the partial assignment: only what can still influence the rest of the search. Each check reduces its memory
-to that (`Check.state`), and counts interchangeable devices instead of naming them.
+A state is a relaxation of the partial assignment: only what can still influence the rest of the search. Each check
+reduces its memory to that (`Check.state`), and counts interchangeable devices instead of naming them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class ReducedState(NamedTuple):
 class Nogoods:
     """The failed states of one search, with the outcome of each."""
 
-    def __init__(self, problem: Problem, symmetry: Interchangeability, chosen: Sequence[Sequence[Choice]], limit: int) -> None:
+    def __init__(
+        self, problem: Problem, symmetry: Interchangeability, chosen: Sequence[Sequence[Choice]], limit: int
+    ) -> None:
         """``chosen``: the search's own list. ``limit``: the most states that are kept."""
         self._entries = problem.entries
         self._checks = problem.checks
@@ -56,7 +59,8 @@ class Nogoods:
             self._failures.setdefault(state.at, {})[state] = outcome
 
     def has_room(self, at: Position) -> bool:
-        """True if the claim can't reach its limit from ``at`` on, or holds nothing yet: then the number it holds doesn't matter."""
+        """True if the claim can't reach its limit from ``at`` on, or holds nothing yet: then the number it holds
+        doesn't matter."""
         claim, plan, _ = self._entries[at.entry]
         held = len(self._chosen[claim])
         if held == 0:

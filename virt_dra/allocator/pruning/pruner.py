@@ -2,14 +2,16 @@
 
 * *Nogood recording* (nogoods.py): a state that failed isn't searched again.
 * *Lower bounds* (lower_bounds.py): a partial assignment that provably can't be completed is refuted without search.
-* *Symmetry breaking* (interchangeability.py): after a device failed in a slot, devices interchangeable with it are skipped there.
-* *Conflict-directed backjumping* (Prosser 1993, with the reduced state in place of a conflict set): if an entry fails in a state that is
-  the same without the last choice, that choice isn't part of the conflict, and its alternatives fail too. If no choice is part of it,
-  or the lower bound refutes even the empty assignment, the search ends.
+* *Symmetry breaking* (interchangeability.py): after a device failed in a slot, devices interchangeable with it are
+  skipped there.
+* *Conflict-directed backjumping* (Prosser 1993, with the reduced state in place of a conflict set): if an entry fails
+  in a state that is the same without the last choice, that choice isn't part of the conflict, and its alternatives fail
+  too. If no choice is part of it, or the lower bound refutes even the empty assignment, the search ends.
 
-All but nogood recording skip places that the plain search would visit. That is sound because constraints are monotone: choosing more
-never makes anything possible. It must not hide what the plain search would *report*: a device that is an error (failing selector), or a
-refusal that becomes the error (reportable.py). Entries where that can happen are never skipped (`_may_skip`).
+All but nogood recording skip places that the plain search would visit. That is sound because constraints are monotone:
+choosing more never makes anything possible. It must not hide what the plain search would *report*: a device that is an
+error (failing selector), or a refusal that becomes the error (reportable.py). Entries where that can happen are never
+skipped (`_may_skip`).
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class SearchPruner(Pruner):
         self._effort = effort
         self._patience = inf if effort.patience is None else effort.patience
         self._conflict: ReducedState | None = None
-        """The state in which an entry failed; while it stays the same, choices before it aren't part of the conflict."""
+        """The state in which an entry failed; while it stays the same, choices before it aren't part of the
+        conflict."""
         self._over = False
         """The whole search is known to fail."""
         self._refuted_up_to = -1
@@ -73,7 +76,12 @@ class SearchPruner(Pruner):
         state = self._nogoods.state(at)  # everything below is undone, so it is the state in which ``at`` was entered
         self._nogoods.record(state, outcome)
         begins_entry = at.slot == 0 and (at.alternative < 0 or not self._entries[at.entry].plan.prioritized)
-        if outcome is not SearchOutcome.FAILED or not begins_entry or self._conflict is not None or not self._nogoods.has_room(at):
+        if (
+            outcome is not SearchOutcome.FAILED
+            or not begins_entry
+            or self._conflict is not None
+            or not self._nogoods.has_room(at)
+        ):
             return
         self._conflict = state
         if not self._skippable(0):
@@ -107,7 +115,8 @@ class SearchPruner(Pruner):
         return self._refuted(at)
 
     def symmetry(self, at: Position, device: PoolDevice) -> Hashable | None:
-        """Devices that hold something already are interchangeable if they are so for the requests that chose them, too."""
+        """Devices that hold something already are interchangeable if they are so for the requests that chose them,
+        too."""
         if not self._may_skip(at):
             return None
         request = self._entries[at.entry].plan.alternatives[at.alternative].request
@@ -136,8 +145,8 @@ class SearchPruner(Pruner):
         return max(self._search.deepest, self._horizon) if self._looks_ahead() else self._search.deepest
 
     def _furthest(self) -> int:
-        """The last entry up to which entries may be skipped and the bound doesn't refute the empty assignment: an entry that makes the
-        problem infeasible has to be reached, for the explanation to name it."""
+        """The last entry up to which entries may be skipped and the bound doesn't refute the empty assignment: an entry
+        that makes the problem infeasible has to be reached, for the explanation to name it."""
         low, high = self._search.deepest, self._search.deepest
         while high + 1 < len(self._entries) and not self._unskippable(high + 1, reported=False):
             high += 1
@@ -155,7 +164,14 @@ class SearchPruner(Pruner):
             return False
         wanted = [
             [
-                (slots, [each for each in self._problem.devices(slots) if self._symmetry.key(slots.request, each) is not None])
+                (
+                    slots,
+                    [
+                        each
+                        for each in self._problem.devices(slots)
+                        if self._symmetry.key(slots.request, each) is not None
+                    ],
+                )
                 for slots in plan.alternatives
             ]
             for _, plan, _ in self._entries
@@ -166,7 +182,8 @@ class SearchPruner(Pruner):
     def _may_skip(self, at: Position) -> bool:
         """True if skipping everything below ``at`` hides nothing that is reported.
 
-        Where the claim's limit can be reached, its earlier entries count too: the limit decides which of them are tried again."""
+        Where the claim's limit can be reached, its earlier entries count too: the limit decides which of them are tried
+        again."""
         if self._nogoods.has_room(at):
             return self._skippable(at.entry)
         first = at.entry
@@ -185,7 +202,10 @@ class SearchPruner(Pruner):
         return first > self._last_unskippable[2]
 
     def _unskippable(self, entry: int, reported: bool) -> bool:
-        """True if some device is an error to the entry, or a refusal of it would be reported (only the first one is)."""
+        """True if some device is an error to the entry, or a refusal of it would be reported (only the first one
+        is)."""
         if self._symmetry.broken(entry):
             return True
-        return not reported and any(self._symmetry.reportable(slots.request) for slots in self._entries[entry].plan.alternatives)
+        return not reported and any(
+            self._symmetry.reportable(slots.request) for slots in self._entries[entry].plan.alternatives
+        )

@@ -1,4 +1,5 @@
-"""The All requests whose refusal by a constraint would be the error of a failed search (AC-8): pruning may not skip such a refusal."""
+"""The All requests whose refusal by a constraint would be the error of a failed search (AC-8): pruning may not skip
+such a refusal."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from virt_dra.allocator.model import RESULT_LIMIT, PoolDevice, Request
 from virt_dra.allocator.pruning_port import Problem
 
 Reportable = dict[Request, frozenset[PoolDevice] | None]
-"""Each such request with its devices up to the one refused: if one of them is taken already there is nothing to report. None where that
-depends on other requests under the constraint."""
+"""Each such request with its devices up to the one refused: if one of them is taken already there is nothing to report.
+None where that depends on other requests under the constraint."""
 
 
 def reportable(problem: Problem) -> Reportable:
@@ -33,7 +34,8 @@ def reportable(problem: Problem) -> Reportable:
 
 
 def _refused_alone(problem: Problem, request: Request, devices: Sequence[PoolDevice]) -> int | None:
-    """Index of the device that a constraint refuses if nothing else is chosen; None if all fit or another check refuses one first."""
+    """Index of the device that a constraint refuses if nothing else is chosen; None if all fit or another check refuses
+    one first."""
     placed: list[PoolDevice] = []
     try:
         for device in devices:

@@ -1,8 +1,9 @@
 """The constraints of a problem as resources and labels, which is all that the lower bounds see of it.
 
-A *resource* is something of which there is a limited amount (`model.ResourceConsumer`): a device, an attribute value that must be
-distinct, a counter, the capacity of a shared device. A *label* is something that devices must share (`model.DeviceLabeler`). Sets of
-devices are bit sets, kept in integers: bit i stands for the i-th device met. Nothing here depends on what is chosen.
+A *resource* is something of which there is a limited amount (`model.ResourceConsumer`): a device, an attribute value
+that must be distinct, a counter, the capacity of a shared device. A *label* is something that devices must share
+(`model.DeviceLabeler`). Sets of devices are bit sets, kept in integers: bit i stands for the i-th device met. Nothing
+here depends on what is chosen.
 """
 
 from __future__ import annotations
@@ -77,11 +78,13 @@ class ResourceModel:
         self.groups: dict[int, GroupDomain] = {}
         self.resources: list[LimitedResource] = []
         self.single: frozenset[int] = frozenset()
-        """Checks with resources of one type, of which each has one unit and belongs to one device: such as whether a device is free."""
+        """Checks with resources of one type, of which each has one unit and belongs to one device: such as whether a
+        device is free."""
         self.summed: dict[ResourceType, list[int]] = {}
         """Type -> those of its resources that aren't a single unit, for which a sum says more than counting them."""
         self.bins: dict[int, list[tuple[tuple[int, ...], ItemSizes]]] = {}
-        """Check -> the devices that have resources of their own for several requests: these, and what each group takes of them."""
+        """Check -> the devices that have resources of their own for several requests: these, and what each group takes
+        of them."""
         self._read_up_to = 0
 
     def read(self, last: int) -> bool:
@@ -110,7 +113,8 @@ class ResourceModel:
             group.devices |= bit
             consumption = group.consumption[device] = []
             if self._symmetry.reportable(request):
-                continue  # whether it can be had isn't known (its key may hide a refusal), so it counts as taking nothing
+                # whether it can be had isn't known (its key may hide a refusal), so it counts as taking nothing
+                continue
             for check, consumes in self._consuming[request.claim_index]:
                 for take in consumes.takes(request, device):
                     consumption.append((self._resource(check, take.of, take.at, take.left), take.amount))
@@ -172,9 +176,16 @@ class ResourceModel:
         group.amounts = {type_: sorted(of_amount.items()) for type_, of_amount in by_amount.items()}
 
     def _find_bins(self) -> dict[int, list[tuple[tuple[int, ...], ItemSizes]]]:
-        owners = [union(devices for users in resource.users.values() for devices in users.values()) for resource in self.resources]
+        owners = [
+            union(devices for users in resource.users.values() for devices in users.values())
+            for resource in self.resources
+        ]
         shared = {resource.type[0] for resource in self.resources} - self.single
-        shared -= {resource.type[0] for resource, devices in zip(self.resources, owners, strict=True) if devices.bit_count() != 1}
+        shared -= {
+            resource.type[0]
+            for resource, devices in zip(self.resources, owners, strict=True)
+            if devices.bit_count() != 1
+        }
         numbers: dict[tuple[int, int], list[int]] = {}
         for number, resource in enumerate(self.resources):
             if resource.type[0] in shared:
@@ -186,7 +197,9 @@ class ResourceModel:
                 for amount, users in self.resources[number].users.items():
                     for group in users:
                         sizes.setdefault(group, [0] * len(own))[dimension] = amount
-            found.setdefault(check, []).append((tuple(own), tuple((group, tuple(amounts)) for group, amounts in sorted(sizes.items()))))
+            found.setdefault(check, []).append(
+                (tuple(own), tuple((group, tuple(amounts)) for group, amounts in sorted(sizes.items())))
+            )
         return found
 
 

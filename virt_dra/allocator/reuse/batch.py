@@ -1,7 +1,8 @@
 """Allocation for pod after pod over the nodes of a cluster, as a scheduler does it.
 
-Two ways to choose a node. *First*: try nodes from the one chosen last on, and take the first that fits. *All*: as kube-scheduler does, find
-as many fitting nodes as its rule wants (:func:`wanted_nodes`), take the first of them, and start behind the last one tried next time.
+Two ways to choose a node. *First*: try nodes from the one chosen last on, and take the first that fits. *All*: as
+kube-scheduler does, find as many fitting nodes as its rule wants (:func:`wanted_nodes`), take the first of them, and
+start behind the last one tried next time.
 
 Which nodes fit a class of pods is kept as bits (bit i: node i), until the use of a pool that the node reaches changes.
 """
@@ -32,7 +33,8 @@ class Placed:
 
 
 def wanted_nodes(nodes: int) -> int:
-    """The number of fitting nodes that kube-scheduler looks for among ``nodes``: all below 100, else at least 100 and 5 to 50 percent."""
+    """The number of fitting nodes that kube-scheduler looks for among ``nodes``: all below 100, else at least 100 and 5
+    to 50 percent."""
     if nodes < 100:
         return nodes
     return max(100, nodes * max(5, 50 - nodes // 125) // 100)
@@ -73,7 +75,9 @@ class BatchAllocator:
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
         """Choose a node for one pod's claims; None: they fit nowhere. Raises FatalError as `allocate` does."""
-        allocator = Allocator(self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt)
+        allocator = Allocator(
+            self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt
+        )
         fits = self._up_to_date(allocator.pod_class)
         self._found.clear()
         index = self._first(allocator, fits) if self._first_only else self._among_many(allocator, fits)
@@ -94,7 +98,8 @@ class BatchAllocator:
         self._changes.extend(uses)
 
     def _up_to_date(self, pod_class: PodClass | None) -> _Fits:
-        """The known fits of the class, without those that changes of use made stale. Claims that break a rule have none."""
+        """The known fits of the class, without those that changes of use made stale. Claims that break a rule have
+        none."""
         fits = None if pod_class is None else self._fits.get(pod_class)
         if fits is None:
             fits = _Fits(len(self._changes))

@@ -40,7 +40,9 @@ class SnapshotCaches:
     def pools(self, features: Features) -> Pools:
         found = self._pools.get(features)
         if found is None:
-            found = remember(self._pools, features, Pools(self._slices, features, self._numbers), _REMEMBERED_FEATURE_SETS)
+            found = remember(
+                self._pools, features, Pools(self._slices, features, self._numbers), _REMEMBERED_FEATURE_SETS
+            )
         return found
 
     def pod_classes(self, features: Features, table: type) -> PodClasses:

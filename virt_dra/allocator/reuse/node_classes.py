@@ -1,8 +1,10 @@
-"""Equivalence classes of nodes: nodes that the search can't distinguish for some requests, whatever nodes, pools and devices are called.
+"""Equivalence classes of nodes: nodes that the search can't distinguish for some requests, whatever nodes, pools and
+devices are called.
 
-The search is a function of a node's *class* and its *usage*. The class stands for the published facts of its devices, as the requests
-see them, in search order: computed once per node and list of requests. The usage is what is in use of its pools, by position: computed
-once per change of a pool. So nodes of one class with equal usage get the same devices, by position.
+The search is a function of a node's *class* and its *usage*. The class stands for the published facts of its devices,
+as the requests see them, in search order: computed once per node and list of requests. The usage is what is in use of
+its pools, by position: computed once per change of a pool. So nodes of one class with equal usage get the same devices,
+by position.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _UNKNOWN = object()
 
 
 class NodeClasses:
-    """The classes of nodes for some requests, numbered as they are met. Any requests that depend on the same facts may share them."""
+    """The classes of nodes for some requests, numbered as they are met. Any requests that depend on the same facts may
+    share them."""
 
     def __init__(self, pools: Pools, requests: Sequence[Request]) -> None:
         self._pools = pools
@@ -37,7 +40,8 @@ class NodeClasses:
         self._columns: list[_Column] | None = None
 
     def of(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> int | None:
-        """The number of the node's class; None if a feature doesn't support reuse. ``features`` is called only where it is needed."""
+        """The number of the node's class; None if a feature doesn't support reuse. ``features`` is called only where it
+        is needed."""
         known = self._known.get(reachable)
         if known is None:
             facts = self._facts(reachable, selectors, features)
@@ -62,24 +66,36 @@ class NodeClasses:
             if of_request is NOT_REUSABLE:
                 return NOT_REUSABLE
             if of_request is None:
-                return reachable  # a class of its own: expressions that fail may be costly, so they aren't evaluated for all devices
+                # a class of its own: expressions that fail may be costly, so they aren't evaluated for all devices
+                return reachable
             facts.append(of_request)
         pools = tuple(
             [
-                (each.id.driver, len(each.devices), each.problem and each.problem.reason, self._identity(each, reachable.node))
+                (
+                    each.id.driver,
+                    len(each.devices),
+                    each.problem and each.problem.reason,
+                    self._identity(each, reachable.node),
+                )
                 for each in reachable.pools
             ]
         )
         return pools, tuple(facts)
 
     def _identity(self, seen: ReachablePool, node: str) -> Hashable:
-        """None for a pool of this node alone. A pool that other nodes see too is equal only to itself, with the same devices visible."""
+        """None for a pool of this node alone. A pool that other nodes see too is equal only to itself, with the same
+        devices visible."""
         pool = self._pools.pool(seen.id)
-        return None if pool.local_node == node else (pool.id, tuple([pool.positions[device.id.device] for device in seen.devices]))
+        return (
+            None
+            if pool.local_node == node
+            else (pool.id, tuple([pool.positions[device.id.device] for device in seen.devices]))
+        )
 
 
 class _Column:
-    """The facts of devices that one request depends on: selectors read some attributes, constraints others, the rest none."""
+    """The facts of devices that one request depends on: selectors read some attributes, constraints others, the rest
+    none."""
 
     def __init__(self, request: Request, features: FeatureTable) -> None:
         """``features``: of any node."""
@@ -89,7 +105,11 @@ class _Column:
         """By the features that a node declares, and PoolDevice.profile."""
 
     def facts(
-        self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable], labels: _LabelNumbers
+        self,
+        reachable: Reachable,
+        selectors: SelectorFilter,
+        features: Callable[[], FeatureTable],
+        labels: _LabelNumbers,
     ) -> Hashable | None:
         """The facts of all devices of a node; None if one of them is an error."""
         matching = selectors.matching(self._request, reachable.devices)
@@ -109,11 +129,14 @@ class _Column:
             if rest is _BROKEN:
                 return None
             rests.append(rest)
-        constrained = [labels.numbered(each.reuse_keys(self._request, selected, selectors.interrupt)) for each in self._constraints]
+        constrained = [
+            labels.numbered(each.reuse_keys(self._request, selected, selectors.interrupt)) for each in self._constraints
+        ]
         return NOT_REUSABLE if NOT_REUSABLE in constrained else (tuple(matching), tuple(rests), *constrained)
 
     def _rest(self, device: PoolDevice, features: FeatureTable) -> Hashable:
-        """Everything but selectors and constraints: equal for devices that publish the same apart from names and attributes."""
+        """Everything but selectors and constraints: equal for devices that publish the same apart from names and
+        attributes."""
         filters = [each for each in features.filters if each is not features.selectors]
         if not all(each.reusable for each in filters):
             return NOT_REUSABLE
@@ -130,7 +153,8 @@ class _Column:
 
 
 class _LabelNumbers:
-    """Numbers the values of labels in the order of their first appearance, which leaves only the pattern of equality."""
+    """Numbers the values of labels in the order of their first appearance, which leaves only the pattern of
+    equality."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, defaultdict[Hashable, int]] = {}
@@ -174,12 +198,15 @@ class UsageKeys:
 
 
 def usage_key(use: PoolUse, pool: Pool) -> Hashable:
-    """Equal for uses of equal pools that no check can distinguish. An int with a bit per device if all use is exclusive."""
+    """Equal for uses of equal pools that no check can distinguish. An int with a bit per device if all use is
+    exclusive."""
     exclusive, gone = _bits(use.exclusive, pool.positions)
     if not use.shares and not use.consumed and not gone:
         return exclusive
     shared, also_gone = _bits(use.shared, pool.positions)
-    consumed = frozenset((pool.positions.get(device, device), frozenset(amounts.items())) for device, amounts in use.consumed.items())
+    consumed = frozenset(
+        (pool.positions.get(device, device), frozenset(amounts.items())) for device, amounts in use.consumed.items()
+    )
     return exclusive, shared, consumed, gone, also_gone
 
 

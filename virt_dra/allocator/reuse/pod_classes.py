@@ -1,7 +1,8 @@
 """Equivalence classes of pods: pods whose claims differ in nothing but their names, as those made from one template do.
 
-Their requests are planned once, and the outcome on a node is kept by the node's class and usage (node_classes.py): the next pod of the
-class, and every node of an equal class and usage, needs no search. Errors aren't kept: they are found again, with the right names.
+Their requests are planned once, and the outcome on a node is kept by the node's class and usage (node_classes.py): the
+next pod of the class, and every node of an equal class and usage, needs no search. Errors aren't kept: they are found
+again, with the right names.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ OutcomeKey = tuple[int, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Per claim the picks, in the order in which they were made, and the alternative chosen for each firstAvailable request."""
+    """Per claim the picks, in the order in which they were made, and the alternative chosen for each firstAvailable
+    request."""
 
     picks: tuple[tuple[Pick, ...], ...]
     selected: tuple[dict[int, int], ...]
@@ -55,10 +57,14 @@ class PodClass:
         """None: there is no solution."""
         self._nodes = nodes
         self._usage = usage
-        self.same_everywhere = not any(slots.fixed is not None for plan in plans for entry in plan.requests for slots in entry.alternatives)
+        self.same_everywhere = not any(
+            slots.fixed is not None for plan in plans for entry in plan.requests for slots in entry.alternatives
+        )
         """True if the plans hold for every node: no request asks for all devices of a node."""
 
-    def key(self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> OutcomeKey | None:
+    def key(
+        self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], FeatureTable]
+    ) -> OutcomeKey | None:
         """The key of the outcome on the node; None if it can't be reused."""
         number = self._nodes.of(reachable, selectors, features)
         return None if number is None else (number, self._usage.of(reachable, used))
@@ -73,7 +79,9 @@ class PodClass:
 class PodClasses:
     """The classes met so far, for one set of slices, DeviceClasses and features."""
 
-    def __init__(self, pools: Pools, classes: Mapping[str, DeviceClass], capacities: Capacities, features: Features) -> None:
+    def __init__(
+        self, pools: Pools, classes: Mapping[str, DeviceClass], capacities: Capacities, features: Features
+    ) -> None:
         self.pools = pools
         self._capacities = capacities
         self._device_classes = classes
@@ -136,8 +144,8 @@ def solution_of(
     named: Sequence[ClaimPlan],
     reachable: Reachable,
 ) -> Solution:
-    """The solution of a search. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched; ``named``: equal
-    ones, whose requests the solution refers to."""
+    """The solution of a search. ``selected``: (claim, entry) -> alternative. ``plans``: those that were searched;
+    ``named``: equal ones, whose requests the solution refers to."""
     devices = {device: number for number, device in enumerate(reachable.devices)}
     requests = dict(zip(_requests(plans), _requests(named), strict=True))
     picks = tuple(tuple((requests[choice.request], devices[choice.device]) for choice in each) for each in chosen)

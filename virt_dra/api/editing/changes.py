@@ -17,7 +17,8 @@ class CannotChange(ValueError):
 
 @dataclass(frozen=True)
 class SetMember:
-    """The scalar at ``path`` becomes ``value``, JSON as text; where nothing is there, it is added, unless ``add`` is False."""
+    """The scalar at ``path`` becomes ``value``, JSON as text; where nothing is there, it is added, unless ``add`` is
+    False."""
 
     path: MemberPath
     value: str
@@ -41,7 +42,8 @@ class RemoveMember:
 
 @dataclass(frozen=True)
 class NestMembers:
-    """The members ``names`` of the object at ``path`` move into a new member ``under``, where the first of them stands."""
+    """The members ``names`` of the object at ``path`` move into a new member ``under``, where the first of them
+    stands."""
 
     path: MemberPath
     names: tuple[str, ...]
@@ -75,8 +77,8 @@ ValueChange = SetMember | RenameMember | RemoveMember | NestMembers | UnnestMemb
 
 
 def changed(value: object, changes: Iterable[ValueChange]) -> Any:
-    """A changed copy. The changes are made in their order; a path is that before all changes, so changes of inner members come before those
-    that move them. Raises :class:`CannotChange`."""
+    """A changed copy. The changes are made in their order; a path is that before all changes, so changes of inner
+    members come before those that move them. Raises :class:`CannotChange`."""
     copy = json.loads(json.dumps(value))
     for change in changes:
         _make(copy, change)

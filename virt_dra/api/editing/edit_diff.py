@@ -1,4 +1,5 @@
-"""Edits of a text as a unified diff, which ``patch`` and people read. Nothing is searched for: the cost is linear in text and edits."""
+"""Edits of a text as a unified diff, which ``patch`` and people read. Nothing is searched for: the cost is linear in
+text and edits."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class DiffedText:
         return [0, *accumulate(map(len, self.lines))]
 
     def unified_diff(self, name: str, edits: Sequence[TextEdit]) -> str:
-        """The diff of the text and what edits in order make of it; "" without a difference. Lines end with a newline; other breaks stay."""
+        """The diff of the text and what edits in order make of it; "" without a difference. Lines end with a newline;
+        other breaks stay."""
         regions = list(_together(_regions(self, edits)))
         if not regions:
             return ""
@@ -81,7 +83,9 @@ def _regions(diffed: DiffedText, edits: Sequence[TextEdit]) -> Iterator[_Region]
             groups.append((first, last, [each]))
     for first, last, of_group in groups:
         begin, end = starts[first], starts[min(last + 1, len(lines))]
-        new = _lines(edited(text[begin:end], [TextEdit(each.start - begin, each.end - begin, each.text) for each in of_group]))
+        new = _lines(
+            edited(text[begin:end], [TextEdit(each.start - begin, each.end - begin, each.text) for each in of_group])
+        )
         old = lines[first : last + 1]
         head = 0
         while head < min(len(old), len(new)) and old[head] == new[head]:

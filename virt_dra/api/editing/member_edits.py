@@ -1,7 +1,7 @@
 """Changes of objects -> edits of the text in which they are written, in block style, flow style or JSON.
 
-What is moved keeps its comments and is only indented otherwise; what is added is written as its neighbours are. A text that would lose a
-comment, or whose change isn't local (an alias, a merge key), is refused.
+What is moved keeps its comments and is only indented otherwise; what is added is written as its neighbours are. A text
+that would lose a comment, or whose change isn't local (an alias, a merge key), is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from virt_dra.api.editing.written_values import flow, item_lines, member_lines, 
 
 
 class WrittenObjects:
-    """The objects at some places of a text, read once for any number of changes. Raises :class:`CannotChange`, as its method does."""
+    """The objects at some places of a text, read once for any number of changes. Raises :class:`CannotChange`, as its
+    method does."""
 
     def __init__(self, text: str, places: Collection[NodePlace]) -> None:
         self._lines = TextLines(text)
@@ -150,7 +151,9 @@ class _DocumentEditor:
         if given.kind in ("mapping", "sequence"):
             raise CannotChange(f"{name} is no scalar")
         self._require_plain(given)
-        yield self._put(given, flow(value, self._quote(owner)) if isinstance(value, dict | list) else self._scalar(value, given))
+        yield self._put(
+            given, flow(value, self._quote(owner)) if isinstance(value, dict | list) else self._scalar(value, given)
+        )
 
     # --- members ---
 
@@ -158,7 +161,9 @@ class _DocumentEditor:
         """A further member, after the last one."""
         if not owner.flow:
             texts = member_lines(name, value, self._step, self._dashes(owner))
-            return self._lines_after(owner.entries[-1], owner.column if not owner.marked else owner.entries[0][0].column, texts)
+            return self._lines_after(
+                owner.entries[-1], owner.column if not owner.marked else owner.entries[0][0].column, texts
+            )
         quote = self._quote(owner)
         if not owner.entries:
             return TextEdit(owner.inner, owner.inner, f"{scalar(name, quote)}: {flow(value, quote)}")
@@ -208,7 +213,9 @@ class _DocumentEditor:
         if not self._own_line(last):
             return TextEdit(last.end, last.end, "".join(f", {flow(each, quote)}" for each in values))
         texts = [json.dumps(each, indent=self._step) if quote == '"' else flow(each) for each in values]
-        return TextEdit(last.end, last.end, self._broken(["," + self._broken(["", *",\n".join(texts).split("\n")], last.column)], 0))
+        return TextEdit(
+            last.end, last.end, self._broken(["," + self._broken(["", *",\n".join(texts).split("\n")], last.column)], 0)
+        )
 
     def _removed(self, owner: TextNode, at: int) -> TextEdit:
         """Without the entry at a position, its line and the comment at its end included."""
@@ -248,10 +255,13 @@ class _DocumentEditor:
                 runs[-1].append(at)
             else:
                 runs.append([at])
-        yield from self._nest_flow(owner, runs, change.under) if owner.flow else self._nest_block(owner, runs, change.under)
+        yield from (
+            self._nest_flow(owner, runs, change.under) if owner.flow else self._nest_block(owner, runs, change.under)
+        )
 
     def _nest_block(self, owner: TextNode, runs: Sequence[Sequence[int]], under: str) -> Iterator[TextEdit]:
-        """The first run of entries is indented where it stands; those further down are moved below it, with comments above them."""
+        """The first run of entries is indented where it stands; those further down are moved below it, with comments
+        above them."""
         first = owner.entries[runs[0][0]][0]
         column = first.column
         head = scalar(under, self._quote(owner))
@@ -264,7 +274,11 @@ class _DocumentEditor:
             while begin - 1 > 0 and self._is_comment(begin - 1, column):
                 begin -= 1
             lines = [self._text[self._lines.start(line) : self._lines.end(line)] for line in range(begin, until + 1)]
-            yield TextEdit(place, place, "".join(f"{self._lines.newline}{' ' * self._step if line else ''}{line}" for line in lines))
+            yield TextEdit(
+                place,
+                place,
+                "".join(f"{self._lines.newline}{' ' * self._step if line else ''}{line}" for line in lines),
+            )
             yield TextEdit(self._lines.end(begin - 1), self._lines.end(until), "")
 
     def _last_line(self, owner: TextNode, run: Sequence[int]) -> int:
@@ -288,7 +302,10 @@ class _DocumentEditor:
     def _nest_flow(self, owner: TextNode, runs: Sequence[Sequence[int]], under: str) -> Iterator[TextEdit]:
         first, quote = owner.entries[runs[0][0]][0], self._quote(owner)
         end = self._end(owner, runs[0][-1])
-        in_lines = self._own_line(first) and not self._text[end : self._lines.end(self._lines.line_of(end))].lstrip(" ,").strip()
+        in_lines = (
+            self._own_line(first)
+            and not self._text[end : self._lines.end(self._lines.line_of(end))].lstrip(" ,").strip()
+        )
         head, inner = f"{scalar(under, quote)}: {{", first.column + self._step
         yield TextEdit(first.start, first.start, self._broken([head, ""], inner) if in_lines else head)
         if in_lines:
@@ -299,7 +316,9 @@ class _DocumentEditor:
             before = self._end(owner, run[0] - 1)
             if "#" in self._text[before:begin]:
                 raise CannotChange(_COMMENT)
-            further.append(self._text[begin:until].replace("\n", f"\n{' ' * self._step}") if in_lines else self._text[begin:until])
+            further.append(
+                self._text[begin:until].replace("\n", f"\n{' ' * self._step}") if in_lines else self._text[begin:until]
+            )
             yield TextEdit(before, until, "")
         separator = self._broken([",", ""], inner) if in_lines else ", "
         closing = self._broken(["", "}"], first.column) if in_lines else "}"

@@ -1,5 +1,5 @@
-"""The nodes of a YAML or JSON text with their places: where keys, values and brackets begin and end. Nothing recurses, and only the objects
-that someone asks for are kept, so the cost is linear in the text."""
+"""The nodes of a YAML or JSON text with their places: where keys, values and brackets begin and end. Nothing recurses,
+and only the objects that someone asks for are kept, so the cost is linear in the text."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ def _nothing() -> list[Any]:
 
 @dataclass(slots=True, eq=False)
 class TextNode:
-    """A node: the characters from ``start``, its anchor and tag included, up to ``end``, what follows a block's last line not included.
+    """A node: the characters from ``start``, its anchor and tag included, up to ``end``, what follows a block's last
+    line not included.
 
-    ``inner``: where a flow collection goes on after its bracket. ``style`` is the quote of a scalar, ``|`` or ``>``; "" for plain ones and
-    for collections in block style, ``{`` for those in flow style. ``column`` counts from 0. ``marked``: it has an anchor or a tag.
+    ``inner``: where a flow collection goes on after its bracket. ``style`` is the quote of a scalar, ``|`` or ``>``; ""
+    for plain ones and for collections in block style, ``{`` for those in flow style. ``column`` counts from 0.
+    ``marked``: it has an anchor or a tag.
     """
 
     kind: NodeKind
@@ -117,8 +119,9 @@ class TextLines:
 
 
 def nodes_of(text: str, wanted: Collection[NodePlace]) -> Mapping[NodePlace, TextNode]:
-    """The root of each wanted place's document; of a List only the wanted items have content. ``text`` is what a reader of manifests
-    understands, without a byte order mark. Raises :class:`CannotChange` for a text that libyaml doesn't understand."""
+    """The root of each wanted place's document; of a List only the wanted items have content. ``text`` is what a reader
+    of manifests understands, without a byte order mark. Raises :class:`CannotChange` for a text that libyaml doesn't
+    understand."""
     of_document: dict[int, set[int] | None] = {}
     for each in wanted:
         items = of_document.setdefault(each.document, set())
@@ -170,7 +173,9 @@ class _Shift:
 _WHOLE: Final = _Shift()
 
 
-def _yaml_roots(text: str, wanted: Mapping[int, set[int] | None], shift: _Shift = _WHOLE) -> Iterator[tuple[int, TextNode]]:
+def _yaml_roots(
+    text: str, wanted: Mapping[int, set[int] | None], shift: _Shift = _WHOLE
+) -> Iterator[tuple[int, TextNode]]:
     next_event = cast("Callable[[], Any]", yaml.CSafeLoader(text).get_event)
     document = 0
     while True:

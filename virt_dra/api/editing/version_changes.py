@@ -1,4 +1,5 @@
-"""The changes that write an object of resource.k8s.io in v1, as :func:`virt_dra.api.conversion.to_v1` understands it (A-22.2, A-22.3)."""
+"""The changes that write an object of resource.k8s.io in v1, as :func:`virt_dra.api.conversion.to_v1` understands it
+(A-22.2, A-22.3)."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _REQUESTS: Final[Mapping[str, MemberPath]] = {
 
 
 def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
-    """The changes of an object in any version, or in v1 with fields where an older version has them; () if none is needed. Raises
-    :class:`CannotChange` for fields in both places."""
+    """The changes of an object in any version, or in v1 with fields where an older version has them; () if none is
+    needed. Raises :class:`CannotChange` for fields in both places."""
     version, kind = str(raw.get("apiVersion")).rpartition("/")[2], str(raw.get("kind"))
     found: list[ValueChange] = []
     if version != "v1":
@@ -72,7 +73,11 @@ def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterat
     for owner, within in ((device, path), (basic, (*path, "basic"))):
         capacity = owner.get("capacity") if owner is not None else None
         if isinstance(capacity, dict) and (version == "v1alpha3" or owner is basic):
-            yield from (WrapMember((*within, "capacity", name), "value") for name, each in capacity.items() if is_bare_quantity(each))
+            yield from (
+                WrapMember((*within, "capacity", name), "value")
+                for name, each in capacity.items()
+                if is_bare_quantity(each)
+            )
     if "basic" in device:
         yield UnnestMember((*path, "basic"))
 
@@ -80,5 +85,11 @@ def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterat
 def _of_slice(spec: object, version: str) -> Iterator[ValueChange]:
     """Values that mean "not set" in older versions, and something in v1."""
     for name, unset in (("nodeName", ""), ("allNodes", False)):
-        if version in FLAT and isinstance(spec, dict) and name in spec and spec[name] == unset and isinstance(spec[name], type(unset)):
+        if (
+            version in FLAT
+            and isinstance(spec, dict)
+            and name in spec
+            and spec[name] == unset
+            and isinstance(spec[name], type(unset))
+        ):
             yield RemoveMember(("spec", name))

@@ -35,7 +35,8 @@ def flow(value: Any, style: str = "") -> str:
 
 
 def member_lines(name: str, value: Any, step: int, dashes: int) -> Iterator[str]:
-    """The lines of ``name: value`` in block style. ``step``: by which members are indented; ``dashes``: by which a list's dashes are."""
+    """The lines of ``name: value`` in block style. ``step``: by which members are indented; ``dashes``: by which a
+    list's dashes are."""
     if isinstance(value, list) and value and any(isinstance(each, dict) for each in value):
         yield f"{scalar(name)}:"
         for each in value:

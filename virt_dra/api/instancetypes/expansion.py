@@ -1,8 +1,8 @@
 """Expanding a VirtualMachine by its instancetype and preference, as KubeVirt does (K-16). Pure.
 
-Only fields that affect devices and the pod's size are expanded: gpus, hostDevices, CPU, memory, node selector, annotations, machine type.
-The objects are kept as they were read, whatever their version, and parsed when a VM names them, so that a malformed one affects no other
-VM.
+Only fields that affect devices and the pod's size are expanded: gpus, hostDevices, CPU, memory, node selector,
+annotations, machine type. The objects are kept as they were read, whatever their version, and parsed when a VM names
+them, so that a malformed one affects no other VM.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ REVISED: Final = f"{GROUP}/object-name"
 
 @dataclass(frozen=True)
 class MissingReference:
-    """A reference to an object that isn't known. ``kind``: "" where only a volume names it. ``field``: the path of the reference in the
-    VM."""
+    """A reference to an object that isn't known. ``kind``: "" where only a volume names it. ``field``: the path of the
+    reference in the VM."""
 
     kind: str
     name: str
@@ -59,8 +59,9 @@ class MissingReference:
 class Expansion:
     """A VM with its instancetype and preference applied.
 
-    ``vm``: as KubeVirt validates it and creates its VMI from it, as far as that is known; without ``spec.instancetype`` if that was found.
-    ``refusals``: why KubeVirt refuses the VM before it validates it. ``missing``: what could not be applied.
+    ``vm``: as KubeVirt validates it and creates its VMI from it, as far as that is known; without ``spec.instancetype``
+    if that was found. ``refusals``: why KubeVirt refuses the VM before it validates it. ``missing``: what could not be
+    applied.
     """
 
     vm: VirtualMachine
@@ -70,7 +71,8 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Instancetypes:
-    """All instancetypes, preferences and revisions that VMs may name, by kind, namespace ("" for cluster-scoped ones) and name."""
+    """All instancetypes, preferences and revisions that VMs may name, by kind, namespace ("" for cluster-scoped ones)
+    and name."""
 
     objects: Mapping[tuple[str, str, str], TypedObject] = field(default_factory=dict)
 
@@ -87,7 +89,8 @@ class Instancetypes:
 
 
 def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansion:
-    """The VM with its instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none. Raises nothing."""
+    """The VM with its instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none.
+    Raises nothing."""
     namespace = vm.namespace or namespace
     try:
         instancetype = _found(vm, known, namespace, _INSTANCETYPES)
@@ -100,7 +103,10 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
     if sizes is None and preferred is None:
         return Expansion(vm, (), missing)
     wire = vm.spec.template.to_wire()
-    conflicts = [*spread_conflicts(sizes, preferred), *(apply_instancetype(wire, sizes, preferred) if sizes is not None else ())]
+    conflicts = [
+        *spread_conflicts(sizes, preferred),
+        *(apply_instancetype(wire, sizes, preferred) if sizes is not None else ()),
+    ]
     if conflicts:
         return Expansion(vm, tuple(conflicts), missing)
     if preferred is not None:
@@ -128,7 +134,8 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Family:
-    """One of the two: ``member`` of the VM's spec, its kinds, its reference in the VM's status, and what its spec is."""
+    """One of the two: ``member`` of the VM's spec, its kinds, its reference in the VM's status, and what its spec
+    is."""
 
     member: str
     matcher: str
@@ -148,20 +155,25 @@ class _Family:
 _INSTANCETYPES: Final = _Family(
     "instancetype", "InstancetypeMatcher", INSTANCETYPE, CLUSTER_INSTANCETYPE, "instancetypeRef", InstancetypeSpec
 )
-_PREFERENCES: Final = _Family("preference", "PreferenceMatcher", PREFERENCE, CLUSTER_PREFERENCE, "preferenceRef", PreferenceSpec)
+_PREFERENCES: Final = _Family(
+    "preference", "PreferenceMatcher", PREFERENCE, CLUSTER_PREFERENCE, "preferenceRef", PreferenceSpec
+)
 
 
 def _found(
     vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family
 ) -> InstancetypeSpec | PreferenceSpec | MissingReference | None:
-    """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises :class:`_Refused`."""
+    """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises
+    :class:`_Refused`."""
     matcher = (vm.spec.model_extra or {}).get(family.member)
     if not isinstance(matcher, Mapping):
         return None
     name, kind, revision = (_text(matcher, key) for key in ("name", "kind", "revisionName"))
     if not name:
         if not _text(matcher, "inferFromVolume"):
-            raise family.refused(f"Either Name or InferFromVolume should be provided within the {family.member} matcher")
+            raise family.refused(
+                f"Either Name or InferFromVolume should be provided within the {family.member} matcher"
+            )
         described = f"the {family.member} that volume {_text(matcher, 'inferFromVolume')} names"
         return MissingReference("", described, f"{family.field}.inferFromVolume")
     wanted = _kind(kind, family)
@@ -220,7 +232,8 @@ def _read(raw: object, family: _Family, title: str) -> InstancetypeSpec | Prefer
         raise family.refused(f"{title} can't be read: {problems}") from None
     if lacking := read.lacking:
         raise family.refused(
-            f"{title} is incomplete, so the API server does not store it: {'; '.join(f'spec.{each}: Required value' for each in lacking)}"
+            f"{title} is incomplete, so the API server does not store it: "
+            f"{'; '.join(f'spec.{each}: Required value' for each in lacking)}"
         )
     return read
 

@@ -1,4 +1,5 @@
-"""Applying an instancetype and a preference to a VM's template (K-16.2 to K-16.6). Pure but for the template, which is changed in place."""
+"""Applying an instancetype and a preference to a VM's template (K-16.2 to K-16.6). Pure but for the template, which is
+changed in place."""
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ class InstancetypeRefusal:
 # --- applying an instancetype ---
 
 
-def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None) -> list[InstancetypeRefusal]:
+def apply_instancetype(
+    template: Json, instancetype: InstancetypeSpec, preference: PreferenceSpec | None
+) -> list[InstancetypeRefusal]:
     """Apply the instancetype to the template (K-16.2 to K-16.4); returns the conflicts: fields that both set."""
     spec = template.setdefault("spec", {})
     domain = spec.setdefault("domain", {})
@@ -114,10 +117,15 @@ def apply_instancetype(template: Json, instancetype: InstancetypeSpec, preferenc
         *_applied_devices(domain, "hostDevices", instancetype.host_devices),
     ]
     annotations = (template.setdefault("metadata", {})).setdefault("annotations", {})
-    conflicts += [f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value]
+    conflicts += [
+        f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value
+    ]
     annotations |= instancetype.annotations
     rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
-    return [InstancetypeRefusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each) for each in rooted]
+    return [
+        InstancetypeRefusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each)
+        for each in rooted
+    ]
 
 
 def _applied_node_selector(spec: Json, instancetype: InstancetypeSpec) -> list[str]:
@@ -151,7 +159,9 @@ def _applied_devices(domain: Json, key: str, entries: tuple[GPU, ...] | tuple[Ho
 
 def _applied_cpu(domain: Json, wanted: _CPU, preference: PreferenceSpec | None) -> list[str]:
     cpu = domain.get("cpu") or {}
-    conflicts = [f"domain.resources.{kind}.cpu" for kind in ("requests", "limits") if "cpu" in _quantities(domain, kind)]
+    conflicts = [
+        f"domain.resources.{kind}.cpu" for kind in ("requests", "limits") if "cpu" in _quantities(domain, kind)
+    ]
     conflicts += [f"domain.cpu.{key}" for key in ("sockets", "cores", "threads") if cpu.get(key)]
     given = (
         ("model", "model", wanted.model),
@@ -163,7 +173,9 @@ def _applied_cpu(domain: Json, wanted: _CPU, preference: PreferenceSpec | None) 
     conflicts += [f"domain.cpu.{named}" for key, named, value in given if value is not None and _is_set(cpu.get(key))]
     if conflicts:
         return conflicts
-    domain["cpu"] = cpu | {key: value for key, _, value in given if value is not None} | _topology(wanted.guest, preference)
+    domain["cpu"] = (
+        cpu | {key: value for key, _, value in given if value is not None} | _topology(wanted.guest, preference)
+    )
     if wanted.max_sockets is not None:
         domain["cpu"]["maxSockets"] = wanted.max_sockets
     return []
@@ -211,11 +223,17 @@ def _spread(preference: PreferenceSpec | None) -> tuple[int, str]:
     if preference is None:
         return 2, "SocketsCores"
     options = preference.cpu.spread_options if preference.cpu is not None else None
-    ratio = options.ratio if options is not None and options.ratio is not None else preference.prefer_spread_socket_to_core_ratio or 2
+    ratio = (
+        options.ratio
+        if options is not None and options.ratio is not None
+        else preference.prefer_spread_socket_to_core_ratio or 2
+    )
     return max(ratio, 1), (options.across if options is not None else None) or "SocketsCores"
 
 
-def spread_conflicts(instancetype: InstancetypeSpec | None, preference: PreferenceSpec | None) -> list[InstancetypeRefusal]:
+def spread_conflicts(
+    instancetype: InstancetypeSpec | None, preference: PreferenceSpec | None
+) -> list[InstancetypeRefusal]:
     """A refusal if the preference's spread ratio doesn't divide the instancetype's vCPUs (K-16.3)."""
     if instancetype is None or _preferred_topology(preference) != "spread":
         return []
@@ -279,7 +297,10 @@ def apply_preference(template: Json, preference: PreferenceSpec) -> None:
     if preference.machine is not None and preference.machine.preferred_machine_type:
         machine = domain.get("machine") or {}
         domain["machine"] = {**machine, "type": machine.get("type") or preference.machine.preferred_machine_type}
-    if preference.preferred_termination_grace_period_seconds is not None and spec.get("terminationGracePeriodSeconds") is None:
+    if (
+        preference.preferred_termination_grace_period_seconds is not None
+        and spec.get("terminationGracePeriodSeconds") is None
+    ):
         spec["terminationGracePeriodSeconds"] = preference.preferred_termination_grace_period_seconds
     if preference.preferred_architecture and not spec.get("architecture"):
         spec["architecture"] = preference.preferred_architecture
@@ -292,7 +313,9 @@ def apply_preference(template: Json, preference: PreferenceSpec) -> None:
     metadata["annotations"] = {**preference.annotations, **(metadata.get("annotations") or {})}
 
 
-def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, preference: PreferenceSpec) -> InstancetypeRefusal | None:
+def unmet_requirement(
+    template: Json, instancetype: InstancetypeSpec | None, preference: PreferenceSpec
+) -> InstancetypeRefusal | None:
     """The first requirement of the preference that the instancetype, or the VM's own memory, doesn't meet (K-16.6)."""
     required = preference.requirements
     if required is None:
@@ -312,7 +335,9 @@ def unmet_requirement(template: Json, instancetype: InstancetypeSpec | None, pre
             return None
         have_memory, provider, place = Quantity.from_json(given), "VirtualMachine", "spec.template.spec.domain.memory"
     if have_memory < wanted:
-        return _lacking(f"Memory resources of {have_memory} provided by {provider}, preference requires {wanted}", place)
+        return _lacking(
+            f"Memory resources of {have_memory} provided by {provider}, preference requires {wanted}", place
+        )
     return None
 
 

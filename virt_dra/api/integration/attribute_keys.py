@@ -1,7 +1,8 @@
-"""Which attribute of a published device is its address: the keys, in order of preference, and how a value is read (K-6).
+"""Which attribute of a published device is its address: the keys, in order of preference, and how a value is read
+(K-6).
 
-The keys are data: the standard ones, the driver's own, those of :data:`DRIVERS`, then configured ones. A key without a domain
-means ``<driver>/<key>`` (K-6.1). Keys are case-sensitive (K-6.6).
+The keys are data: the standard ones, the driver's own, those of :data:`DRIVERS`, then configured ones. A key without a
+domain means ``<driver>/<key>`` (K-6.1). Keys are case-sensitive (K-6.6).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class InvalidKeys(ValueError):
 
 @dataclass(frozen=True)
 class DriverKeys:
-    """Attribute keys that carry addresses of one driver's devices, besides the standard ones. Bare keys are the driver's own."""
+    """Attribute keys that carry addresses of one driver's devices, besides the standard ones. Bare keys are the
+    driver's own."""
 
     driver: str
     pci: tuple[str, ...] = ()
@@ -62,7 +64,8 @@ DRIVERS: Mapping[str, DriverKeys] = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """The addresses of one device; an mdev wins over the PCI address, its parent's (K-6.5). None is set where none is needed (K-5.32).
+    """The addresses of one device; an mdev wins over the PCI address, its parent's (K-6.5). None is set where none is
+    needed (K-5.32).
 
     ``ignored``: why a parent's address that is published beside an mdev was left out, or "".
     """
@@ -91,7 +94,8 @@ class Unusable:
 
 
 Need = Literal["any", "pci", "none"]
-"""The address a device needs: of either kind; a PCI address (SR-IOV, K-7.21); none (a network binding plugin finds its device itself)."""
+"""The address a device needs: of either kind; a PCI address (SR-IOV, K-7.21); none (a network binding plugin finds its
+device itself)."""
 
 
 def needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
@@ -107,7 +111,8 @@ def needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
 
 
 def read_keys(raw: object, path: str) -> tuple[DriverKeys, ...]:
-    """Extra keys from configuration: a list of ``{driver, pci: [keys], mdev: [keys]}`` (K-6.6). Raises :class:`InvalidKeys`."""
+    """Extra keys from configuration: a list of ``{driver, pci: [keys], mdev: [keys]}`` (K-6.6). Raises
+    :class:`InvalidKeys`."""
     if not isinstance(raw, list):
         raise InvalidKeys(f"{path}: must be a list of objects {{driver, pci: [keys], mdev: [keys]}}")
     return tuple(_read_driver(entry, f"{path}[{position}]") for position, entry in enumerate(raw))
@@ -134,9 +139,14 @@ def _read_list(raw: Json, member: str, path: str, never: frozenset[str]) -> tupl
         raise InvalidKeys(f"{path}.{member}: must be a list of attribute keys")
     for position, key in enumerate(keys):
         if not isinstance(key, str) or not key:
-            raise InvalidKeys(f"{path}.{member}[{position}]: must be an attribute key, such as vendorAddress or example.com/vendorAddress")
+            raise InvalidKeys(
+                f"{path}.{member}[{position}]: must be an attribute key, such as "
+                "vendorAddress or example.com/vendorAddress"
+            )
         if key.rpartition("/")[2].lower() in never:
-            raise InvalidKeys(f"{path}.{member}[{position}]: {key} is never an address of the device itself; name the key that has it")
+            raise InvalidKeys(
+                f"{path}.{member}[{position}]: {key} is never an address of the device itself; name the key that has it"
+            )
     return tuple(keys)
 
 
@@ -160,7 +170,9 @@ _KeyPair = tuple[str, str]
 def _keys(driver: str, extra: tuple[DriverKeys, ...]) -> tuple[tuple[_KeyPair, ...], tuple[_KeyPair, ...]]:
     """The keys of mdev UUIDs and of PCI addresses, best first: made once, since a driver has thousands of devices."""
     own = f"{driver}/"
-    of_mdev, of_pci = ([(key, key.removeprefix(own)) for key in keys] for keys in (mdev_keys(driver, extra), pci_keys(driver, extra)))
+    of_mdev, of_pci = (
+        [(key, key.removeprefix(own)) for key in keys] for keys in (mdev_keys(driver, extra), pci_keys(driver, extra))
+    )
     return tuple(of_mdev), tuple(of_pci)
 
 
@@ -172,11 +184,13 @@ def _qualified(driver: str, key: str) -> str:
     return key if "/" in key else f"{driver}/{key}"
 
 
-def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()) -> Addresses | Unusable:
+def addresses(
+    driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()
+) -> Addresses | Unusable:
     """The addresses among a device's attributes, as published, or why there are none (K-5.11, K-6.1 to K-6.5).
 
-    A key of a wrong type or with an empty value is passed over. A value that is no address is not: the driver meant it, so
-    another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left out.
+    A key of a wrong type or with an empty value is passed over. A value that is no address is not: the driver meant it,
+    so another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left out.
     """
     of_mdev, of_pci = _keys(driver, tuple(extra))
     mdevs, pcis = _published(of_mdev, attributes), _published(of_pci, attributes)
@@ -185,11 +199,15 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
         if own is not None and bare is not None and own is not bare and own.to_wire() != bare.to_wire():
             return Unusable(
                 CONFLICTING_ATTRIBUTES,
-                f"attributes {bare_key} ({_show(bare)}) and {key} ({_show(own)}) mean the same key and differ; the driver must publish one",
+                f"attributes {bare_key} ({_show(bare)}) and {key} ({_show(own)}) mean "
+                "the same key and differ; the driver must publish one",
             )
     mdev = _first(attributes, mdevs)
     if mdev is not None and not MDEV_UUID.fullmatch(mdev[1]):
-        return Unusable(NO_ADDRESS, f"attribute {mdev[0]} is {mdev[1]!r}, which is no mdev UUID; the driver must publish one like {_UUID}")
+        return Unusable(
+            NO_ADDRESS,
+            f"attribute {mdev[0]} is {mdev[1]!r}, which is no mdev UUID; the driver must publish one like {_UUID}",
+        )
     pci = _first(attributes, pcis)
     fault = ""
     if pci is not None and not PCI_ADDRESS.fullmatch(pci[1]):
@@ -198,7 +216,9 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
     if mdev is not None:
         return Addresses(pci[1] if pci else None, mdev[1], ignored=fault)
     if fault:
-        return Unusable(NO_ADDRESS, f"{fault}; the driver must publish domain, bus, slot and function in hex, without blanks")
+        return Unusable(
+            NO_ADDRESS, f"{fault}; the driver must publish domain, bus, slot and function in hex, without blanks"
+        )
     if pci is not None:
         return Addresses(pci=pci[1])
     return Unusable(NO_ADDRESS, _nothing_found(attributes, (*of_mdev, *of_pci)))
@@ -207,7 +227,8 @@ def addresses(driver: str, attributes: Mapping[str, DeviceAttribute], extra: Ite
 def published_keys(
     driver: str, attributes: Mapping[str, DeviceAttribute], extra: Iterable[DriverKeys] = ()
 ) -> tuple[str | None, str | None]:
-    """The keys, as published, of a device's PCI address and of its mdev UUID, usable or not; None for what it doesn't have."""
+    """The keys, as published, of a device's PCI address and of its mdev UUID, usable or not; None for what it doesn't
+    have."""
     of_mdev, of_pci = _keys(driver, tuple(extra))
     pci, mdev = (_first(attributes, pairs) for pairs in (of_pci, of_mdev))
     return pci[0] if pci else None, mdev[0] if mdev else None

@@ -1,4 +1,5 @@
-"""The user's annotation for the device-plugin path: which claim takes the place of which plugin device (K-11.2, decision 0012).
+"""The user's annotation for the device-plugin path: which claim takes the place of which plugin device (K-11.2,
+decision 0012).
 
 The annotation ``virt-dra.io/device-claims`` of a VMI (of a VM: of its template) is a JSON object:
 
@@ -57,11 +58,14 @@ class AssignedDevice:
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The variables that KubeVirt reads for the resource: of PCI addresses, of mdev UUIDs (K-7.2). One of them is to stay empty."""
+        """The variables that KubeVirt reads for the resource: of PCI addresses, of mdev UUIDs (K-7.2). One of them is
+        to stay empty."""
         return resource_variable(PCI_PREFIX, self.resource), resource_variable(MDEV_PREFIX, self.resource)
 
 
-def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.annotations") -> tuple[ClaimAssignment, ...]:
+def read_device_claims(
+    annotations: Mapping[str, str], root: str = "metadata.annotations"
+) -> tuple[ClaimAssignment, ...]:
     """The claims in the annotation, in its order; () without it. Raises :class:`AnnotationError` with every fault."""
     text = annotations.get(DEVICE_CLAIMS_ANNOTATION)
     if text is None:
@@ -69,13 +73,17 @@ def read_device_claims(annotations: Mapping[str, str], root: str = "metadata.ann
     field = f"{root}[{DEVICE_CLAIMS_ANNOTATION}]"
     raw = parse(text, field)
     if not isinstance(raw, dict) or not raw:
-        raise AnnotationError(field, [("", 'must be an object such as {"gpu1": {"resourceClaimTemplateName": "gpu", "request": "gpu"}}')])
+        raise AnnotationError(
+            field, [("", 'must be an object such as {"gpu1": {"resourceClaimTemplateName": "gpu", "request": "gpu"}}')]
+        )
     if len(raw) > _MAX_DEVICES:
         raise AnnotationError(field, [("", f"must name no more than {_MAX_DEVICES} devices, not {len(raw)}")])
     problems = [problem for device, claim in raw.items() for problem in _faults(_shown(device), claim)]
     if problems:
         raise AnnotationError(field, problems)
-    return tuple(ClaimAssignment(device, c[_REQUEST], c.get(_DIRECT) or "", c.get(_TEMPLATE) or "") for device, c in raw.items())
+    return tuple(
+        ClaimAssignment(device, c[_REQUEST], c.get(_DIRECT) or "", c.get(_TEMPLATE) or "") for device, c in raw.items()
+    )
 
 
 def _shown(device: str) -> str:
@@ -111,12 +119,16 @@ def _name_faults(path: str, name: object, check: _Check) -> Iterable[tuple[str, 
 
 
 def assign(
-    vmi: VirtualMachineInstance, claims: Iterable[ClaimAssignment], taken: Iterable[str] = (), root: str = "metadata.annotations"
+    vmi: VirtualMachineInstance,
+    claims: Iterable[ClaimAssignment],
+    taken: Iterable[str] = (),
+    root: str = "metadata.annotations",
 ) -> tuple[AssignedDevice, ...]:
     """The devices with their claims, gpus first, in spec order. Raises :class:`AnnotationError` with every fault.
 
-    Entries that name one template share one claim, as long as their requests differ: a template's requests and constraints are made for
-    each other. The second entry for the same request begins another claim. ``taken``: names of entries that the pod has besides.
+    Entries that name one template share one claim, as long as their requests differ: a template's requests and
+    constraints are made for each other. The second entry for the same request begins another claim. ``taken``: names of
+    entries that the pod has besides.
     """
     field = f"{root}[{DEVICE_CLAIMS_ANNOTATION}]"
     wanted = {claim.device: claim for claim in claims}
@@ -132,11 +144,15 @@ def assign(
         if claim is None:
             continue
         if claim.resource_claim_name and (claim.resource_claim_name, claim.request) in pairs:
-            message = f"request {claim.request} of ResourceClaim {claim.resource_claim_name} serves another device already"
+            message = (
+                f"request {claim.request} of ResourceClaim {claim.resource_claim_name} serves another device already"
+            )
             problems.append((_shown(device.name), message))
             continue
         pairs.add((claim.resource_claim_name, claim.request))
-        assigned.append(AssignedDevice(kind, index, device.name, device.device_name or "", numbers.entry(claim), claim.request))
+        assigned.append(
+            AssignedDevice(kind, index, device.name, device.device_name or "", numbers.entry(claim), claim.request)
+        )
     if problems:
         raise AnnotationError(field, problems)
     return tuple(assigned)
@@ -177,23 +193,36 @@ _Entries = tuple[tuple[DeviceListName, int, DeviceEntry], ...]
 def _plugin_entries(vmi: VirtualMachineInstance) -> _Entries:
     devices = vmi.spec.domain.devices
     gpus: _Entries = tuple(("gpus", index, gpu) for index, gpu in enumerate(devices.gpus) if gpu.is_plugin)
-    hosts: _Entries = tuple(("hostDevices", index, device) for index, device in enumerate(devices.host_devices) if device.is_plugin)
+    hosts: _Entries = tuple(
+        ("hostDevices", index, device) for index, device in enumerate(devices.host_devices) if device.is_plugin
+    )
     return (*gpus, *hosts)
 
 
-def _not_assignable(wanted: Mapping[str, ClaimAssignment], entries: _Entries, vmi: VirtualMachineInstance) -> Iterable[tuple[str, str]]:
+def _not_assignable(
+    wanted: Mapping[str, ClaimAssignment], entries: _Entries, vmi: VirtualMachineInstance
+) -> Iterable[tuple[str, str]]:
     times = Counter(device.name for _, _, device in entries)
-    claimed = {device.name for device in (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices) if not device.is_plugin}
+    claimed = {
+        device.name
+        for device in (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)
+        if not device.is_plugin
+    }
     for name in wanted:
         if times[name] > 1:
             yield _shown(name), f"{times[name]} devices have this name; give each its own"
         elif not times[name]:
-            why = "has no deviceName; this path is for devices with one" if name in claimed else "is no entry of gpus or hostDevices"
+            why = (
+                "has no deviceName; this path is for devices with one"
+                if name in claimed
+                else "is no entry of gpus or hostDevices"
+            )
             yield _shown(name), why
 
 
 def _resource_faults(wanted: Mapping[str, ClaimAssignment], entries: _Entries) -> Iterable[tuple[str, str]]:
-    """One variable serves all devices of a resource, and each kind of devices by itself (K-7.3): it must be all ours, and one kind's."""
+    """One variable serves all devices of a resource, and each kind of devices by itself (K-7.3): it must be all ours,
+    and one kind's."""
     by_variable: dict[str, list[tuple[DeviceListName, DeviceEntry]]] = defaultdict(list)
     for kind, _, device in entries:
         by_variable[resource_variable(PCI_PREFIX, device.device_name or "")].append((kind, device))
@@ -205,11 +234,16 @@ def _resource_faults(wanted: Mapping[str, ClaimAssignment], entries: _Entries) -
         resource = ours[0][1].device_name or ""
         faults = names.label_key(resource)
         if faults or len(variable) > _MAX_VARIABLE:
-            yield first, f"deviceName {resource[:_SHOWN]!r} can't be an extended resource: {'; '.join(faults) or 'it is too long'}"
+            yield (
+                first,
+                f"deviceName {resource[:_SHOWN]!r} can't be an extended resource: "
+                f"{'; '.join(faults) or 'it is too long'}",
+            )
         elif len({kind for kind, _ in ours}) > 1:
             yield (
                 first,
-                f"resource {resource} is used in gpus and in hostDevices, and KubeVirt would give the same device to both; use two names",
+                f"resource {resource} is used in gpus and in hostDevices, and KubeVirt "
+                "would give the same device to both; use two names",
             )
         elif len(ours) < len(sharing):
             others = ", ".join(_shown(device.name) for _, device in sharing if device.name not in wanted)

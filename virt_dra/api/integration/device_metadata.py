@@ -1,4 +1,5 @@
-"""KEP-5304's metadata file, by which a DRA driver describes devices to a pod's containers, and its path (K-7.7, K-7.8, K-7.11).
+"""KEP-5304's metadata file, by which a DRA driver describes devices to a pod's containers, and its path (K-7.7, K-7.8,
+K-7.11).
 
 A file is a stream of JSON objects, the same content once for each version that its writer knows, newest first.
 """
@@ -56,7 +57,8 @@ class DeviceMetadata(Object):
 
 
 def request_directory(entry: str, claim: str | None, request: str) -> str:
-    """The absolute directory of one request's file (K-7.7). ``entry``: pod-local claim name; ``claim``: the object's, of a direct claim.
+    """The absolute directory of one request's file (K-7.7). ``entry``: pod-local claim name; ``claim``: the object's,
+    of a direct claim.
 
     ``request`` is the base request. None of them may hold a path separator: nothing is escaped here.
     """

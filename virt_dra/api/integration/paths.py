@@ -7,8 +7,9 @@ For each pair (claim entry, request) of the container ``compute`` one path is de
     device-plugin   the pod gets claims in place of extended resources, and the variables that a device plugin would have set
     none            nothing can be done, and the message says why
 
-The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these functions
-and nowhere else. What the annotations hold is read in ``device_claims`` (the user's) and ``integration_record`` (ours).
+The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these
+functions and nowhere else. What the annotations hold is read in ``device_claims`` (the user's) and
+``integration_record`` (ours).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ PATH_CHOICES: Final[tuple[PathChoice, ...]] = (AUTO, NATIVE, METADATA_SHIM, DEVI
 
 DOMAIN: Final = "virt-dra.io"
 POLICY_ANNOTATION: Final = f"{DOMAIN}/placement-policy"
-"""On VMs' templates (KubeVirt copies it to pods) and namespaces, by the user: a placement policy, for `virt-dra extender`."""
+"""On VMs' templates (KubeVirt copies it to pods) and namespaces, by the user: a placement policy, for `virt-dra
+extender`."""
 PATH_ANNOTATION: Final = f"{DOMAIN}/integration-path"
 """On VMIs and VM templates, by the user: a :data:`PathChoice`."""
 DEVICE_CLAIMS_ANNOTATION: Final = f"{DOMAIN}/device-claims"
@@ -54,10 +56,12 @@ METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
 ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
 """On launcher pods, by the operator: the value of an environment variable."""
 ADDRESSES_READY_ANNOTATION: Final = f"{ADDRESSES_DOMAIN}/ready"
-"""On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables have their values. The init container waits for it."""
+"""On launcher pods, by the operator: :data:`ADDRESSES_READY` once all variables have their values. The init container
+waits for it."""
 ADDRESSES_READY: Final = "true"
 RETRY_ANNOTATION: Final = f"{DOMAIN}/pod-retry"
-"""On VMIs, by the operator: when it last made virt-controller try again to create the launcher pod that the pod webhook refused."""
+"""On VMIs, by the operator: when it last made virt-controller try again to create the launcher pod that the pod webhook
+refused."""
 POD_WEBHOOK: Final = "launcher-pods.virt-dra.io"
 """The name of the pod webhook in its configuration, by which the API server's errors name it."""
 
@@ -76,10 +80,12 @@ WAIT_CONTAINER: Final = "virt-dra-wait-for-addresses"
 WAIT_VOLUME: Final = "virt-dra-addresses"
 WAIT_DIRECTORY: Final = "/var/run/virt-dra/addresses"
 WAIT_FILE: Final = "ready"
-"""In :data:`WAIT_DIRECTORY`: the content of :data:`ADDRESSES_READY_ANNOTATION`. It is there and empty until the operator has written."""
+"""In :data:`WAIT_DIRECTORY`: the content of :data:`ADDRESSES_READY_ANNOTATION`. It is there and empty until the
+operator has written."""
 
 SHIM_FILE: Final = f"{DOMAIN}{FILE_SUFFIX}"
-"""The one file of a metadata volume. Its driver isn't known when the pod is made; readers look for the suffix only (K-7.9)."""
+"""The one file of a metadata volume. Its driver isn't known when the pod is made; readers look for the suffix only
+(K-7.9)."""
 
 _NAME_LIMIT = 63
 _HASH = 16
@@ -88,22 +94,26 @@ _HASH = 16
 def own_pod_annotations(annotations: Iterable[str]) -> tuple[str, ...]:
     """The given keys that only the pod webhook may set on a launcher pod.
 
-    virt-controller copies a VMI's annotations to its pod (K-4.2), so a tenant could set them there: the pod webhook removes all that
-    it does not set itself.
+    virt-controller copies a VMI's annotations to its pod (K-4.2), so a tenant could set them there: the pod webhook
+    removes all that it does not set itself.
     """
     ours = (INTEGRATION_ANNOTATION, DEVICE_STATUS_ANNOTATION, RETRY_ANNOTATION)
-    return tuple(key for key in annotations if key in ours or key.startswith((f"{METADATA_DOMAIN}/", f"{ADDRESSES_DOMAIN}/")))
+    return tuple(
+        key for key in annotations if key in ours or key.startswith((f"{METADATA_DOMAIN}/", f"{ADDRESSES_DOMAIN}/"))
+    )
 
 
 def metadata_annotation(claim: str, request: str) -> str:
-    """The key for a pair, both DNS labels: ``metadata.virt-dra.io/<claim>.<request>``, shortened where that is too long."""
+    """The key for a pair, both DNS labels: ``metadata.virt-dra.io/<claim>.<request>``, shortened where that is too
+    long."""
     name = f"{claim}.{request}"
     # A label has no "_", so that a shortened name is never another pair's.
     return f"{METADATA_DOMAIN}/{name if len(name) <= _NAME_LIMIT else _shortened(name, '_')}"
 
 
 def address_annotation(variable: str) -> str:
-    """The key for a variable of :func:`resource_variable`: ``addresses.virt-dra.io/<variable>``, shortened where that is too long."""
+    """The key for a variable of :func:`resource_variable`: ``addresses.virt-dra.io/<variable>``, shortened where that
+    is too long."""
     # A variable has no ".".
     return f"{ADDRESSES_DOMAIN}/{variable if len(variable) <= _NAME_LIMIT else _shortened(variable, '.')}"
 
@@ -154,7 +164,8 @@ DRIVER_WRITES_NO_METADATA: Final = "DriverWritesNoMetadata"
 DRIVER_UNKNOWN: Final = "DriverUnknown"
 """metadata-shim: nothing says which driver will serve the request, so the KubeVirt release alone decides."""
 DRIVERS_DIFFER: Final = "DriversDiffer"
-"""native, with a warning: some of the drivers write the file, some don't; a volume would keep the former's pods from starting."""
+"""native, with a warning: some of the drivers write the file, some don't; a volume would keep the former's pods from
+starting."""
 OLD_METADATA_PATH: Final = "OldMetadataPath"
 """metadata-shim: this KubeVirt looks where no driver writes (K-7.11)."""
 ASKED_FOR: Final = "AskedFor"
@@ -176,7 +187,8 @@ BY_DRIVERS: Final = frozenset({DRIVER_WRITES_METADATA, DRIVER_WRITES_NO_METADATA
 
 @dataclass(frozen=True)
 class ClaimRequestPair:
-    """A claim entry of the pod, by its pod-local name, and one of its requests. ``request`` is "" for the whole claim."""
+    """A claim entry of the pod, by its pod-local name, and one of its requests. ``request`` is "" for the whole
+    claim."""
 
     claim: str
     request: str
@@ -187,7 +199,8 @@ class ClaimRequestPair:
 
 @dataclass(frozen=True)
 class PathDecision:
-    """The path of a pair. ``warning``: the VM may not, or will not, get its device this way; the message says what to do."""
+    """The path of a pair. ``warning``: the VM may not, or will not, get its device this way; the message says what to
+    do."""
 
     pair: ClaimRequestPair
     path: IntegrationPath
@@ -201,11 +214,14 @@ class InvalidPathChoice(ValueError):
 
 
 def chosen_path(annotations: Mapping[str, str], root: str = "metadata.annotations") -> PathChoice:
-    """The value of :data:`PATH_ANNOTATION`; ``auto`` without it or where it is empty. Raises :class:`InvalidPathChoice`."""
+    """The value of :data:`PATH_ANNOTATION`; ``auto`` without it or where it is empty. Raises
+    :class:`InvalidPathChoice`."""
     choice = annotations.get(PATH_ANNOTATION, "") or AUTO
     if not _is_choice(choice):
         field = f"{root}[{PATH_ANNOTATION}]"
-        raise InvalidPathChoice(f"{field}: {choice[:40]!r} is no integration path; write one of {', '.join(PATH_CHOICES)}")
+        raise InvalidPathChoice(
+            f"{field}: {choice[:40]!r} is no integration path; write one of {', '.join(PATH_CHOICES)}"
+        )
     return choice
 
 
@@ -225,9 +241,10 @@ def decide(
 ) -> PathDecision:
     """The path of one pair of a launcher pod's container ``compute`` (decision 0012).
 
-    ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim. ``choice``: the user's.
-    ``drivers``: those of the devices that may serve the request, as far as they are known. ``writers``: those that write metadata files
-    (``known_drivers.metadata_writers``). ``in_device_claims``: the claim was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
+    ``entry``: of the pod's resourceClaims, not yet validated by anybody; ``request``: "" for the whole claim.
+    ``choice``: the user's. ``drivers``: those of the devices that may serve the request, as far as they are known.
+    ``writers``: those that write metadata files (``known_drivers.metadata_writers``). ``in_device_claims``: the claim
+    was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
     pair = ClaimRequestPair(entry.name, request)
     known = tuple(sorted(set(drivers)))
@@ -239,11 +256,18 @@ def decide(
         message = f"the claim takes the place of extended resources ({DEVICE_CLAIMS_ANNOTATION})"
         return PathDecision(pair, DEVICE_PLUGIN, IN_DEVICE_CLAIMS, message)
     if choice == DEVICE_PLUGIN:
-        message = f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, and devices with deviceName instead of claimName"
+        message = (
+            f"path {DEVICE_PLUGIN} needs the annotation {DEVICE_CLAIMS_ANNOTATION}, "
+            "and devices with deviceName instead of claimName"
+        )
         return PathDecision(pair, NONE, NO_DEVICE_CLAIMS, message, warning=True)
     if version < V1_8_0:
-        advice = f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
-        return PathDecision(pair, NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True)
+        advice = (
+            f"use KubeVirt 1.8.0 or newer, or devices with deviceName and the annotation {DEVICE_CLAIMS_ANNOTATION}"
+        )
+        return PathDecision(
+            pair, NONE, NO_METADATA_READ, f"KubeVirt {version} reads no metadata files; {advice}", warning=True
+        )
     if choice != AUTO:
         return _as_chosen(pair, choice, version, writing)
     if version < V1_8_3:
@@ -260,7 +284,9 @@ def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDeci
         message = f"{str(pair)[:140]!r} are no DNS labels, which Kubernetes wants for claim and request"
         return PathDecision(pair, NONE, BAD_NAME, message, warning=True)
     if entry.resource_claim_name and names.dns1123_subdomain(entry.resource_claim_name):
-        return PathDecision(pair, NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True)
+        return PathDecision(
+            pair, NONE, BAD_NAME, f"{entry.resource_claim_name[:270]!r} is no name of a ResourceClaim", warning=True
+        )
     return None
 
 
@@ -268,10 +294,15 @@ def _looks_elsewhere(version: KubeVirtVersion) -> str:
     return f"KubeVirt {version} looks for metadata files where no driver writes them"
 
 
-def _as_chosen(pair: ClaimRequestPair, choice: IntegrationPath, version: KubeVirtVersion, writing: tuple[str, ...]) -> PathDecision:
+def _as_chosen(
+    pair: ClaimRequestPair, choice: IntegrationPath, version: KubeVirtVersion, writing: tuple[str, ...]
+) -> PathDecision:
     """The native or metadata-shim path that the user asks for, with a warning where it can't work."""
     if choice == METADATA_SHIM and version >= V1_8_3 and writing:
-        message = f"driver {', '.join(writing)} writes a metadata file of its own, which can't be mounted into the shim's volume"
+        message = (
+            f"driver {', '.join(writing)} writes a metadata file of its own, "
+            "which can't be mounted into the shim's volume"
+        )
         return PathDecision(pair, choice, ASKED_FOR, message, warning=True)
     if choice == NATIVE and version < V1_8_3:
         message = f"{_looks_elsewhere(version)}; use 1.8.3 or newer, or path {METADATA_SHIM}"
@@ -283,9 +314,13 @@ def _by_drivers(pair: ClaimRequestPair, known: tuple[str, ...], writing: tuple[s
     """The path that follows from which drivers may serve the request, and which of these write metadata files."""
     listed = ", ".join(known)
     if not known:
-        return PathDecision(pair, METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request")
+        return PathDecision(
+            pair, METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request"
+        )
     if not writing:
-        return PathDecision(pair, METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files")
+        return PathDecision(
+            pair, METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files"
+        )
     if writing == known:
         return PathDecision(pair, NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
     message = (

@@ -1,7 +1,8 @@
-"""The annotation ``virt-dra.io/integration``: what the pod webhook added to a launcher pod and the operator has to fill in.
+"""The annotation ``virt-dra.io/integration``: what the pod webhook added to a launcher pod and the operator has to fill
+in.
 
-Whoever may write pods may write this annotation, so it grants nothing: it names claims of the same pod only, the reader checks each
-against the pod, and keys of other annotations are made from names, never taken from it.
+Whoever may write pods may write this annotation, so it grants nothing: it names claims of the same pod only, the reader
+checks each against the pod, and keys of other annotations are made from names, never taken from it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class RecordedPair(_Strict):
 
 
 class RecordedDevice(_Strict):
-    """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the record."""
+    """A device of the device-plugin path: its address goes into the variables of ``resource``, in the order of the
+    record."""
 
     kind: DeviceListName
     name: Str
@@ -77,7 +79,8 @@ class Integration(_Strict):
             for d in decisions
         )
         recorded = tuple(
-            RecordedDevice(kind=d.kind, name=d.name, resource=d.resource, claim=d.entry.name, request=d.request) for d in devices
+            RecordedDevice(kind=d.kind, name=d.name, resource=d.resource, claim=d.entry.name, request=d.request)
+            for d in devices
         )
         return cls(format=FORMAT, pairs=pairs, devices=recorded)
 
@@ -107,7 +110,10 @@ class Integration(_Strict):
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if len(self.pairs) > _MAX or len(self.devices) > _MAX:
-            yield "", f"has {len(self.pairs)} pairs and {len(self.devices)} devices; no pod has more than {_MAX} of either"
+            yield (
+                "",
+                f"has {len(self.pairs)} pairs and {len(self.devices)} devices; no pod has more than {_MAX} of either",
+            )
             return
         for index, pair in enumerate(self.pairs):
             yield from _name(f"pairs[{index}].claim", pair.claim)

@@ -1,7 +1,8 @@
-"""The interface of operator and launcher without KubeVirt: annotations and files of a launcher pod (docs/decisions/0012-real-cluster.md).
+"""The interface of operator and launcher without KubeVirt: annotations and files of a launcher pod
+(docs/decisions/0012-real-cluster.md).
 
-The launcher has no token. Its input is annotations of its pod, which a downwardAPI volume shows as files. Its output is a file that the
-readiness probe checks, and the termination message.
+The launcher has no token. Its input is annotations of its pod, which a downwardAPI volume shows as files. Its output is
+a file that the readiness probe checks, and the termination message.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from virt_dra.api.integration.device_metadata import BASE, request_directory
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION, DOMAIN, SHIM_FILE
 
 VMI_ANNOTATION: Final = f"{DOMAIN}/vmi"
-"""On launcher pods: the VMI as JSON, without status. Written when the pod is made; the VMI's spec doesn't change afterwards."""
+"""On launcher pods: the VMI as JSON, without status. Written when the pod is made; the VMI's spec doesn't change
+afterwards."""
 POD_DEVICE_STATUS_ANNOTATION: Final = DEVICE_STATUS_ANNOTATION
 """On launcher pods: the deviceStatus as JSON, from when every device is resolved."""
 
@@ -23,7 +25,8 @@ VMI_FILE: Final = "vmi.json"
 DEVICE_STATUS_FILE: Final = "device-status.json"
 """Empty until the annotation is there."""
 METADATA_FOLDER: Final = "dra-device-attributes"
-"""In :data:`INFO_DIRECTORY`: metadata files (K-7.7) of networks' devices, for which deviceStatus has no place (K-5.12)."""
+"""In :data:`INFO_DIRECTORY`: metadata files (K-7.7) of networks' devices, for which deviceStatus has no place
+(K-5.12)."""
 
 RUN_VOLUME: Final = "virt-dra-run"
 RUN_DIRECTORY: Final = "/run/virt-dra"
@@ -41,6 +44,7 @@ COMMAND: Final = ("virt-dra-launcher",)
 
 
 def metadata_file(entry: PodResourceClaim, request: str) -> str:
-    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names must be validated before: nothing is escaped here."""
+    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names must be validated before: nothing is
+    escaped here."""
     directory = request_directory(entry.name, entry.resource_claim_name, request)
     return f"{METADATA_FOLDER}/{directory.removeprefix(f'{BASE}/')}/{SHIM_FILE}"

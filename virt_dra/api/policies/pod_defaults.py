@@ -25,7 +25,8 @@ GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def with_core_defaults(obj: TypedObject) -> TypedObject:
-    """The object with Kubernetes' defaults of core/v1, as far as control loops see them; itself if there is nothing to fill in."""
+    """The object with Kubernetes' defaults of core/v1, as far as control loops see them; itself if there is nothing to
+    fill in."""
     if isinstance(obj, Pod):
         return _pod(obj)
     if isinstance(obj, Namespace) and obj.name and obj.metadata.labels.get(NAME_LABEL) != obj.name:
@@ -43,11 +44,14 @@ def new_pod_status(pod: Pod) -> PodStatus:
 
 
 def with_label_keys(pod: Pod) -> Pod:
-    """A new pod whose selectors of other pods (affinity, topology spread) have its own values of matchLabelKeys and mismatchLabelKeys."""
+    """A new pod whose selectors of other pods (affinity, topology spread) have its own values of matchLabelKeys and
+    mismatchLabelKeys."""
     labels, affinity = pod.metadata.labels, pod.spec.affinity
 
     def term(given: PodAffinityTerm) -> PodAffinityTerm:
-        selector = _narrowed(given.label_selector, {"In": given.match_label_keys, "NotIn": given.mismatch_label_keys}, labels)
+        selector = _narrowed(
+            given.label_selector, {"In": given.match_label_keys, "NotIn": given.mismatch_label_keys}, labels
+        )
         return given if selector is given.label_selector else given.with_(label_selector=selector)
 
     def terms(given: PodAffinity | None) -> PodAffinity | None:
@@ -74,8 +78,11 @@ def _has_keys(given: PodAffinity | None) -> bool:
     return any(each.match_label_keys or each.mismatch_label_keys for each in every)
 
 
-def _narrowed(selector: LabelSelector | None, keys: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> LabelSelector | None:
-    """The selector with a requirement for each key that the pod has as a label; an absent one selects nothing and stays absent."""
+def _narrowed(
+    selector: LabelSelector | None, keys: Mapping[str, Sequence[str]], labels: Mapping[str, str]
+) -> LabelSelector | None:
+    """The selector with a requirement for each key that the pod has as a label; an absent one selects nothing and stays
+    absent."""
     more = [
         NodeSelectorRequirement(key=key, operator=operator, values=(labels[key],))
         for operator, each in keys.items()

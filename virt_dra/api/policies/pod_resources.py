@@ -14,11 +14,14 @@ NOTHING: Final[Amounts] = {}
 _COMPUTE = ("cpu", "memory")
 
 
-def pod_total(pod: Pod, field: Literal["requests", "limits"], missing: Amounts = NOTHING, beside: Amounts = NOTHING) -> dict[str, Quantity]:
-    """The larger of what its containers ask for together and what each init container does while sidecars run; plus overhead.
+def pod_total(
+    pod: Pod, field: Literal["requests", "limits"], missing: Amounts = NOTHING, beside: Amounts = NOTHING
+) -> dict[str, Quantity]:
+    """The larger of what its containers ask for together and what each init container does while sidecars run; plus
+    overhead.
 
-    What the pod asks for itself (``spec.resources``) replaces that of its containers. ``missing``: what a container counts as that doesn't
-    ask for it. ``beside``: what is asked for beside the containers, before the pod's own.
+    What the pod asks for itself (``spec.resources``) replaces that of its containers. ``missing``: what a container
+    counts as that doesn't ask for it. ``beside``: what is asked for beside the containers, before the pod's own.
     """
     sidecars: dict[str, Quantity] = {}
     starting: dict[str, Quantity] = {}
@@ -50,7 +53,8 @@ def has_pod_resources(pod: Pod) -> bool:
 
 
 def service_class(pod: Pod) -> ServiceClass:
-    """``status.qosClass``: Guaranteed if every container limits cpu and memory to what it requests, BestEffort if none asks for any."""
+    """``status.qosClass``: Guaranteed if every container limits cpu and memory to what it requests, BestEffort if none
+    asks for any."""
     pairs: list[tuple[Amounts, Amounts]] = [
         (each.resources.requests, each.resources.limits) for each in (*pod.spec.containers, *pod.spec.init_containers)
     ]
@@ -59,7 +63,9 @@ def service_class(pod: Pod) -> ServiceClass:
     if not any(amounts.get(name) for pair in pairs for amounts in pair for name in _COMPUTE):
         return "BestEffort"
     guaranteed = all(
-        limits.get(name) and requests.get(name, limits[name]) == limits[name] for requests, limits in pairs for name in _COMPUTE
+        limits.get(name) and requests.get(name, limits[name]) == limits[name]
+        for requests, limits in pairs
+        for name in _COMPUTE
     )
     return "Guaranteed" if guaranteed else "Burstable"
 
@@ -74,4 +80,6 @@ def _largest(left: Amounts, right: Amounts) -> dict[str, Quantity]:
 
 def _asked(resources: ResourceRequirements, field: Literal["requests", "limits"]) -> Amounts:
     """A limit without a request is one too: the API server writes it so."""
-    return resources.limits if field == "limits" or not resources.requests else {**resources.limits, **resources.requests}
+    return (
+        resources.limits if field == "limits" or not resources.requests else {**resources.limits, **resources.requests}
+    )

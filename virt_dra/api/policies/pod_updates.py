@@ -1,4 +1,5 @@
-"""What may change in a pod after it was created: gates go, tolerations come, images are exchanged; a gated pod may be narrowed down."""
+"""What may change in a pod after it was created: gates go, tolerations come, images are exchanged; a gated pod may be
+narrowed down."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def strict_pod_update(new: Pod, old: Pod) -> Errors:
     compared = _with_changeable_fields(new.spec, old.spec)
     if old.spec.scheduling_gates:
         yield from _narrowed(compared, old.spec)
-        compared = compared.with_(node_selector=old.spec.node_selector, affinity=_with_node_affinity_of(old.spec, compared.affinity))
+        compared = compared.with_(
+            node_selector=old.spec.node_selector, affinity=_with_node_affinity_of(old.spec, compared.affinity)
+        )
     if compared != old.spec:
         yield forbidden("spec", FIXED_FIELDS)
 
@@ -43,8 +46,9 @@ def _with_changeable_fields(new: PodSpec, old: PodSpec) -> PodSpec:
         return tuple(each.with_(image=other.image) for each, other in zip(containers, before, strict=True))
 
     kept = new.with_(
-        containers=imaged(new.containers, old.containers), init_containers=imaged(new.init_containers, old.init_containers),
-        tolerations=old.tolerations, scheduling_gates=old.scheduling_gates,
+        containers=imaged(new.containers, old.containers),
+        init_containers=imaged(new.init_containers, old.init_containers), tolerations=old.tolerations,
+        scheduling_gates=old.scheduling_gates,
     )  # fmt: skip
     deadline = (old.model_extra or {}).get("activeDeadlineSeconds")
     kept = kept.without("activeDeadlineSeconds")

@@ -1,4 +1,5 @@
-"""What objects count for in a quota (C-15): the same for the admission that charges them and for the loop that counts again. Pure."""
+"""What objects count for in a quota (C-15): the same for the admission that charges them and for the loop that counts
+again. Pure."""
 
 from __future__ import annotations
 
@@ -31,14 +32,17 @@ REQUESTS = "requests."
 ALL_COUNT_AS = 32
 """Devices that a request for all counts for, the most that a claim can get."""
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_POD_NAMES = frozenset({"pods", "count/pods", *_COMPUTE, *(f"{prefix}.{name}" for prefix in ("requests", "limits") for name in _COMPUTE)})
+_POD_NAMES = frozenset(
+    {"pods", "count/pods", *_COMPUTE, *(f"{prefix}.{name}" for prefix in ("requests", "limits") for name in _COMPUTE)}
+)
 _MUST_ASK = tuple(sorted({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}))
 _ALIASES = ("services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas", "replicationcontrollers")
 
 
 @dataclass(frozen=True)
 class QuotaContext:
-    """What usage depends on besides the object: the classes by name, the pod and the claims that a pod owns by UID, the time."""
+    """What usage depends on besides the object: the classes by name, the pod and the claims that a pod owns by UID, the
+    time."""
 
     classes: Mapping[str, DeviceClass]
     pod_of: Callable[[str, str], Pod | None]
@@ -48,7 +52,8 @@ class QuotaContext:
 
 
 def usage(obj: TypedObject, plural: str, context: QuotaContext) -> Usage:
-    """All that it counts for, by the names that a quota may limit. ``plural``: with the group, as in ``resourceclaims.resource.k8s.io``."""
+    """All that it counts for, by the names that a quota may limit. ``plural``: with the group, as in
+    ``resourceclaims.resource.k8s.io``."""
     counted = {f"count/{plural}": ONE, **({plural: ONE} if plural in _ALIASES else {})}
     if isinstance(obj, Pod):
         return {**counted, **(_pod(obj) if _is_charged(obj, context.now) else {})}
@@ -74,7 +79,13 @@ def missing_amounts(pod: Pod, names: Iterable[str]) -> str:
         return ""
     required = [name for name in _MUST_ASK if name in set(names)]
     lacking = {
-        name: sorted({container.name for container in (*pod.spec.containers, *pod.spec.init_containers) if not _asks(container, name)})
+        name: sorted(
+            {
+                container.name
+                for container in (*pod.spec.containers, *pod.spec.init_containers)
+                if not _asks(container, name)
+            }
+        )
         for name in required
     }
     texts = [f"{name} for: {','.join(containers)}" for name, containers in lacking.items() if containers]
@@ -103,7 +114,9 @@ def _matches(name: str, plural: str, context: QuotaContext) -> bool:
 
 def _is_extended(name: str) -> bool:
     """Of ``requests.example.com/gpu``: a name with a domain that isn't Kubernetes' own, or an implicit one."""
-    return name.startswith(REQUESTS + IMPLICIT) or (name.startswith(REQUESTS) and "/" in name and "kubernetes.io/" not in name)
+    return name.startswith(REQUESTS + IMPLICIT) or (
+        name.startswith(REQUESTS) and "/" in name and "kubernetes.io/" not in name
+    )
 
 
 def _selected(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
@@ -123,9 +136,12 @@ def _has_scope(pod: Pod, scope: ScopeRequirement) -> bool:
             return service_class(pod) != "BestEffort"
         case "PriorityClass":
             name = getattr(pod.spec, "priority_class_name", None) or extra.get("priorityClassName") or ""
-            return {"Exists": bool(name), "DoesNotExist": not name, "In": name in scope.values, "NotIn": name not in scope.values}.get(
-                scope.operator, False
-            )
+            return {
+                "Exists": bool(name),
+                "DoesNotExist": not name,
+                "In": name in scope.values,
+                "NotIn": name not in scope.values,
+            }.get(scope.operator, False)
     return False
 
 
@@ -170,7 +186,8 @@ def _is_charged(pod: Pod, now: datetime) -> bool:
 
 
 def _claim(claim: ResourceClaim, context: QuotaContext) -> Usage:
-    """C-15.1 to C-15.3: by class, and for each class by its extended resource names, less what the pod was charged already."""
+    """C-15.1 to C-15.3: by class, and for each class by its extended resource names, less what the pod was charged
+    already."""
     devices: dict[str, int] = {}
     for request in claim.spec.devices.requests:
         for name, number in _worst(request.exactly, request.first_available).items():

@@ -13,7 +13,8 @@ API_GROUP = "rbac.authorization.k8s.io"
 
 
 class PolicyRule(Wire):
-    """What is allowed: every verb on every resource (``resource/subresource``) of every group; with names, on those objects only."""
+    """What is allowed: every verb on every resource (``resource/subresource``) of every group; with names, on those
+    objects only."""
 
     verbs: List[Str] = ()
     api_groups: List[Str] = ()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A context without garbage collection: reading makes millions of objects and no cycles; collecting meanwhile costs four times the
-    reading (measured)."""
+    """A context without garbage collection: reading makes millions of objects and no cycles; collecting meanwhile costs
+    four times the reading (measured)."""
     enabled = gc.isenabled()
     gc.disable()
     try:

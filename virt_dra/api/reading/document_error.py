@@ -14,7 +14,9 @@ class DocumentError(ValueError):
     ``final``: reading the text as the other language would fail, too.
     """
 
-    def __init__(self, source: str, line: int, column: int, message: str, document: int = 1, *, final: bool = False) -> None:
+    def __init__(
+        self, source: str, line: int, column: int, message: str, document: int = 1, *, final: bool = False
+    ) -> None:
         self.source = source
         self.line = line
         self.column = column
@@ -26,7 +28,8 @@ class DocumentError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """One JSON value: ``None`` for an empty document. ``length`` in characters of text; ``expanded``: aliases were followed."""
+    """One JSON value: ``None`` for an empty document. ``length`` in characters of text; ``expanded``: aliases were
+    followed."""
 
     value: object
     line: int
@@ -49,7 +52,8 @@ def limit_depth(parsed: Parsed, name: str) -> None:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested more than so many levels deep; the value itself is the first. Does not recurse."""
+    """Whether lists and objects are nested more than so many levels deep; the value itself is the first. Does not
+    recurse."""
     level = [value]
     for _ in range(levels):
         level = [

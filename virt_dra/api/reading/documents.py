@@ -1,7 +1,9 @@
-"""Manifests: bytes of YAML or JSON -> JSON objects with their place -> typed objects. No I/O; files are read in ``cluster.files``.
+"""Manifests: bytes of YAML or JSON -> JSON objects with their place -> typed objects. No I/O; files are read in
+``cluster.files``.
 
-YAML may hold many documents, JSON one value, concatenated values or JSON lines. ``List`` and ``XList`` objects are taken apart, empty
-documents are skipped. Every text that can't be read is a :class:`DocumentError` with its place; nothing else is raised, whatever the bytes.
+YAML may hold many documents, JSON one value, concatenated values or JSON lines. ``List`` and ``XList`` objects are
+taken apart, empty documents are skipped. Every text that can't be read is a :class:`DocumentError` with its place;
+nothing else is raised, whatever the bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ try:
     from virt_dra.api.reading import yaml_fast
 
     _parse_yaml: Callable[[str, str], Iterator[Parsed]] = yaml_fast.parse
-except ModuleNotFoundError as error:  # no yaml-rs for this Python: everything is read exactly, large texts three times as slow (0015)
+except (
+    ModuleNotFoundError
+) as error:  # no yaml-rs for this Python: everything is read exactly, large texts three times as slow (0015)
     if error.name != "yaml_rs":
         raise
     _parse_yaml = yaml_text.parse
@@ -46,7 +50,8 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """The largest object (as compact JSON) that kube-apiserver takes."""
 TOO_LARGE = f"Request entity too large: limit is {MAX_OBJECT_BYTES}"
 MAX_DOCUMENTS = 100_000
-"""The most documents of one YAML text, empty ones included. Bulk output of a cluster is a List, whose objects don't count as documents."""
+"""The most documents of one YAML text, empty ones included. Bulk output of a cluster is a List, whose objects don't
+count as documents."""
 _LONGEST_NAME = 253
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
@@ -112,7 +117,8 @@ class Loaded:
 def read_documents(text: bytes, name: str) -> tuple[Document, ...]:
     """All JSON values in a YAML or JSON text (UTF-8, or UTF-16 with a byte order mark), Lists taken apart, in order.
 
-    ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too large or too deep.
+    ``name`` says where the text comes from. Raises :class:`DocumentError` for anything that can't be read, or is too
+    large or too deep.
     """
     with collector_paused():
         decoded = _decoded(text, name)
@@ -156,7 +162,10 @@ def read_document(document: Document) -> Sourced[TypedObject] | tuple[ReadProble
         return Sourced(read_object(document.raw), document.source)
     except WireError as error:
         title = _title(document.raw)
-        return tuple(ReadProblem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}") for path, text in error.problems)
+        return tuple(
+            ReadProblem(document.source, f"{title}{path}: {text}" if path else f"{title}{text}")
+            for path, text in error.problems
+        )
 
 
 def _title(raw: object) -> str:
@@ -175,8 +184,8 @@ def _short(text: str) -> str:
 
 
 def _take_list(text: str, name: str, take: Callable[[Document], object]) -> bool:
-    """Whether the text is a large List in JSON whose documents were all taken, each before the next one was read. If not, those that were
-    taken must be forgotten."""
+    """Whether the text is a large List in JSON whose documents were all taken, each before the next one was read. If
+    not, those that were taken must be forgotten."""
     line = text.count("\n", 0, len(text) - len(text.lstrip())) + 1
 
     def take_item(item: object, index: int, length: int) -> None:
@@ -202,7 +211,9 @@ def _documents(text: str, name: str) -> Iterator[Document]:
             for document in documents:
                 _limit_size(document)
         if not parsed.expanded and isinstance(parsed.value, dict) and _items(parsed.value) is not None:
-            parsed.value.pop("items")  # frees each item once its document is used: a caller who keeps none doesn't hold the whole List
+            parsed.value.pop(
+                "items"
+            )  # frees each item once its document is used: a caller who keeps none doesn't hold the whole List
         documents.reverse()
         while documents:
             yield documents.pop()
@@ -251,7 +262,8 @@ def _parsed(text: str, name: str) -> Iterator[Parsed]:
     try:
         return iter(json_text.parse(text, name))
     except DocumentError as json_error:
-        # What begins like JSON may be YAML in flow style, or JSON documents between "---". If it isn't YAML either, it was meant as JSON.
+        # What begins like JSON may be YAML in flow style, or JSON documents between "---". If it isn't YAML either, it
+        # was meant as JSON.
         if json_error.final:
             raise
         try:
@@ -300,7 +312,8 @@ def _flattened(parsed: Parsed, source: DocumentSource) -> Iterator[Document]:
 
 
 def _items(raw: object) -> list[Any] | None:
-    """The objects of a List kind, each with kind and version (the API server leaves them out in typed lists), or None."""
+    """The objects of a List kind, each with kind and version (the API server leaves them out in typed lists), or
+    None."""
     if not isinstance(raw, dict) or "items" not in raw:
         return None
     kind, items = raw.get("kind"), raw["items"]
@@ -317,6 +330,8 @@ def _items(raw: object) -> list[Any] | None:
 def _limit_size(document: Document) -> None:
     size = len(to_json(document.raw))
     if size > MAX_OBJECT_BYTES:
-        advice = f"the object has {size} bytes as JSON; split it (a ResourceSlice into several, other data into ConfigMaps)"
+        advice = (
+            f"the object has {size} bytes as JSON; split it (a ResourceSlice into several, other data into ConfigMaps)"
+        )
         source = document.source
         raise DocumentError(source.name, source.line, 1, f"{TOO_LARGE}; {advice}", source.document)

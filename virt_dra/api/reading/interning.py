@@ -1,7 +1,8 @@
-"""Interning: equal parts of JSON objects are read once and kept once. A cluster has thousands of devices of a few models.
+"""Interning: equal parts of JSON objects are read once and kept once. A cluster has thousands of devices of a few
+models.
 
-Wire types never change, so equal values may be one object. What is kept is bounded: beyond a limit all is forgotten, and what is read
-afterwards is shared among itself.
+Wire types never change, so equal values may be one object. What is kept is bounded: beyond a limit all is forgotten,
+and what is read afterwards is shared among itself.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _given: dict[tuple[str, ...], set[str]] = {}
 
 
 def share_members(*objects: Wire) -> None:
-    """Let objects have the sets of their given members and of their unknown ones in common with others: 280 bytes less for each."""
+    """Let objects have the sets of their given members and of their unknown ones in common with others: 280 bytes less
+    for each."""
     for each in objects:
         if each.model_extra:
             continue  # its unknown members count as given, and their names may be of any length
@@ -60,7 +62,8 @@ class _Memory(Generic[V]):
 
 
 class InternTable(Generic[W]):
-    """Reads values of one type. The same members in the same order give the same object, unless they are long or were forgotten."""
+    """Reads values of one type. The same members in the same order give the same object, unless they are long or were
+    forgotten."""
 
     def __init__(self, kind: type[W]) -> None:
         self._kind = kind
@@ -82,7 +85,8 @@ class TemplateTable(Generic[W]):
     """Reads objects that differ in their name and one map of parts, if at all, and share the rest with many others."""
 
     def __init__(self, kind: type[W], name: str, parts: str, part: type[Wire]) -> None:
-        """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the map's values."""
+        """``name``, ``parts``: the members that differ, called the same in Python and JSON. ``part``: the type of the
+        map's values."""
         self._name = name
         self._parts = parts
         self._known: _Memory[W] = _Memory()
@@ -117,7 +121,10 @@ class TemplateTable(Generic[W]):
 
     def _made(self, template: W, different: Mapping[str, object]) -> W:
         made = self._kind.__new__(self._kind)
-        for member, value in {**template.__dict__, **different}.items():  # one by one: such a dictionary shares its keys with others
+        for member, value in {
+            **template.__dict__,
+            **different,
+        }.items():  # one by one: such a dictionary shares its keys with others
             _set(made, member, value)
         _set(made, "__pydantic_fields_set__", template.model_fields_set)
         _set(made, "__pydantic_extra__", template.model_extra)

@@ -13,7 +13,8 @@ MAX_BYTES: Final = 64 * 1024
 
 
 class AnnotationError(ValueError):
-    """An annotation that can't be used. ``problems``: (path below the annotation or "", message); ``field``: the annotation's path."""
+    """An annotation that can't be used. ``problems``: (path below the annotation or "", message); ``field``: the
+    annotation's path."""
 
     def __init__(self, field: str, problems: Iterable[tuple[str, str]]) -> None:
         self.field = field

@@ -1,8 +1,9 @@
-"""A large List, as ``kubectl get -o json`` writes it: each item is handed on as soon as it is decoded, so that the whole is never in
-memory as JSON, which takes ten times as much as the text.
+"""A large List, as ``kubectl get -o json`` writes it: each item is handed on as soon as it is decoded, so that the
+whole is never in memory as JSON, which takes ten times as much as the text.
 
-Cheap tests save costly ones: an item with few opening brackets can't be nested too deeply, and one with a short text can't be too large an
-object. A text that isn't plainly such a List, or has a fault, is left to the reader of any text (``json_text``), which describes the fault.
+Cheap tests save costly ones: an item with few opening brackets can't be nested too deeply, and one with a short text
+can't be too large an object. A text that isn't plainly such a List, or has a fault, is left to the reader of any text
+(``json_text``), which describes the fault.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _OUTER_LEVELS: Final = 2
 
 
 def take_items(text: str, decoder: json.JSONDecoder, take: TakeItem) -> bool:
-    """Whether the text is a List and nothing else, and all its items were taken. If not, those that were taken must be forgotten.
+    """Whether the text is a List and nothing else, and all its items were taken. If not, those that were taken must be
+    forgotten.
 
     ``decoder`` refuses with a ValueError whatever it won't have.
     """
@@ -35,7 +37,9 @@ def take_items(text: str, decoder: json.JSONDecoder, take: TakeItem) -> bool:
         return False
     measuring = _MeasuringDecoder(decoder)
     try:
-        value = decode_object(text, measuring, {"items": lambda item, index: take(item, index, measuring.length)}, _refuse_repeated)
+        value = decode_object(
+            text, measuring, {"items": lambda item, index: take(item, index, measuring.length)}, _refuse_repeated
+        )
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and value.get("kind") == _KIND and isinstance(value.get("items"), list)
@@ -62,6 +66,10 @@ class _MeasuringDecoder(json.JSONDecoder):
         value, end = self._decode(s, idx)
         self.length = end - idx
         levels = MAX_DEPTH - _OUTER_LEVELS
-        if self.length > levels and s.count("{", idx, end) + s.count("[", idx, end) > levels and is_deeper(value, levels):
+        if (
+            self.length > levels
+            and s.count("{", idx, end) + s.count("[", idx, end) > levels
+            and is_deeper(value, levels)
+        ):
             raise ValueError("nested too deeply")
         return value, end

@@ -1,5 +1,5 @@
-"""One large JSON object, decoded member by member: what stands in its lists is converted as soon as it is read, so that the whole is never
-in memory as JSON, which takes ten times as much as the text.
+"""One large JSON object, decoded member by member: what stands in its lists is converted as soon as it is read, so that
+the whole is never in memory as JSON, which takes ten times as much as the text.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ OnRepeated = Callable[[str], object]
 def decode_object(
     text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None = None
 ) -> object:
-    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what its converter returned. Of members
-    with one name the last counts.
+    """The JSON value of a text. If it is an object, each item of its lists named in ``convert`` is what its converter
+    returned. Of members with one name the last counts.
 
     Raises JSONDecodeError, RecursionError, whatever the decoder's hooks raise, and what the callbacks raise.
     """
@@ -36,7 +36,9 @@ class _Unexpected(Exception):
     """The text is no object, or isn't JSON."""
 
 
-def _members(text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None) -> dict[str, object]:
+def _members(
+    text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None
+) -> dict[str, object]:
     found: dict[str, object] = {}
     position = _after("{", text, 0)
     if text[position : position + 1] == "}":

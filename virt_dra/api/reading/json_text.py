@@ -1,4 +1,5 @@
-"""JSON text -> values: one value, concatenated values or JSON lines. Numbers as Kubernetes reads them, duplicate keys refused."""
+"""JSON text -> values: one value, concatenated values or JSON lines. Numbers as Kubernetes reads them, duplicate keys
+refused."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _find_duplicate(text: str, position: int) -> int:
-    """The position of the first key that its object already has. Reads tokens only; the text is known to be well-formed so far."""
+    """The position of the first key that its object already has. Reads tokens only; the text is known to be well-formed
+    so far."""
     objects: list[set[str] | None] = []
     previous = ""
     for token in _TOKEN.finditer(text, position):

@@ -1,5 +1,5 @@
-"""Where a field of an object stands in a YAML or JSON text: for excerpts and editors. A text that libyaml can't compose, such as
-concatenated JSON, has no positions."""
+"""Where a field of an object stands in a YAML or JSON text: for excerpts and editors. A text that libyaml can't
+compose, such as concatenated JSON, has no positions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PathStep = str | int
 
 @dataclass(frozen=True)
 class FieldPosition:
-    """``line`` and ``column`` count from 1, in characters; ``length``: of what stands there on that line, at least 1. ``exact``: False
-    where the field itself isn't there, and the position is that of what should have it."""
+    """``line`` and ``column`` count from 1, in characters; ``length``: of what stands there on that line, at least 1.
+    ``exact``: False where the field itself isn't there, and the position is that of what should have it."""
 
     line: int
     column: int

@@ -15,7 +15,8 @@ from virt_dra.api.wire import WireError
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "core_v1": ("Pod", "Node", "Namespace"),
     "resource_v1": (
-        "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest"
+        "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule",
+        "ResourcePoolStatusRequest"
     ),
     "policies.quota_v1": ("ResourceQuota",),
     "policies.rbac_v1": ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
@@ -23,7 +24,8 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "kubevirt_v1": ("VirtualMachineInstance", "VirtualMachine", "KubeVirt"),
     "virt_dra_v1alpha1": ("VirtualMachineInstanceDevices",),
 }  # fmt: skip
-"""Module of virt_dra.api -> the kinds in it. A module is imported when an object of its kinds is read: that takes 5 to 25 ms each."""
+"""Module of virt_dra.api -> the kinds in it. A module is imported when an object of its kinds is read: that takes 5 to
+25 ms each."""
 _MODULE_OF: Final = {kind: module for module, kinds in _MODULES.items() for kind in kinds}
 
 

@@ -1,8 +1,9 @@
 """YAML text -> JSON values, fast: unambiguous documents go through a fast parser, others through ``yaml_text``.
 
-Large inputs (a cluster's ResourceSlices) are written by programs and use a small part of YAML. A document of which *every line* is of
-the forms below means the same to YAML 1.1 and 1.2, to go-yaml and to yaml-rs. Nothing else is handed to yaml-rs, and whatever it refuses
-is read again exactly, which then words the error. Why two readers: docs/decisions/0003-yaml.md.
+Large inputs (a cluster's ResourceSlices) are written by programs and use a small part of YAML. A document of which
+*every line* is of the forms below means the same to YAML 1.1 and 1.2, to go-yaml and to yaml-rs. Nothing else is handed
+to yaml-rs, and whatever it refuses is read again exactly, which then words the error. Why two readers:
+docs/decisions/0003-yaml.md.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from virt_dra.api.reading.document_error import DocumentError, Parsed
 MIN_LENGTH = 64 * 1024
 """The shortest text for the fast parser; for shorter ones there is nothing to gain."""
 _MIN_CHUNK = 64
-"""The shortest document for the fast parser; shorter neighbours are read exactly together, as starting a document costs more than reading
-it."""
+"""The shortest document for the fast parser; shorter neighbours are read exactly together, as starting a document costs
+more than reading it."""
 _ANCHORED_LINE = 256
 """The longest line beside anchors for the fast parser: it limits the number of aliased nodes, but not their length."""
 
 # Words that are booleans or null to some reader. "true", "false" and "null" as values are the same to all.
-_RESERVED = r"(?!(?:[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL)(?:[ :,}\]]|$))"
+_RESERVED = (
+    r"(?!(?:[yYnN]|[yY]es|YES|[nN]o|NO|[oO]n|ON|[oO]ff|OFF|[tT]rue|TRUE|[fF]alse|FALSE|[nN]ull|NULL)(?:[ :,}\]]|$))"
+)
 _SINGLE = r"'(?:[^'\n]|'')*+'"
 _DOUBLE = r'"(?:[^"\\\n]|\\["\\nt])*+"'
 _KEY = rf"(?:{_RESERVED}[A-Za-z_][A-Za-z0-9_./-]{{0,250}}+|'[^'\n]{{0,250}}'|\"[^\"\\\n]{{0,250}}\")"
@@ -35,22 +38,28 @@ _WORD = r"[A-Za-z0-9_./@%+=~()-]++(?::[A-Za-z0-9_./@%+=~()-]++)*+"
 _TEXT = rf"{_RESERVED}[A-Za-z_/](?:[A-Za-z0-9_./@%+=~()-]++)?(?::[A-Za-z0-9_./@%+=~()-]++)*+(?: {_WORD})*+"
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"-?(?:0|[1-9][0-9]{0,8})\.[0-9]{0,6}[1-9]"
-# Begins with a digit and can't be a number: contains a character that no number has, or two hyphens or dots (versions, dates, PCI
-# addresses).
+# Begins with a digit and can't be a number: contains a character that no number has, or two hyphens or dots (versions,
+# dates, PCI addresses).
 _NO_NUMBER = (
     r"[0-9](?=[0-9A-Za-z_./:-]*?(?:[:/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))"
     r"[0-9A-Za-z_./-]*+(?::[0-9A-Za-z_./-]++)*+"
 )
 _FLOW_TEXT = rf"{_RESERVED}[A-Za-z_/][A-Za-z0-9_./-]*+(?: [A-Za-z0-9_./-]++)*+"
-_FLOW_NO_NUMBER = r"[0-9](?=[0-9A-Za-z_./-]*?(?:[/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))[0-9A-Za-z_./-]*+"
+_FLOW_NO_NUMBER = (
+    r"[0-9](?=[0-9A-Za-z_./-]*?(?:[/g-np-wyzG-NP-WYZ]|-[0-9A-Za-z_]*-|\.[0-9A-Za-z_]*\.))[0-9A-Za-z_./-]*+"
+)
 _ENDS = r"(?=[,}\]])"
-_FLOW_VALUE = rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW_NO_NUMBER}){_ENDS}|{_SINGLE}|{_DOUBLE})"
+_FLOW_VALUE = (
+    rf"(?:{_FLOW_TEXT}|(?:true|false|null|{_INTEGER}|{_DECIMAL}|{_FLOW_NO_NUMBER}){_ENDS}|{_SINGLE}|{_DOUBLE})"
+)
 _FLOW_ENTRY = rf"{_KEY}: {_FLOW_VALUE}"
 _FLOW = rf"(?:\{{(?:{_FLOW_ENTRY}(?:, {_FLOW_ENTRY})*+)?\}}|\[(?:{_FLOW_VALUE}(?:, {_FLOW_VALUE})*+)?\])"
 _VALUE = rf"(?:(?:{_TEXT}|true|false|null|{_INTEGER}|{_DECIMAL}|{_NO_NUMBER})(?=$)|{_SINGLE}|{_DOUBLE}|{_FLOW})"
 _REFERENCE = r"[&*][A-Za-z0-9]{1,40}(?=$)"  # an anchor of what follows on the next lines, or an alias
-_LINE = re.compile(  # of a line without the spaces at its end, and written so that it is read once: no two repetitions may share a text
-    rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: (?:{_VALUE}|{_REFERENCE}))?|(?<=- )(?:{_VALUE}|{_REFERENCE}))| {{0,60}}#[ -~]*+|---|)"
+# of a line without the spaces at its end, and written so that it is read once: no two repetitions may share a text
+_LINE = re.compile(
+    rf"(?: {{0,60}}(?:- ){{0,4}}(?:{_KEY}:(?: (?:{_VALUE}|{_REFERENCE}))?|(?<=- "
+    rf")(?:{_VALUE}|{_REFERENCE}))| {{0,60}}#[ -~]*+|---|)"
 )
 _ANCHOR = re.compile(r"^( *+(?:- )*+)([^ #\n][^\n]*: |)&([A-Za-z0-9]+) *$", re.MULTILINE)
 _ALIAS = re.compile(r"\*([A-Za-z0-9]+)")
@@ -90,7 +99,8 @@ def _parse_large(text: str, name: str) -> Iterator[Parsed]:
 
 
 def _parts(text: str, verdicts: dict[str, bool]) -> Iterator[tuple[str, bool]]:
-    """The text in parts: each document for the fast parser alone (true), and runs of other documents together (false)."""
+    """The text in parts: each document for the fast parser alone (true), and runs of other documents together
+    (false)."""
     odd: list[str] = []
     for chunk in chunks(text):
         if len(chunk) < _MIN_CHUNK or not (_is_clear(chunk, verdicts) or _ITEMS.search(chunk)):
@@ -118,16 +128,20 @@ def read_unambiguous(chunk: str, line: int, number: int, verdicts: dict[str, boo
         return None
     limit = yaml_text.MAX_ALIAS_NODES + 5 * chunk.count("\n")
     try:
-        value: object = yaml_rs.loads(chunk, parse_datetime=False, alias_limits=yaml_rs.AliasLimits(max_total_replayed_events=limit))
+        value: object = yaml_rs.loads(
+            chunk, parse_datetime=False, alias_limits=yaml_rs.AliasLimits(max_total_replayed_events=limit)
+        )
     except yaml_rs.YAMLDecodeError:
         return None
     return Parsed(value, line + _blank_lines(chunk), number, len(chunk), anchors, _item_lines(chunk, line))
 
 
 def read_by_items(chunk: str, name: str, line: int, number: int, verdicts: dict[str, bool]) -> Parsed | None:
-    """A document with a large top-level list ``items``, read entry by entry, so that one ambiguous entry doesn't slow down all of them.
+    """A document with a large top-level list ``items``, read entry by entry, so that one ambiguous entry doesn't slow
+    down all of them.
 
-    None where entries can't be separated safely: with anchors, or when a part can't be read alone (a quoted text across entries, say).
+    None where entries can't be separated safely: with anchors, or when a part can't be read alone (a quoted text across
+    entries, say).
     """
     starts = _item_lines(chunk, line)
     if len(starts) < 2 or "&" in chunk or "*" in chunk:
@@ -175,7 +189,9 @@ def _runs(lines: list[str], bounds: list[int], verdicts: dict[str, bool]) -> Ite
 
 def _is_clear(chunk: str, verdicts: dict[str, bool]) -> bool:
     lines = set(chunk.split("\n"))
-    return all(_remembered(written, verdicts) for written in lines) and ("&" not in chunk or max(map(len, lines)) <= _ANCHORED_LINE)
+    return all(_remembered(written, verdicts) for written in lines) and (
+        "&" not in chunk or max(map(len, lines)) <= _ANCHORED_LINE
+    )
 
 
 def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
@@ -186,7 +202,8 @@ def _remembered(written: str, verdicts: dict[str, bool]) -> bool:
 
 
 def _may_contain_itself(chunk: str) -> bool:
-    """Whether an alias may stand inside the node that it names (yaml-rs reads such an alias as null), or an anchor is given twice."""
+    """Whether an alias may stand inside the node that it names (yaml-rs reads such an alias as null), or an anchor is
+    given twice."""
     names: set[str] = set()
     aliases: dict[str, list[int]] = {}
     for alias in _ALIAS.finditer(chunk):

@@ -1,8 +1,9 @@
 """The meaning of YAML scalars in Kubernetes: the rules of go-yaml v2 as sigs.k8s.io/yaml uses it, not PyYAML's.
 
-The differences that matter here: ``0000:01:00.0`` and dates are strings; ``y``, ``n``, ``on``, ``off`` are booleans; ``1e3`` is a number;
-``010`` is 8 but ``08`` is 8 too (read as a float); underscores in numbers are dropped. Whole floats become integers, as
-Kubernetes' JSON writes them. Unlike go-yaml, integers beyond 64 bits stay exact instead of becoming floats.
+The differences that matter here: ``0000:01:00.0`` and dates are strings; ``y``, ``n``, ``on``, ``off`` are booleans;
+``1e3`` is a number; ``010`` is 8 but ``08`` is 8 too (read as a float); underscores in numbers are dropped. Whole
+floats become integers, as Kubernetes' JSON writes them. Unlike go-yaml, integers beyond 64 bits stay exact instead of
+becoming floats.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ _REMEMBERED = 64
 
 
 def plain_scalar(text: str) -> JsonScalar:
-    """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not have."""
+    """The value of a plain, untagged scalar. Raises :class:`ScalarError` for infinity and NaN, which JSON does not
+    have."""
     return _remembered(text) if len(text) <= _REMEMBERED else _plain(text)
 
 
@@ -66,7 +68,9 @@ def _plain(text: str) -> JsonScalar:
     if text[0] not in _STARTS_NUMBER:
         return text
     if _INFINITE.fullmatch(text):
-        raise ScalarError(f"{text} is not a number that JSON can express; write a finite number, or quote it if a string is meant")
+        raise ScalarError(
+            f"{text} is not a number that JSON can express; write a finite number, or quote it if a string is meant"
+        )
     integer = _integer(text)
     if integer is not None:
         return integer
@@ -105,7 +109,8 @@ def whole(number: float) -> int | float:
 
 
 def tagged_scalar(tag: str, text: str) -> JsonScalar:
-    """The value of a scalar with an explicit tag (long form). Unknown tags read as strings. Raises :class:`ScalarError`."""
+    """The value of a scalar with an explicit tag (long form). Unknown tags read as strings. Raises
+    :class:`ScalarError`."""
     if tag == BINARY:
         try:
             return base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True).decode(errors="replace")

@@ -1,7 +1,7 @@
 """YAML text -> JSON values, exactly as Kubernetes reads it (sigs.k8s.io/yaml over go-yaml v2), one document at a time.
 
-Built from libyaml's events with an explicit stack, so that depth, aliases and places are under control: no text makes it recurse,
-and no text grows: aliases share what they stand for, and are counted as if written out.
+Built from libyaml's events with an explicit stack, so that depth, aliases and places are under control: no text makes
+it recurse, and no text grows: aliases share what they stand for, and are counted as if written out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from virt_dra.api.reading.document_error import MAX_DEPTH, DocumentError, Parsed
 from virt_dra.api.reading.yaml_scalars import MERGE, ScalarError, key_text, plain_key, plain_scalar, tagged_scalar
 
 MAX_ALIAS_NODES = 400_000
-"""The most nodes (scalars, lists, mappings) that a document's aliases may expand to, besides ten times the nodes written."""
+"""The most nodes (scalars, lists, mappings) that a document's aliases may expand to, besides ten times the nodes
+written."""
 _NODE_LENGTH = 64
 """Characters of a scalar that count as a further node, since aliases repeat long texts, too."""
 
@@ -46,7 +47,8 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """libyaml's events as far as this module reads them; which attributes an event really has follows from its class."""
+    """libyaml's events as far as this module reads them; which attributes an event really has follows from its
+    class."""
 
     start_mark: _Mark
     anchor: str
@@ -74,7 +76,8 @@ class _Open:
 
 
 def parse(text: str, name: str, base: int = 1, first: int = 1) -> Iterator[Parsed]:
-    """Every document of a stream. ``base`` is the line at which the text stands in its file, ``first`` the number of its first document.
+    """Every document of a stream. ``base`` is the line at which the text stands in its file, ``first`` the number of
+    its first document.
 
     Raises :class:`DocumentError`.
     """
@@ -113,7 +116,8 @@ _NO_DOCUMENT = "not a YAML document"
 
 
 class _DocumentReader:
-    """Reads one document. ``base`` is the line at which the stream stands in its file, ``document`` the document's number in it."""
+    """Reads one document. ``base`` is the line at which the stream stands in its file, ``document`` the document's
+    number in it."""
 
     def __init__(self, name: str, base: int, document: int) -> None:
         self._name = name
@@ -153,7 +157,9 @@ class _DocumentReader:
     def error(self, event: _Event, message: str) -> DocumentError:
         """An error at the place of an event, which reading the text as JSON would not cure."""
         mark = event.start_mark
-        return DocumentError(self._name, self._base + mark.line, mark.column + 1, message, max(self._document, 1), final=True)
+        return DocumentError(
+            self._name, self._base + mark.line, mark.column + 1, message, max(self._document, 1), final=True
+        )
 
     def _read_scalar(self, event: _Event) -> None:
         self._nodes += 1
@@ -184,7 +190,9 @@ class _DocumentReader:
 
     def _close(self, event: _Event) -> None:
         done = self._stack.pop()
-        if done.anchor and self._anchors[done.anchor][0] is done:  # otherwise its content has given the name to another node
+        if (
+            done.anchor and self._anchors[done.anchor][0] is done
+        ):  # otherwise its content has given the name to another node
             self._anchors[done.anchor] = (done.value, done.size)
         self._place(done.value, done.size, event, False)
 
@@ -196,7 +204,9 @@ class _DocumentReader:
             raise self.error(event, f"anchor '{event.anchor}' value contains itself")
         self._alias_nodes += size
         if self._alias_nodes > MAX_ALIAS_NODES + 10 * self._nodes:
-            message = f"document contains excessive aliasing: written out, its aliases have more than {MAX_ALIAS_NODES} nodes"
+            message = (
+                f"document contains excessive aliasing: written out, its aliases have more than {MAX_ALIAS_NODES} nodes"
+            )
             raise self.error(event, message)
         if not self._stack or not self._stack[-1].expects_key:
             self._place(value, size, event, True)
@@ -265,7 +275,8 @@ class _DocumentReader:
         parent.size += 1 + len(key) // _NODE_LENGTH
 
     def _merge(self, parent: _Open, value: object, event: _Event, aliased: bool) -> None:
-        """Merge what stands under ``<<`` as go-yaml v2 does, in the order of the text: the later entry wins, merged or written.
+        """Merge what stands under ``<<`` as go-yaml v2 does, in the order of the text: the later entry wins, merged or
+        written.
 
         Of several mappings in a list, the earlier ones win.
         """

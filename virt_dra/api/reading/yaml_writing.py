@@ -1,7 +1,7 @@
 """JSON values -> YAML text that every Kubernetes tool reads back as the same values.
 
-Quoted are all strings that some reader would take for something else: ``0000:01:00.0`` and dates (YAML 1.1 numbers and times), ``yes``,
-``n``, ``1e3``, ``0777``, ``<<``. Anchors are never written.
+Quoted are all strings that some reader would take for something else: ``0000:01:00.0`` and dates (YAML 1.1 numbers and
+times), ``yes``, ``n``, ``1e3``, ``0777``, ``<<``. Anchors are never written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
 
 
 def _style(text: str) -> str | None:
-    """Quotes where a reader could take the string for something else, literal style for lines of text, else the emitter's choice."""
+    """Quotes where a reader could take the string for something else, literal style for lines of text, else the
+    emitter's choice."""
     if "\n" in text:
         lines = text.split("\n")
         literal = not text[0].isspace() and all(line.isprintable() and line == line.rstrip() for line in lines)
@@ -56,14 +57,22 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(value: object) -> str:
-    """One YAML document of a JSON value, keys in their order. Raises ValueError for a string that is no Unicode text."""
+    """One YAML document of a JSON value, keys in their order. Raises ValueError for a string that is no Unicode
+    text."""
     return write_documents((value,))
 
 
 def write_documents(values: Iterable[object]) -> str:
     """Many YAML documents, separated by ``---``. Raises ValueError for a string that is no Unicode text."""
     text: str = yaml.dump_all(
-        values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=2**20, explicit_start=None
+        values,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+        width=2**20,
+        explicit_start=None,
     )
-    # What is still unprintable stands in double quotes, by _style: there it can be an escape (a terminal obeys some of it).
+    # What is still unprintable stands in double quotes, by _style: there it can be an escape (a terminal obeys some of
+    # it).
     return text if text.replace("\n", "").isprintable() else "".join(map(_escaped, text))

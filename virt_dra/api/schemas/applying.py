@@ -10,8 +10,8 @@ from virt_dra.api.wire import Wire
 W = TypeVar("W", bound=Wire)
 
 _OF_THE_SERVER = (
-    "uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp", "deletion_grace_period_seconds", "self_link",
-    "managed_fields",
+    "uid", "resource_version", "generation", "creation_timestamp", "deletion_timestamp",
+    "deletion_grace_period_seconds", "self_link", "managed_fields",
 )  # fmt: skip
 _UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
 """Kept like the server's, unless the manifest has them."""
@@ -20,8 +20,8 @@ _UNLESS_GIVEN = ("namespace", "owner_references", "finalizers")
 def on_top(new: TypedObject, old: TypedObject) -> TypedObject:
     """The object that is stored after ``new`` is applied to ``old``.
 
-    A manifest leaves status and the server's metadata of an object from a cluster (one with a UID) alone. A ``new`` object that has a UID
-    itself replaces the old one.
+    A manifest leaves status and the server's metadata of an object from a cluster (one with a UID) alone. A ``new``
+    object that has a UID itself replaces the old one.
     """
     if new.metadata.uid:
         return new

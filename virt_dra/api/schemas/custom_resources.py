@@ -1,4 +1,5 @@
-"""Our CustomResourceDefinitions: the types' own schemas, and what types can't say (required, bounds, list keys, CEL rules, columns).
+"""Our CustomResourceDefinitions: the types' own schemas, and what types can't say (required, bounds, list keys, CEL
+rules, columns).
 
 ``manifests/crds`` holds what :func:`definitions` gives, as YAML; a test holds them together. Why it is like this:
 docs/decisions/0014-manifests.md.
@@ -35,7 +36,9 @@ class Column:
     priority: int = 0
 
     def to_wire(self) -> Json:
-        return {"name": self.name, "type": self.type, "jsonPath": self.path} | ({"priority": self.priority} if self.priority else {})
+        return {"name": self.name, "type": self.type, "jsonPath": self.path} | (
+            {"priority": self.priority} if self.priority else {}
+        )
 
 
 def rule(expression: str, message: str, **more: str) -> Json:
@@ -46,7 +49,10 @@ def rule(expression: str, message: str, **more: str) -> Json:
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _NAME: Json = {"minLength": 1, "maxLength": TEXT}
 _SHORT: Json = {"maxLength": TEXT}
-_CLAIM: Json = {"type": "object", "properties": {"name": {"type": "string", **_SHORT}, "request": {"type": "string", **_SHORT}}}
+_CLAIM: Json = {
+    "type": "object",
+    "properties": {"name": {"type": "string", **_SHORT}, "request": {"type": "string", **_SHORT}},
+}
 
 
 def _condition(name: str) -> str:
@@ -56,11 +62,17 @@ def _condition(name: str) -> str:
 def _same(spelling: str, upstream: str) -> Json:
     """A rule that the two spellings of a claim reference must not contradict each other (K-1.8)."""
     given = f"has(self.claim) && has(self.claim.{spelling}) && has(self.{upstream})"
-    return rule(f"!({given}) || self.claim.{spelling} == self.{upstream}", f"claim.{spelling} and {upstream} differ; give only one of them")
+    return rule(
+        f"!({given}) || self.claim.{spelling} == self.{upstream}",
+        f"claim.{spelling} and {upstream} differ; give only one of them",
+    )
 
 
 _DEVICE = Additions(
-    itself={"required": ["name"], "x-kubernetes-validations": [_same("name", "claimName"), _same("request", "requestName")]},
+    itself={
+        "required": ["name"],
+        "x-kubernetes-validations": [_same("name", "claimName"), _same("request", "requestName")],
+    },
     fields={"name": _SHORT, "deviceName": _SHORT, "claimName": _SHORT, "requestName": _SHORT, "tag": _SHORT},
     extra={"claim": _CLAIM},
 )
@@ -71,7 +83,8 @@ _ATOMIC: Json = {"maxItems": MANY, "x-kubernetes-list-type": "atomic"}
 _VIRTUAL_MACHINES: Final[Mapping[type[Wire], Additions]] = {
     kubevirt.VirtualMachineInstance: Additions(itself={
         "required": ["spec"],
-        "x-kubernetes-validations": [rule("self.spec == oldSelf.spec", "update of VMI object is restricted", fieldPath=".spec")],
+        "x-kubernetes-validations": [rule("self.spec == oldSelf.spec", "update of VMI object is "
+"restricted", fieldPath=".spec")],
     }),
     kubevirt.VirtualMachine: Additions(itself={"required": ["spec"]}),
     kubevirt.VirtualMachineSpec: Additions(
@@ -86,14 +99,16 @@ _VIRTUAL_MACHINES: Final[Mapping[type[Wire], Additions]] = {
     kubevirt.VirtualMachineInstanceSpec: Additions(
         fields={"resourceClaims": _KEYED_BY_NAME, "networks": _ATOMIC, "volumes": _ATOMIC, "tolerations": _ATOMIC}
     ),
-    kubevirt.Devices: Additions(fields={"gpus": _ATOMIC, "hostDevices": _ATOMIC, "interfaces": _ATOMIC, "disks": _ATOMIC}),
+    kubevirt.Devices: Additions(fields={"gpus": _ATOMIC, "hostDevices": _ATOMIC, "interfaces": _ATOMIC,
+        "disks": _ATOMIC}),
     kubevirt.GPU: _DEVICE,
     kubevirt.HostDevice: _DEVICE,
     kubevirt.Interface: _NAMED,
     kubevirt.Disk: _NAMED,
     kubevirt.Network: _NAMED,
     PodResourceClaim: Additions(
-        itself={"required": ["name"]}, fields={"name": _SHORT, "resourceClaimName": _SHORT, "resourceClaimTemplateName": _SHORT}
+        itself={"required": ["name"]},
+        fields={"name": _SHORT, "resourceClaimName": _SHORT, "resourceClaimTemplateName": _SHORT}
     ),
     Toleration: Additions(fields={"tolerationSeconds": {"format": "int64"}}),
     kubevirt.DeviceStatus: Additions(fields={"gpuStatuses": _ATOMIC, "hostDeviceStatuses": _ATOMIC}),
@@ -140,7 +155,8 @@ _DEVICES: Final[Mapping[type[Wire], Additions]] = {
         },
     ),
     ours.DeviceHealth: Additions(
-        itself={"required": ["status"]}, fields={"status": {"enum": ["Healthy", "Unhealthy", "Unknown"]}, "message": _MESSAGE}
+        itself={"required": ["status"]},
+        fields={"status": {"enum": ["Healthy", "Unhealthy", "Unknown"]}, "message": _MESSAGE},
     ),
     Condition: Additions(
         itself={"required": ["type", "status"]},
@@ -154,11 +170,11 @@ _DEVICES: Final[Mapping[type[Wire], Additions]] = {
 }
 _PARTIAL: Final[frozenset[type[Wire]]] = frozenset({
     kubevirt.VirtualMachineSpec, kubevirt.VirtualMachineInstanceTemplate, kubevirt.VirtualMachineInstanceSpec,
-    kubevirt.VirtualMachineInstanceStatus, kubevirt.DomainSpec, kubevirt.Devices, kubevirt.Interface, kubevirt.Disk, kubevirt.CPU,
-    kubevirt.NUMA, kubevirt.Memory, kubevirt.Machine, kubevirt.DomainResources, kubevirt.Network,
+    kubevirt.VirtualMachineInstanceStatus, kubevirt.DomainSpec, kubevirt.Devices, kubevirt.Interface, kubevirt.Disk,
+    kubevirt.CPU, kubevirt.NUMA, kubevirt.Memory, kubevirt.Machine, kubevirt.DomainResources, kubevirt.Network,
 })  # fmt: skip
-"""KubeVirt's types of which we know a part. What it has besides is kept, so that a VM made for KubeVirt can be applied; entries that
-name devices and claims are known wholly, and there a misspelt field must not pass in silence."""
+"""KubeVirt's types of which we know a part. What it has besides is kept, so that a VM made for KubeVirt can be applied;
+entries that name devices and claims are known wholly, and there a misspelt field must not pass in silence."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ _READY: Final = "How many devices have an address that reaches the VM, of all: 1
 
 DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
     ours.VirtualMachineInstanceDevices: Descriptions(
-        "The devices that a VirtualMachineInstance has from ResourceClaims: where they are, whether they are healthy, and what a VM waits "
-        "for. It is named like the VirtualMachineInstance, which owns it. virt-dra's operator writes it; changes of others are undone.",
+        "The devices that a VirtualMachineInstance has from ResourceClaims: where "
+        "they are, whether they are healthy, and what a VM waits "
+        "for. It is named like the VirtualMachineInstance, which owns it. virt-dra's "
+        "operator writes it; changes of others are undone.",
         {"status": "What is known of the devices."},
     ),
     ours.VirtualMachineInstanceDevicesStatus: Descriptions(
@@ -27,12 +29,16 @@ DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
             "nodeName": "The node on which the launcher pod runs, or ran last.",
             "podName": "The launcher pod that the devices belong to.",
             "podUID": "The UID of that pod: a later pod may have the same name.",
-            "integrationPaths": "The ways on which addresses reach KubeVirt, each once, comma-separated: see integrationPath of devices.",
-            "deviceStatus": "The devices from claims in the form that KubeVirt's own status had for them: those that have an address.",
+            "integrationPaths": "The ways on which addresses reach KubeVirt, each once, "
+            "comma-separated: see integrationPath of devices.",
+            "deviceStatus": "The devices from claims in the form that KubeVirt's own status "
+            "had for them: those that have an address.",
             "devices": "Every device and network of the VM that a claim serves, in the order of its spec.",
             "migrationTarget": "While the VM migrates: the pod that it migrates to, and the devices there.",
-            "conditions": "DevicesResolved: whether every device has an address. DevicesHealthy: whether none has vanished, "
-            "changed, been tainted or become unhealthy. Allocatable, while the pod waits for a node: whether its claims can be "
+            "conditions": "DevicesResolved: whether every device has an address. "
+            "DevicesHealthy: whether none has vanished, "
+            "changed, been tainted or become unhealthy. Allocatable, while the "
+            "pod waits for a node: whether its claims can be "
             "allocated, and if not, why.",
         },
     ),
@@ -49,9 +55,12 @@ DESCRIPTIONS: Final[Mapping[type[Wire], Descriptions]] = {
             "device": "The name of the device in its pool.",
             "pciAddress": "The device's PCI address on its node: domain, bus, slot and function in hex.",
             "mdevUUID": "The UUID of the mediated device on its node.",
-            "integrationPath": "How the address reaches KubeVirt: native (the driver writes a metadata file), metadata-shim "
-            "(virt-dra writes it), device-plugin (variables as of a device plugin), or none, where this KubeVirt can't be reached.",
-            "state": "Resolved: its address reaches the VM. Pending: it will have one. Error: waiting won't help. Released: "
+            "integrationPath": "How the address reaches KubeVirt: native (the driver "
+            "writes a metadata file), metadata-shim "
+            "(virt-dra writes it), device-plugin (variables as of a device plugin), "
+            "or none, where this KubeVirt can't be reached.",
+            "state": "Resolved: its address reaches the VM. Pending: it will have "
+            "one. Error: waiting won't help. Released: "
             "the VM has finished.",
             "reason": "Why it isn't resolved, or what is wrong with it, in one word.",
             "message": "The same in a sentence, with what to do.",

@@ -1,10 +1,12 @@
-"""Dropping of disabled fields: those of a gate that is off, unless the stored object uses the feature already (A-2.5, C-13.4).
+"""Dropping of disabled fields: those of a gate that is off, unless the stored object uses the feature already (A-2.5,
+C-13.4).
 
     without_disabled_fields(new, old, gates)    for what is created (``old`` None) or updated: everything but status
     without_disabled_status(new, old, gates)    for an update of status
 
-Pure. Dropping never refuses; what is left is validated as if it had been written so. "Uses" is asked of the whole object: where
-one device has a taint, taints of the others are kept, too. Each feature is one function here: the fields it owns.
+Pure. Dropping never refuses; what is left is validated as if it had been written so. "Uses" is asked of the whole
+object: where one device has a taint, taints of the others are kept, too. Each feature is one function here: the fields
+it owns.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _OWN_PLACE = ("node_name", "node_selector", "all_nodes")
 
 
 def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
-    """``new`` without the fields outside of status that belong to a gate that is off; the same object if there are none."""
+    """``new`` without the fields outside of status that belong to a gate that is off; the same object if there are
+    none."""
     changed: TypedObject = new
     if isinstance(new, ResourceClaim):
         devices = old.spec.devices if isinstance(old, ResourceClaim) else None
@@ -75,7 +78,8 @@ def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
 
 
 def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
-    """``new`` without the fields of its status that belong to a gate that is off. Claims, pods and PodGroups have such fields."""
+    """``new`` without the fields of its status that belong to a gate that is off. Claims, pods and PodGroups have such
+    fields."""
     if isinstance(new, PodGroup) and isinstance(old, PodGroup):
         dropped = not gates.workload_resource_claims and not old.spec.resource_claims
         return _with(new, status=new.status.without("resource_claim_statuses")) if dropped else new
@@ -141,7 +145,9 @@ def _claim_without(new: DeviceClaim, old: DeviceClaim | None, gates: FeatureGate
     if not gates.admin_access and not _asks_admin(old):
         new = _each_want(new, "admin_access")
     if not gates.consumable_capacity and not _asks_capacity(old):
-        new = _with(new, constraints=_each(new.constraints, lambda constraint: constraint.without("distinct_attribute")))
+        new = _with(
+            new, constraints=_each(new.constraints, lambda constraint: constraint.without("distinct_attribute"))
+        )
         new = _each_want(new, "capacity")
     if not gates.derived_attributes and not any(want.derived_attributes for want in before):
         new = _each_want(new, "derived_attributes")
@@ -160,13 +166,17 @@ def _each_want(claim: DeviceClaim, field: str) -> DeviceClaim:
 
     def bare(request: DeviceRequest) -> DeviceRequest:
         exactly = None if request.exactly is None else request.exactly.without(field)
-        return _with(request, exactly=exactly, first_available=_each(request.first_available, lambda sub: sub.without(field)))
+        return _with(
+            request, exactly=exactly, first_available=_each(request.first_available, lambda sub: sub.without(field))
+        )
 
     return _with(claim, requests=_each(claim.requests, bare))
 
 
 def _asks_admin(claim: DeviceClaim | None) -> bool:
-    return claim is not None and any(want.admin_access is not None for want in _wants(claim) if isinstance(want, ExactDeviceRequest))
+    return claim is not None and any(
+        want.admin_access is not None for want in _wants(claim) if isinstance(want, ExactDeviceRequest)
+    )
 
 
 def _asks_capacity(claim: DeviceClaim | None) -> bool:
@@ -190,7 +200,9 @@ def _each_result(
     if status.allocation is None:
         return status
     devices = status.allocation.devices
-    return _with(status, allocation=_with(status.allocation, devices=_with(devices, results=_each(devices.results, change))))
+    return _with(
+        status, allocation=_with(status.allocation, devices=_with(devices, results=_each(devices.results, change)))
+    )
 
 
 def _admin_in_use(claim: ResourceClaim) -> bool:
@@ -228,11 +240,15 @@ def _slice_without(new: ResourceSliceSpec, old: ResourceSliceSpec | None, gates:
         new = _each_device(new, lambda device: device.without("binds_to_node", *_CONDITIONS))
     if not gates.consumable_capacity and not any(map(_shareable, before)):
         new = _each_device(new, _unshared)
-    if not gates.device_compatibility_groups and not any(use.compatibility_groups for device in before for use in device.consumes_counters):
+    if not gates.device_compatibility_groups and not any(
+        use.compatibility_groups for device in before for use in device.consumes_counters
+    ):
         new = _each_device(new, _ungrouped)
     if not gates.node_allocatable_resources and not any(device.node_allocatable_resources for device in before):
         new = _each_device(new, lambda device: device.without("node_allocatable_resources"))
-    if not gates.list_type_attributes and not any(_is_list(value) for device in before for value in device.attributes.values()):
+    if not gates.list_type_attributes and not any(
+        _is_list(value) for device in before for value in device.attributes.values()
+    ):
         new = _each_device(new, lambda device: _with(device, attributes=_values(device.attributes, _scalar)))
     if not gates.partitionable_devices_type and (old is None or old.partition_type_attribute is None):
         new = new.without("partition_type_attribute")
@@ -254,7 +270,9 @@ def _partitioned(spec: ResourceSliceSpec | None) -> bool:
 
 
 def _shareable(device: Device) -> bool:
-    return device.allow_multiple_allocations is not None or any(entry.request_policy is not None for entry in device.capacity.values())
+    return device.allow_multiple_allocations is not None or any(
+        entry.request_policy is not None for entry in device.capacity.values()
+    )
 
 
 def _unshared(device: Device) -> Device:
@@ -265,7 +283,9 @@ def _unshared(device: Device) -> Device:
 
 
 def _ungrouped(device: Device) -> Device:
-    return _with(device, consumes_counters=_each(device.consumes_counters, lambda use: use.without("compatibility_groups")))
+    return _with(
+        device, consumes_counters=_each(device.consumes_counters, lambda use: use.without("compatibility_groups"))
+    )
 
 
 def _is_list(attribute: DeviceAttribute) -> bool:

@@ -1,15 +1,16 @@
-"""The schemas of VirtualMachine and VirtualMachineInstance, by KubeVirt release: names, types, required fields, keys of lists.
+"""The schemas of VirtualMachine and VirtualMachineInstance, by KubeVirt release: names, types, required fields, keys of
+lists.
 
     schema_of("VirtualMachine", version)             to walk objects with (virt_dra.api.schemas.walk)
     structural_schema("VirtualMachine", version)     the same as an API server takes it in a CustomResourceDefinition
 
-The fields are data, ``kubevirt_schema.json`` (tools/kubevirt_schema.py makes it). Of a type it names the fields, each with the type of its
-value: ``string``, ``integer``, ``boolean``, ``quantity``, ``int-or-string``, ``any``, another type, ``{}`` (an object without fields),
-``[x]`` (a list) or ``{x}`` (a map). ``!`` behind a name means required. Behind a type: ``key=a,b`` (keys of a list), ``set``, ``max=n``,
-``enum=A|B``. A field ``*`` keeps unknown fields.
+The fields are data, ``kubevirt_schema.json`` (tools/kubevirt_schema.py makes it). Of a type it names the fields, each
+with the type of its value: ``string``, ``integer``, ``boolean``, ``quantity``, ``int-or-string``, ``any``, another
+type, ``{}`` (an object without fields), ``[x]`` (a list) or ``{x}`` (a map). ``!`` behind a name means required. Behind
+a type: ``key=a,b`` (keys of a list), ``set``, ``max=n``, ``enum=A|B``. A field ``*`` keeps unknown fields.
 
-Which release has which field is known for those that matter here (K-1.2, K-1.5, K-2.31); all others count as known everywhere, so that a
-field of another release is never taken for a misspelt one.
+Which release has which field is known for those that matter here (K-1.2, K-1.5, K-2.31); all others count as known
+everywhere, so that a field of another release is never taken for a misspelt one.
 """
 
 from __future__ import annotations
@@ -67,24 +68,28 @@ _SCALARS: Final[Mapping[str, Json]] = {
 
 @lru_cache(maxsize=64)
 def schema_of(kind: str, version: KubeVirtVersion | None) -> Schema:
-    """The schema of one of :data:`KINDS` in a KubeVirt; without a version, that of our own kinds, where there is no KubeVirt.
+    """The schema of one of :data:`KINDS` in a KubeVirt; without a version, that of our own kinds, where there is no
+    KubeVirt.
 
-    Ours have all fields of the newest release and the design's ``claim`` (K-1.7), and ask for no ``domain``. Fields of newer releases are
-    named in it with theirs, for messages.
+    Ours have all fields of the newest release and the design's ``claim`` (K-1.7), and ask for no ``domain``. Fields of
+    newer releases are named in it with theirs, for messages.
     """
     return Schema.of(_Builder(version).object(kind))
 
 
 @lru_cache(maxsize=64)
 def structural_schema(kind: str, version: KubeVirtVersion) -> Json:
-    """The schema as ``openAPIV3Schema`` of a CustomResourceDefinition. Not to be changed: it is shared, and so are parts of it."""
+    """The schema as ``openAPIV3Schema`` of a CustomResourceDefinition. Not to be changed: it is shared, and so are
+    parts of it."""
     schema = _Builder(version, later=False).object(kind)
     return {**schema, "properties": {**schema["properties"], "metadata": {"type": "object"}}}
 
 
 @lru_cache(maxsize=1)
 def _types() -> Mapping[str, Mapping[str, str]]:
-    types: Mapping[str, Mapping[str, str]] = json.loads(files("virt_dra.api.schemas").joinpath("kubevirt_schema.json").read_text("utf-8"))
+    types: Mapping[str, Mapping[str, str]] = json.loads(
+        files("virt_dra.api.schemas").joinpath("kubevirt_schema.json").read_text("utf-8")
+    )
     return types
 
 

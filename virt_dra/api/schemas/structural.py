@@ -1,7 +1,9 @@
-"""The structural schema (CustomResourceDefinition v1) of a wire type, so that what an API server stores and what we read never differ.
+"""The structural schema (CustomResourceDefinition v1) of a wire type, so that what an API server stores and what we
+read never differ.
 
-Every field of the type is in the schema and nothing else is. Two things a type can't say are handed in: which types are only a part of
-what their kind may hold (``partial``; there, unknown fields are kept), and what is required or bounded (``additions``).
+Every field of the type is in the schema and nothing else is. Two things a type can't say are handed in: which types are
+only a part of what their kind may hold (``partial``; there, unknown fields are kept), and what is required or bounded
+(``additions``).
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ QUANTITY: Json = {
     "pattern": r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([numkMGTPE]|[KMGTPE]i)|[eE][+-]?[0-9]+)?$",
     "maxLength": 64,
 }
-_SCALARS: Mapping[type, Json] = {str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer", "format": "int64"}}
+_SCALARS: Mapping[type, Json] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+}
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,15 @@ def object_schema(
 ) -> Json:
     """The schema of a whole object: ``openAPIV3Schema`` of a version. The API server itself checks ``metadata``.
 
-    ``descriptions``: of all types of the object, or of none. Raises ValueError for a field that is described or added to and doesn't exist.
+    ``descriptions``: of all types of the object, or of none. Raises ValueError for a field that is described or added
+    to and doesn't exist.
     """
     schema = _Schemas(additions, partial, descriptions).of_wire(kind)
     described = kind in descriptions
-    head = {key: {"type": type_} | ({"description": text} if described and text else {}) for key, (type_, text) in _HEAD.items()}
+    head = {
+        key: {"type": type_} | ({"description": text} if described and text else {})
+        for key, (type_, text) in _HEAD.items()
+    }
     return schema | {"properties": {**head, **{k: v for k, v in schema["properties"].items() if k not in head}}}
 
 
@@ -89,7 +99,9 @@ class _Schemas:
         for name, info in kind.model_fields.items():
             key = wire_name(kind, name)
             text = {"description": described.fields[key]} if described is not None and key in described.fields else {}
-            properties[key] = text | {k: v for k, v in self.of_type(info.annotation).items() if not text or k != "description"}
+            properties[key] = text | {
+                k: v for k, v in self.of_type(info.annotation).items() if not text or k != "description"
+            }
             properties[key] |= added.fields.get(key, {})
         unknown = {*added.fields, *(described.fields if described is not None else ())} - set(properties)
         if unknown:
@@ -118,7 +130,9 @@ class _Schemas:
             return dict(_SCALARS[annotation])
         if annotation is Quantity:
             return dict(QUANTITY)
-        if annotation is ObjectMeta:  # of a template: any metadata; the objects created from it are validated on creation
+        if (
+            annotation is ObjectMeta
+        ):  # of a template: any metadata; the objects created from it are validated on creation
             return {"type": "object", PRESERVE: True}
         if isinstance(annotation, type) and issubclass(annotation, Wire):
             return self.of_wire(annotation)

@@ -1,8 +1,9 @@
-"""Unknown fields in kinds of resource.k8s.io and in the claims of a Pod, as an API server's strict validation finds them.
+"""Unknown fields in kinds of resource.k8s.io and in the claims of a Pod, as an API server's strict validation finds
+them.
 
-An object is checked as written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our types of the group
-have every field (``tests/api/test_fields.py``), so fields that they lack don't exist. Of a Pod only the parts that we model completely are
-checked.
+An object is checked as written, in the version that it names: v1beta1 has other fields than v1 (A-22.2, A-22.3). Our
+types of the group have every field (``tests/api/test_fields.py``), so fields that they lack don't exist. Of a Pod only
+the parts that we model completely are checked.
 """
 
 from __future__ import annotations
@@ -31,12 +32,22 @@ from virt_dra.api.wire import Wire, field_path
 GROUP: Final = "resource.k8s.io"
 _KINDS: Final[Mapping[str, type[Wire]]] = {
     kind.KIND: kind
-    for kind in (ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest)
+    for kind in (
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+        DeviceClass,
+        DeviceTaintRule,
+        ResourcePoolStatusRequest,
+    )
 }
 FOUND_MAX: Final = 50
 """The most unknown fields of one object that are reported."""
 
-SOURCE_ADVICE: Final = "write what is in it, resourceClaimName or resourceClaimTemplateName, beside name (Kubernetes had source until 1.30)"
+SOURCE_ADVICE: Final = (
+    "write what is in it, resourceClaimName or resourceClaimTemplateName, "
+    "beside name (Kubernetes had source until 1.30)"
+)
 """The advice for the nested source of a claim entry, which older pods have (K-1.10)."""
 
 FieldCure = Literal["", "version", "nest", "flatten"]
@@ -49,8 +60,8 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class UnknownField:
-    """An unknown field. ``path`` includes it. ``meant``: the most similar known field. ``advice``: more, where the cause is known;
-    ``cure``: what then helps."""
+    """An unknown field. ``path`` includes it. ``meant``: the most similar known field. ``advice``: more, where the
+    cause is known; ``cure``: what then helps."""
 
     path: str
     meant: str | None = None
@@ -66,7 +77,8 @@ class UnknownField:
 
 
 def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
-    """All of them, in the order in which they are written, at most :data:`FOUND_MAX`; none in an object of another kind.
+    """All of them, in the order in which they are written, at most :data:`FOUND_MAX`; none in an object of another
+    kind.
 
     Values of a wrong type are skipped: reading the object reports them.
     """
@@ -103,7 +115,9 @@ def _of_pod(raw: Mapping[str, Any]) -> Iterator[UnknownField]:
             resources = container.get("resources") if isinstance(container, dict) else None
             claims = resources.get("claims") if isinstance(resources, dict) else None
             for position, claim in enumerate(claims if isinstance(claims, list) else ()):
-                yield from _walk(claim, ResourceClaimReference, ("spec", kind, index, "resources", "claims", position), _fields)
+                yield from _walk(
+                    claim, ResourceClaimReference, ("spec", kind, index, "resources", "claims", position), _fields
+                )
 
 
 # --- the fields of a type -----------------------------------------------------------------------------------------
@@ -120,7 +134,10 @@ class BasicDevice(Device):
 def _flat_fields(kind: type[Wire]) -> Fields:
     """Of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
     if kind is DeviceRequest:
-        return {**{name: type for name, type in _fields(kind).items() if name != "exactly"}, **_fields(ExactDeviceRequest)}
+        return {
+            **{name: type for name, type in _fields(kind).items() if name != "exactly"},
+            **_fields(ExactDeviceRequest),
+        }
     if kind is Device:
         return {"name": str, "basic": BasicDevice}
     if kind is BasicDevice:
@@ -138,9 +155,15 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
     if kind is DeviceRequest and name in _EXACT and not flat:
         return "put it under exactly, or say apiVersion: resource.k8s.io/v1beta1, which has it here", "version"
     if kind is DeviceRequest and name == "exactly":
-        return "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1", "version"
+        return (
+            "this version has its members beside name; put them there, or say apiVersion: resource.k8s.io/v1",
+            "version",
+        )
     if kind is Device and name == "basic":
-        return "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here", "version"
+        return (
+            "put its members into the device, or say apiVersion: resource.k8s.io/v1beta1, which has it here",
+            "version",
+        )
     if kind is Device and flat:
         return "put it under basic, or say apiVersion: resource.k8s.io/v1, which has it here", "version"
     if kind is ResourceClaimTemplateSpec and name == "devices":
@@ -150,7 +173,9 @@ def _advice(kind: type[Wire], name: str, flat: bool) -> tuple[str, FieldCure]:
     return "", ""
 
 
-def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[type[Wire]], Fields]) -> Iterator[UnknownField]:
+def _walk(
+    value: object, annotation: Any, path: FieldPath, fields: Callable[[type[Wire]], Fields]
+) -> Iterator[UnknownField]:
     annotation = _bare(annotation)
     origin = get_origin(annotation)
     if origin is tuple and isinstance(value, list):
@@ -165,13 +190,21 @@ def _walk(value: object, annotation: Any, path: FieldPath, fields: Callable[[typ
             if key in known:
                 yield from _walk(item, known[key], (*path, key), fields)
             else:
-                yield UnknownField(field_path((*path, key)), _meant(annotation, key, known), *_advice(annotation, key, fields is _FLAT))
+                yield UnknownField(
+                    field_path((*path, key)), _meant(annotation, key, known), *_advice(annotation, key, fields is _FLAT)
+                )
 
 
 def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:
-    """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without it."""
+    """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without
+    it."""
     meant = nearest(name, known)
-    if meant is None and kind is DeviceRequest and "exactly" in known and (inner := nearest(name, _EXACT_NAMES)) is not None:
+    if (
+        meant is None
+        and kind is DeviceRequest
+        and "exactly" in known
+        and (inner := nearest(name, _EXACT_NAMES)) is not None
+    ):
         return f"exactly.{inner}"
     return meant
 

@@ -1,4 +1,5 @@
-"""Strict decoding, pruning and validation by a structural schema (CustomResourceDefinition v1), as an API server does them. Pure.
+"""Strict decoding, pruning and validation by a structural schema (CustomResourceDefinition v1), as an API server does
+them. Pure.
 
     schema = Schema.of(structural)       # once per schema
     conforms(raw, schema)                # True if all of the below find nothing: the usual case, and fast
@@ -6,8 +7,9 @@
     pruned(raw, schema)                  # what is stored: without unknown fields, and without members that are null
     faults(raw, schema)                  # what is refused: types, required fields, values, duplicate keys of lists
 
-An API server goes through this list in order (K-2.34): strict validation examines the object as it was sent, everything else the pruned
-one. A member that is null is absent, as no field here is nullable; an item of a list that is null is of the wrong type.
+An API server goes through this list in order (K-2.34): strict validation examines the object as it was sent, everything
+else the pruned one. A member that is null is absent, as no field here is nullable; an item of a list that is null is of
+the wrong type.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NEAREST_SOUGHT: Final = 100
 """The most unknown fields of one object for which a similar name is searched."""
 
-FaultType = Literal["FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotSupported", "FieldValueTooMany"]
+FaultType = Literal[
+    "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate", "FieldValueNotSupported", "FieldValueTooMany"
+]
 
 
 @dataclass(frozen=True)
 class UnknownSchemaField:
-    """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if known; ``below``:
-    where, from the object that has it, a field of just this name may be: ``template.spec``."""
+    """A field that a schema doesn't have. ``nearest``: a known name like it; ``since``: the release that brought it, if
+    known; ``below``: where, from the object that has it, a field of just this name may be: ``template.spec``."""
 
     path: str
     name: str
@@ -63,7 +67,8 @@ class Schema:
     """A structural schema, taken apart for fast walks. Made by :meth:`of`; not to be changed."""
 
     kind: str
-    """``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``, ``int-or-string``; "" stands for any value."""
+    """``object``, ``array``, ``string``, ``integer``, ``number``, ``boolean``, ``int-or-string``; "" stands for any
+    value."""
     properties: Mapping[str, Schema]
     required: KeysView[str]
     rest: Schema | None
@@ -95,7 +100,11 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
     int_or_string = bool(source.get("x-kubernetes-int-or-string"))
     rest, items = source.get("additionalProperties"), source.get("items")
     closed_shape = "properties" in source or isinstance(rest, dict)
-    kind = "int-or-string" if int_or_string else source.get("type", "object" if closed_shape else "array" if items is not None else "")
+    kind = (
+        "int-or-string"
+        if int_or_string
+        else source.get("type", "object" if closed_shape else "array" if items is not None else "")
+    )
     schema = made[id(source)] = Schema(
         kind=kind,
         properties={name: _schema(each, made) for name, each in source.get("properties", {}).items()},
@@ -157,7 +166,8 @@ def _differ(items: list[Any], schema: Schema) -> bool:
 
 
 def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[UnknownSchemaField]:
-    """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the first hundred."""
+    """The unknown fields of a value that stands at ``path``, in the order of the document; the nearest name of the
+    first hundred."""
     for count, (where, name, owner) in enumerate(_unknown(raw, schema, path)):
         since = owner.later.get(name) if owner else None
         if owner is None or since is not None or count >= _NEAREST_SOUGHT:
@@ -169,12 +179,18 @@ def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[Unkn
 def _below(owner: Schema, name: str) -> str | None:
     """The first object in an object, or in one of its objects, that has a field."""
     inner = [(key, each) for key, each in owner.properties.items() if each.kind == "object"]
-    inner += [(f"{key}.{part}", each) for key, outer in inner for part, each in outer.properties.items() if each.kind == "object"]
+    inner += [
+        (f"{key}.{part}", each)
+        for key, outer in inner
+        for part, each in outer.properties.items()
+        if each.kind == "object"
+    ]
     return next((path for path, each in inner if name in each.properties), None)
 
 
 def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema | None]]:
-    """Path, name and the schema that lacks it, if any: also in what stands where the schema wants something else, as an API server does."""
+    """Path, name and the schema that lacks it, if any: also in what stands where the schema wants something else, as an
+    API server does."""
     if isinstance(value, dict):
         for key, item in value.items():
             inner = schema.properties.get(key, schema.rest)
@@ -203,7 +219,8 @@ def _objects_in(items: list[Any], path: str) -> Iterator[tuple[str, Json]]:
 
 
 def pruned(raw: Any, schema: Schema) -> Any:
-    """The value as it is stored, without unknown fields. The value itself isn't changed; the result may share parts with it."""
+    """The value as it is stored, without unknown fields. The value itself isn't changed; the result may share parts
+    with it."""
     if isinstance(raw, dict):
         kept = {}
         for key, item in raw.items():
@@ -317,7 +334,11 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 def _wrong_type(value: object, wanted: str, path: str) -> SchemaFault:
     # Words such as y, no and on are booleans in YAML as Kubernetes reads it, which surprises whoever wrote a name.
     advice = "; put it in quotes" if wanted == "string" and isinstance(value, bool) else ""
-    return SchemaFault("FieldValueInvalid", path, f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}")
+    return SchemaFault(
+        "FieldValueInvalid",
+        path,
+        f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}",
+    )
 
 
 def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None:
@@ -333,7 +354,10 @@ def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None
             supported = ", ".join(f'"{each}"' for each in schema.values)
             return "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}"
         if schema.pattern is not None and not schema.pattern.fullmatch(value):
-            return "FieldValueInvalid", f"{_shown(value)} is not a quantity: write a number with an optional unit, such as 500m, 4 or 2Gi"
+            return (
+                "FieldValueInvalid",
+                f"{_shown(value)} is not a quantity: write a number with an optional unit, such as 500m, 4 or 2Gi",
+            )
     return None
 
 

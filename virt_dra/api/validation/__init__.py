@@ -1,16 +1,17 @@
-"""Validation as in an API server: the rules of resource.k8s.io and of the claims in a Pod, in Kubernetes' words (A-22.6..A-22.12, C-14).
+"""Validation as in an API server: the rules of resource.k8s.io and of the claims in a Pod, in Kubernetes' words
+(A-22.6..A-22.12, C-14).
 
     validate_create(obj)               an object about to be stored, defaults filled in, namespace and name settled
     validate_update(new, old)          a change of anything but status
     validate_status_update(new, old)   a change of status
 
-Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every kind is
-checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
-ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and ``status.resourceClaimStatuses``.
-No other field of another kind is checked.
+Each returns every fault at once, in the order of the object's fields; a valid object has none. The metadata of every
+kind is checked; beyond that ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass, DeviceTaintRule and
+ResourcePoolStatusRequest whole, and of a Pod ``spec.resourceClaims``, ``resources.claims`` and
+``status.resourceClaimStatuses``. No other field of another kind is checked.
 
-Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's labels
-and so is a check of its own, :func:`admin_access` (A-22.10). The writer's permissions (C-13.6) are not checked.
+Pure and below CEL: who can compile expressions hands a check in (:class:`Rules`). Admin access needs the namespace's
+labels and so is a check of its own, :func:`admin_access` (A-22.10). The writer's permissions (C-13.6) are not checked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.scheduling_v1 import PodGroup, PriorityClass, Workload
-from virt_dra.api.validation import claim_status, claims, classes, metadata, pod_groups, pods, pool_requests, slices, taints
+from virt_dra.api.validation import (
+    claim_status,
+    claims,
+    classes,
+    metadata,
+    pod_groups,
+    pods,
+    pool_requests,
+    slices,
+    taints,
+)
 from virt_dra.api.validation.admin_access import admin_access
 from virt_dra.api.validation.field_errors import Errors, ErrorType, FieldError, invalid_message
 from virt_dra.api.validation.rules import DEFAULT_RULES, TOO_COMPLEX, ExpressionCheck, Rules
@@ -62,7 +73,8 @@ def validate_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_R
 
 
 def validate_status_update(new: TypedObject, old: TypedObject, rules: Rules = DEFAULT_RULES) -> tuple[FieldError, ...]:
-    """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec (C-13.1)."""
+    """The faults of replacing the status of ``old`` by that of ``new``, which has the stored metadata and spec
+    (C-13.1)."""
     return _once(_status_update(new, old))
 
 

@@ -11,9 +11,11 @@ from virt_dra.api.validation.field_errors import FieldError, forbidden
 _RULE = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
 
 
-def admin_access(new: TypedObject, old: TypedObject | None, namespace_labels: Mapping[str, str]) -> tuple[FieldError, ...]:
-    """Faults of a claim or template to be created (``old`` None) or of a claim status to be written, in a namespace with
-    these labels. Only the first use is reported, and a template's path is that of a claim, as in Kubernetes.
+def admin_access(
+    new: TypedObject, old: TypedObject | None, namespace_labels: Mapping[str, str]
+) -> tuple[FieldError, ...]:
+    """Faults of a claim or template to be created (``old`` None) or of a claim status to be written, in a namespace
+    with these labels. Only the first use is reported, and a template's path is that of a claim, as in Kubernetes.
     """
     if namespace_labels.get(ADMIN_ACCESS_LABEL) == "true":
         return ()

@@ -13,7 +13,8 @@ INT64_MAX = 2**63 - 1
 
 
 def capacity(value: DeviceCapacity, path: str, *, shared: bool, rules: Rules) -> Errors:
-    """The faults of one capacity. ``shared``: the device allows multiple allocations; only then may it have a policy."""
+    """The faults of one capacity. ``shared``: the device allows multiple allocations; only then may it have a
+    policy."""
     policy = value.request_policy
     if policy is None:
         return
@@ -21,7 +22,9 @@ def capacity(value: DeviceCapacity, path: str, *, shared: bool, rules: Rules) ->
     if not shared:
         yield forbidden(path, "allowMultipleAllocations must be true")
     elif policy.valid_values and policy.valid_range is not None:
-        yield forbidden(path, 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time')
+        yield forbidden(
+            path, 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        )
     elif policy.valid_values:
         if policy.default is None:
             yield required(f"{path}.default", "required when validValues is defined")
@@ -54,7 +57,9 @@ def _valid_values(policy: CapacityRequestPolicy, default: Quantity, total: Quant
         yield invalid(path, default, "default value is not valid according to the requestPolicy")
 
 
-def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: str, rules: Rules) -> Errors:
+def _valid_range(
+    bounds: CapacityRequestPolicyRange, default: Quantity, total: Quantity, path: str, rules: Rules
+) -> Errors:
     least, most, step = bounds.min, bounds.max, bounds.step
     if least is None:
         yield required(f"{path}.min", "required when validRange is defined")
@@ -71,7 +76,11 @@ def _valid_range(bounds: CapacityRequestPolicyRange, default: Quantity, total: Q
         if default > most:
             yield invalid(f"{path}.default", default, f"default is more than max: {most}")
 
-    named = [(name, bound) for name, bound in (("default", default), ("min", least), ("max", most), ("step", step)) if bound is not None]
+    named = [
+        (name, bound)
+        for name, bound in (("default", default), ("min", least), ("max", most), ("step", step))
+        if bound is not None
+    ]
     in_milli = rules.gates.fractional_capacity_range and not all(bound.is_integer() for _, bound in named)
     if in_milli:
         inexact = [(name, bound) for name, bound in named if not _is_milli(bound)]

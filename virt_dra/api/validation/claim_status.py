@@ -1,4 +1,5 @@
-"""ResourceClaim.status: shape and transitions of an allocation are checked, its choice of devices is trusted (A-22.9, C-14.3).
+"""ResourceClaim.status: shape and transitions of an allocation are checked, its choice of devices is trusted (A-22.9,
+C-14.3).
 
 No rule ties results to the requested count, to a class or to existing slices.
 """
@@ -23,7 +24,17 @@ from virt_dra.api.validation.conditions import conditions
 from virt_dra.api.validation.device_operations import binding_conditions, skipped_operations
 from virt_dra.api.validation.expressions import configuration, json_object
 from virt_dra.api.validation.field_errors import Errors, Struct, forbidden, invalid, not_supported, required, too_long
-from virt_dra.api.validation.formats import declared_driver, declared_pool, driver, items, label, pool, time, uid, unique_items
+from virt_dra.api.validation.formats import (
+    declared_driver,
+    declared_pool,
+    driver,
+    items,
+    label,
+    pool,
+    time,
+    uid,
+    unique_items,
+)
 from virt_dra.api.validation.go_values import versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.taints import toleration
@@ -54,10 +65,19 @@ def claim_status_update(new: ResourceClaim, old: ResourceClaim) -> Errors:
     )
     if status.reserved_for and status.allocation is None:
         yield forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
-    elif new.metadata.deletion_timestamp is not None and any(entry not in before.reserved_for for entry in status.reserved_for):
-        yield forbidden("status.reservedFor", "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
-    allocated = frozenset(map(_key, status.allocation.devices.results)) if status.allocation is not None else frozenset()
-    yield from unique_items(status.devices, "status.devices", lambda entry, at: _device_status(entry, at, allocated), _key, shown=versioned)
+    elif new.metadata.deletion_timestamp is not None and any(
+        entry not in before.reserved_for for entry in status.reserved_for
+    ):
+        yield forbidden(
+            "status.reservedFor",
+            "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
+        )
+    allocated = (
+        frozenset(map(_key, status.allocation.devices.results)) if status.allocation is not None else frozenset()
+    )
+    yield from unique_items(
+        status.devices, "status.devices", lambda entry, at: _device_status(entry, at, allocated), _key, shown=versioned
+    )
 
 
 def _key(device: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceKey:
@@ -75,9 +95,14 @@ def _consumer(reference: ResourceClaimConsumerReference, path: str) -> Errors:
 
 
 def _allocation(allocation: AllocationResult, path: str, names: RequestNames) -> Errors:
-    yield from items(allocation.devices.results, f"{path}.devices.results", lambda entry, at: _result(entry, at, names), RESULTS_MAX)
     yield from items(
-        allocation.devices.config, f"{path}.devices.config", lambda entry, at: _config(entry, at, names), ALLOCATION_CONFIGURATIONS_MAX
+        allocation.devices.results, f"{path}.devices.results", lambda entry, at: _result(entry, at, names), RESULTS_MAX
+    )
+    yield from items(
+        allocation.devices.config,
+        f"{path}.devices.config",
+        lambda entry, at: _config(entry, at, names),
+        ALLOCATION_CONFIGURATIONS_MAX,
     )
     if allocation.node_selector is not None:
         yield from node_selector(allocation.node_selector, f"{path}.nodeSelector")
@@ -142,7 +167,8 @@ def _interface_address(address: str, path: str) -> Errors:
 
 
 def _canonical_address(host: str, length: str) -> str | None:
-    """The canonical form, or None if it is no address. Leading zeros in IPv4 are read as decimal, as Kubernetes does."""
+    """The canonical form, or None if it is no address. Leading zeros in IPv4 are read as decimal, as Kubernetes
+    does."""
     if not re.fullmatch("[0-9]{1,3}", length):
         return None
     try:

@@ -20,8 +20,24 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.validation import metadata
 from virt_dra.api.validation.expressions import configuration, expression, selectors, unchecked
-from virt_dra.api.validation.field_errors import Errors, TypedText, forbidden, immutable, invalid, not_supported, required, too_many
-from virt_dra.api.validation.formats import declared_subdomain, fully_qualified_name, items, label, subdomain, unique_items
+from virt_dra.api.validation.field_errors import (
+    Errors,
+    TypedText,
+    forbidden,
+    immutable,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
+from virt_dra.api.validation.formats import (
+    declared_subdomain,
+    fully_qualified_name,
+    items,
+    label,
+    subdomain,
+    unique_items,
+)
 from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.rules import Rules
 from virt_dra.api.validation.taints import toleration
@@ -33,7 +49,9 @@ CONFIGURATIONS_MAX = 32
 DERIVED_ATTRIBUTES_MAX = 32
 DERIVED_ATTRIBUTES_COST_MAX = 1_000_000
 
-_NO_SUCH_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+_NO_SUCH_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
 
 RequestNames = Mapping[str, frozenset[str]]
 """The requests of a claim, each with its alternatives' names (none for an exact request)."""
@@ -60,7 +78,10 @@ def template_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> E
 
 
 def request_names(devices: DeviceClaim) -> RequestNames:
-    return {request.name: frozenset(alternative.name for alternative in request.first_available) for request in devices.requests}
+    return {
+        request.name: frozenset(alternative.name for alternative in request.first_available)
+        for request in devices.requests
+    }
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,8 @@ class _Scope:
 
     rules: Rules
     constrained: Mapping[str, frozenset[str]]
-    """Attributes named by constraints, by what the constraint targets: a request, ``request/alternative`` or "" (all)."""
+    """Attributes named by constraints, by what the constraint targets: a request, ``request/alternative`` or ""
+    (all)."""
 
     def is_constrained(self, attribute: str, request: str) -> bool:
         targets = {"", request, request.partition("/")[0]}
@@ -88,8 +110,15 @@ def device_claim(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
         REQUESTS_MAX,
         versioned,
     )
-    yield from items(devices.constraints, f"{path}.constraints", lambda entry, at: _constraint(entry, at, names, rules), CONSTRAINTS_MAX)
-    yield from items(devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX)
+    yield from items(
+        devices.constraints,
+        f"{path}.constraints",
+        lambda entry, at: _constraint(entry, at, names, rules),
+        CONSTRAINTS_MAX,
+    )
+    yield from items(
+        devices.config, f"{path}.config", lambda entry, at: _configuration(entry, at, names), CONFIGURATIONS_MAX
+    )
     yield from _together(devices, path, rules)
 
 
@@ -97,16 +126,22 @@ def _together(devices: DeviceClaim, path: str, rules: Rules) -> Errors:
     """The limit on all derived attributes of the claim (A-21.8). Upstream adds in 64 bits."""
     if rules.derived_attribute_cost is None:
         return
-    requests = [part for request in devices.requests for part in (request.exactly, *request.first_available) if part is not None]
+    requests = [
+        part for request in devices.requests for part in (request.exactly, *request.first_available) if part is not None
+    ]
     expressions = [entry.expression for request in requests for entry in request.derived_attributes]
     if sum(map(rules.derived_attribute_cost, expressions)) % 2**64 > DERIVED_ATTRIBUTES_COST_MAX:
-        yield forbidden(path, "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit")
+        yield forbidden(
+            path, "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit"
+        )
 
 
 def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:
     yield from label(request.name, f"{path}.name")
     if request.exactly is not None and request.first_available:
-        yield invalid(path, None, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set")
+        yield invalid(
+            path, None, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+        )
     elif request.exactly is not None:
         yield from _exact(request.exactly, f"{path}.exactly", request.name, scope)
     elif request.first_available:
@@ -116,13 +151,16 @@ def _request(request: DeviceRequest, path: str, scope: _Scope) -> Errors:
             yield from _exact(entry, at, f"{request.name}/{entry.name}", scope)
 
         alternatives = request.first_available
-        yield from unique_items(alternatives, f"{path}.firstAvailable", alternative, lambda entry: entry.name, ALTERNATIVES_MAX, versioned)
+        yield from unique_items(
+            alternatives, f"{path}.firstAvailable", alternative, lambda entry: entry.name, ALTERNATIVES_MAX, versioned
+        )
     else:
         yield required(path, "exactly one of `exactly` or `firstAvailable` is required")
 
 
 def _exact(request: ExactDeviceRequest | DeviceSubRequest, path: str, name: str, scope: _Scope) -> Errors:
-    """The faults of fields that an exact request and an alternative share. ``name`` is ``request`` or ``request/alternative``.
+    """The faults of fields that an exact request and an alternative share. ``name`` is ``request`` or
+    ``request/alternative``.
 
     Requested capacities are not validated: any key and any quantity passes.
     """
@@ -149,9 +187,11 @@ def _mode(request: ExactDeviceRequest | DeviceSubRequest, path: str) -> Errors:
         yield not_supported(f"{path}.allocationMode", request.allocation_mode, (ALL, EXACT_COUNT))
 
 
-def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: str, request: str, scope: _Scope) -> Errors:
-    """The faults of derived attributes. Each must be used by a constraint that targets this request, its parent or all requests. In a list
-    over its limit only this and the expressions are checked.
+def _derived_attributes(
+    attributes: tuple[DeviceDerivedAttribute, ...], path: str, request: str, scope: _Scope
+) -> Errors:
+    """The faults of derived attributes. Each must be used by a constraint that targets this request, its parent or all
+    requests. In a list over its limit only this and the expressions are checked.
     """
     too_long = len(attributes) > DERIVED_ATTRIBUTES_MAX
     if too_long:
@@ -163,12 +203,17 @@ def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: st
         else:
             yield from () if too_long else fully_qualified_name(entry.name, f"{at}.name")
             if not scope.is_constrained(entry.name, request):
-                rule = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+                rule = (
+                    "must be referenced by at least one matchAttribute or "
+                    "distinctAttribute constraint targeting this request"
+                )
                 yield invalid(f"{at}.name", TypedText(entry.name), rule)
         if not entry.expression:
             yield from () if too_long else iter((required(f"{at}.expression"),))
         else:
-            yield from expression(entry.expression, f"{at}.expression", scope.rules.check_derived_attribute or unchecked)
+            yield from expression(
+                entry.expression, f"{at}.expression", scope.rules.check_derived_attribute or unchecked
+            )
 
     yield from unique_items(attributes, path, attribute, lambda entry: entry.name)
 
@@ -176,7 +221,9 @@ def _derived_attributes(attributes: tuple[DeviceDerivedAttribute, ...], path: st
 def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for constraint in constraints:
-        attribute = constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
+        attribute = (
+            constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
+        )
         if attribute is not None:
             for target in constraint.requests or ("",):
                 found[target] = found.get(target, frozenset()) | {attribute}
@@ -213,7 +260,9 @@ def request_references(references: tuple[str, ...], path: str, names: RequestNam
     if len(references) > REQUESTS_MAX:
         yield too_many(path, len(references), REQUESTS_MAX)
         return
-    yield from unique_items(references, path, lambda entry, at: request_reference(entry, at, names), lambda entry: entry)
+    yield from unique_items(
+        references, path, lambda entry, at: request_reference(entry, at, names), lambda entry: entry
+    )
 
 
 def request_reference(reference: str, path: str, names: RequestNames) -> Errors:

@@ -15,14 +15,17 @@ MESSAGE_MAX = 32 * 1024
 
 _REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _REASON_RULE = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', "
-    "and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or "
+    "a condition reason must start with alphabetic character, optionally followed "
+    "by a string of alphanumeric characters or '_,:', "
+    "and must end with an alphanumeric character or '_' (e.g. 'my_name',  or "
+    "'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or "
     f"'ReasonA:ReasonB', regex used for validation is '{_REASON.pattern}')"
 )
 
 
 def conditions(entries: Sequence[Condition], path: str, limit: int) -> Errors:
-    """The faults of a list of conditions. Unlike others, a list over its limit is still checked entry by entry, as in Kubernetes."""
+    """The faults of a list of conditions. Unlike others, a list over its limit is still checked entry by entry, as in
+    Kubernetes."""
     if len(entries) > limit:
         yield too_many(path, len(entries), limit)
     yield from unique_items(entries, path, _condition, lambda entry: entry.type)
@@ -38,7 +41,9 @@ def _condition(condition: Condition, path: str) -> Errors:
     elif condition.status not in ("False", "True", "Unknown"):
         yield not_supported(f"{path}.status", condition.status, ("False", "True", "Unknown"))
     if (condition.observed_generation or 0) < 0:
-        yield invalid(f"{path}.observedGeneration", condition.observed_generation, "must be greater than or equal to zero")
+        yield invalid(
+            f"{path}.observedGeneration", condition.observed_generation, "must be greater than or equal to zero"
+        )
     if condition.last_transition_time is None:
         yield required(f"{path}.lastTransitionTime")
     yield from time(condition.last_transition_time, f"{path}.lastTransitionTime")

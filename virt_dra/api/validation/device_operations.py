@@ -1,4 +1,5 @@
-"""Validation of fields that a published device and an allocation result share: binding conditions, skipped node operations (C-14.4)."""
+"""Validation of fields that a published device and an allocation result share: binding conditions, skipped node
+operations (C-14.4)."""
 
 from __future__ import annotations
 
@@ -20,14 +21,20 @@ def binding_conditions(owner: Device | DeviceRequestAllocationResult, path: str)
     for index, failure in enumerate(failures):
         if failure in conditions:
             yield invalid(
-                f"{path}.bindingFailureConditions[{index}]", failure, "bindingFailureConditions must not overlap with bindingConditions"
+                f"{path}.bindingFailureConditions[{index}]",
+                failure,
+                "bindingFailureConditions must not overlap with bindingConditions",
             )
     if failures and not conditions:
         shown = conditions if owner.given("binding_conditions") else None
-        yield invalid(f"{path}.bindingConditions", shown, "bindingConditions are required to use bindingFailureConditions")
+        yield invalid(
+            f"{path}.bindingConditions", shown, "bindingConditions are required to use bindingFailureConditions"
+        )
     if conditions and not failures:
         shown = failures if owner.given("binding_failure_conditions") else None
-        yield invalid(f"{path}.bindingFailureConditions", shown, "bindingFailureConditions are required to use bindingConditions")
+        yield invalid(
+            f"{path}.bindingFailureConditions", shown, "bindingFailureConditions are required to use bindingConditions"
+        )
 
 
 def _repeated(names: tuple[str, ...], path: str) -> Errors:
@@ -37,7 +44,8 @@ def _repeated(names: tuple[str, ...], path: str) -> Errors:
 
 
 def skipped_operations(operations: tuple[str, ...], path: str) -> Errors:
-    """The faults of skipped operations: skipping the preparation of a device requires skipping its counterpart (A-22.7)."""
+    """The faults of skipped operations: skipping the preparation of a device requires skipping its counterpart
+    (A-22.7)."""
 
     def operation(name: str, at: str) -> Errors:
         if name not in (PREPARE, UNPREPARE, EVERY):

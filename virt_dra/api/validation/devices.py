@@ -52,18 +52,26 @@ _ONE_PLACE = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
     "is set to true in the ResourceSlice spec"
 )
-_NO_PLACE = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+_NO_PLACE = (
+    "`nodeName`, `nodeSelector` and `allNodes` can only be set if "
+    "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+)
 
 
 def device(value: Device, path: str, *, old: Device | None, places_itself: bool, rules: Rules) -> Errors:
-    """The faults of one device. ``old``: the stored device of that name; its capacity and taints, if unchanged, are not checked again.
+    """The faults of one device. ``old``: the stored device of that name; its capacity and taints, if unchanged, are not
+    checked again.
 
     ``places_itself``: the slice has perDeviceNodeSelection.
     """
     yield from label(value.name, f"{path}.name")
     named = len(value.attributes) + len(value.capacity)
     if named > ATTRIBUTES_AND_CAPACITIES_MAX:
-        yield invalid(path, named, f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES_MAX}")
+        yield invalid(
+            path,
+            named,
+            f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES_MAX}",
+        )
     values = sum(map(_value_count, value.attributes.values()))
     if values > ATTRIBUTE_VALUES_MAX:
         yield invalid(path, values, f"the total number of attribute values must not exceed {ATTRIBUTE_VALUES_MAX}")
@@ -86,7 +94,8 @@ def device(value: Device, path: str, *, old: Device | None, places_itself: bool,
 
 
 def declared_faults(value: Device, path: str) -> Errors:
-    """The faults of a device in a list that is too long: only those of rules declared on the types, which ignore the limit."""
+    """The faults of a device in a list that is too long: only those of rules declared on the types, which ignore the
+    limit."""
     for name, attribute in value.attributes.items():
         yield from _union(attribute, f"{path}.attributes[{name}]")
     yield from _consumptions(value.consumes_counters, f"{path}.consumesCounters", counters_max=None)
@@ -101,7 +110,8 @@ def declared_faults(value: Device, path: str) -> Errors:
 
 
 def _taints(values: tuple[DeviceTaint, ...], path: str) -> Errors:
-    """The faults of taints. The limit is a rule by hand; effects have a declared rule, which applies to every entry in any case."""
+    """The faults of taints. The limit is a rule by hand; effects have a declared rule, which applies to every entry in
+    any case."""
     if len(values) > TAINTS_MAX:
         yield too_many(path, len(values), TAINTS_MAX)
         yield from items(values, path, lambda value, at: taint_effect(value.effect, at))
@@ -138,8 +148,8 @@ def _is_plain(attribute: DeviceAttribute) -> bool:
 
 
 def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Errors:
-    """The faults of one attribute. The declared rule doesn't shorten names; where the paths differ, Kubernetes reports both rules'
-    faults."""
+    """The faults of one attribute. The declared rule doesn't shorten names; where the paths differ, Kubernetes reports
+    both rules' faults."""
     if attribute.string is not None:
         yield from _text(attribute.string, f"{path}.string")
     if attribute.version is not None:
@@ -152,15 +162,19 @@ def _attribute(attribute: DeviceAttribute, path: str, declared_path: str) -> Err
             yield invalid(f"{path}.{field}", texts, "must not be empty if specified")
         yield from items(texts or (), f"{path}.{field}", check)
     yield from _union(attribute, declared_path)
-    given, members = sum(value is not None for value in _values(attribute).values()), _members(attribute)  # empty lists count as given
+    given, members = (
+        sum(value is not None for value in _values(attribute).values()),
+        _members(attribute),
+    )  # empty lists count as given
     if given != 1 and (len(members) == 1 or path != declared_path):
         yield invalid(path, internal(attribute) if given else "", "exactly one value must be specified")
 
 
 def _values(attribute: DeviceAttribute) -> Mapping[str, object]:
     return {
-        "int": attribute.int_value, "bool": attribute.bool_value, "string": attribute.string, "version": attribute.version,
-        "ints": attribute.ints, "bools": attribute.bools, "strings": attribute.strings, "versions": attribute.versions,
+        "int": attribute.int_value, "bool": attribute.bool_value, "string": attribute.string,
+        "version": attribute.version, "ints": attribute.ints, "bools": attribute.bools, "strings": attribute.strings,
+        "versions": attribute.versions,
     }  # fmt: skip
 
 
@@ -200,7 +214,8 @@ def counter_set(value: CounterSet, path: str) -> Errors:
 
 
 def _counters(counters: Mapping[str, Counter], path: str, limit: int | None = COUNTERS_MAX) -> Errors:
-    """The faults of counters. Any quantity is valid, even a negative one: the allocator decides about it (A-22.12, AC-3)."""
+    """The faults of counters. Any quantity is valid, even a negative one: the allocator decides about it (A-22.12,
+    AC-3)."""
     if not counters:
         yield required(path)
     else:
@@ -215,16 +230,22 @@ def _any_counter(counter: Counter, path: str) -> Errors:
     yield from ()
 
 
-def _consumptions(consumptions: tuple[DeviceCounterConsumption, ...], path: str, counters_max: int | None = COUNTERS_MAX) -> Errors:
+def _consumptions(
+    consumptions: tuple[DeviceCounterConsumption, ...], path: str, counters_max: int | None = COUNTERS_MAX
+) -> Errors:
     """The faults of consumed counters. The allocator checks that they exist, since the set may be in another slice."""
 
     def consumption(entry: DeviceCounterConsumption, at: str) -> Errors:
         yield from _required_label(entry.counter_set, f"{at}.counterSet")
         yield from _counters(entry.counters, f"{at}.counters", counters_max)
         groups = entry.compatibility_groups
-        yield from unique_items(groups, f"{at}.compatibilityGroups", declared_label, lambda group: group, COMPATIBILITY_GROUPS_MAX)
+        yield from unique_items(
+            groups, f"{at}.compatibilityGroups", declared_label, lambda group: group, COMPATIBILITY_GROUPS_MAX
+        )
 
-    yield from unique_items(consumptions, path, consumption, lambda entry: entry.counter_set, CONSUMPTIONS_MAX, shown=versioned)
+    yield from unique_items(
+        consumptions, path, consumption, lambda entry: entry.counter_set, CONSUMPTIONS_MAX, shown=versioned
+    )
 
 
 # --- where the device is ------------------------------------------------------------------------------------------
@@ -247,7 +268,9 @@ def _place(value: Device, old: Device | None, path: str, places_itself: bool) ->
         terms = value.node_selector.node_selector_terms
         if len(terms) > 1 and (old is None or old.node_selector != value.node_selector):
             # Kubernetes checks this only for the slice's selector, and then can't merge the device's (AC-21a).
-            yield invalid(f"{path}.nodeSelector.nodeSelectorTerms", internal(terms), "must have exactly one node selector term")
+            yield invalid(
+                f"{path}.nodeSelector.nodeSelectorTerms", internal(terms), "must have exactly one node selector term"
+            )
     if value.all_nodes:
         places.append("`allNodes`")
     elif value.all_nodes is not None:
@@ -261,7 +284,9 @@ def _place(value: Device, old: Device | None, path: str, places_itself: bool) ->
 # --- node-allocatable resources -----------------------------------------------------------------------------------
 
 
-def _node_allocatable(resource: str, entry: NodeAllocatableResource, capacities: Mapping[str, object], path: str) -> Errors:
+def _node_allocatable(
+    resource: str, entry: NodeAllocatableResource, capacities: Mapping[str, object], path: str
+) -> Errors:
     if not is_node_allocatable(resource):
         yield invalid(path, TypedText(resource), "must be a node allocatable resource name")
     if entry.mapping is None and entry.overhead is None:
@@ -293,7 +318,9 @@ def _mapping_union(mapping: NodeAllocatableMapping, path: str) -> Errors:
     if mapping.capacity_key is None and mapping.device_multiplier is None:
         yield invalid(path, "", "must specify one of: `capacityKey`, `deviceMultiplier`")
     elif mapping.capacity_key is not None and mapping.device_multiplier is not None:
-        yield invalid(path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`")
+        yield invalid(
+            path, "{capacityKey, deviceMultiplier}", "must specify exactly one of: `capacityKey`, `deviceMultiplier`"
+        )
 
 
 def _positive(quantity: Quantity | None, path: str) -> Errors:

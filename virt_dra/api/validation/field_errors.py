@@ -2,8 +2,8 @@
 
     spec.devices.requests[0].name: Invalid value: "A": a lowercase RFC 1123 label must …
 
-Rules are generators of these: each yields what it finds, so all faults of an object come at once and in the order of its
-fields. Which constructor takes what follows apimachinery: *required*, *forbidden* and *too long* show no value.
+Rules are generators of these: each yields what it finds, so all faults of an object come at once and in the order of
+its fields. Which constructor takes what follows apimachinery: *required*, *forbidden* and *too long* show no value.
 """
 
 from __future__ import annotations
@@ -87,7 +87,12 @@ def duplicate(field: str, value: object) -> FieldError:
 
 def not_supported(field: str, value: str, supported: Iterable[str]) -> FieldError:
     """Values with a set of supported ones have a type of their own in Go."""
-    return FieldError(ErrorType.NOT_SUPPORTED, field, rendered(TypedText(value)), f"supported values: {', '.join(map(quoted, supported))}")
+    return FieldError(
+        ErrorType.NOT_SUPPORTED,
+        field,
+        rendered(TypedText(value)),
+        f"supported values: {', '.join(map(quoted, supported))}",
+    )
 
 
 def forbidden(field: str, detail: str) -> FieldError:
@@ -104,7 +109,9 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    return FieldError(ErrorType.TOO_MANY, field, str(count), f"must have at most {limit} item{'' if limit == 1 else 's'}")
+    return FieldError(
+        ErrorType.TOO_MANY, field, str(count), f"must have at most {limit} item{'' if limit == 1 else 's'}"
+    )
 
 
 class TypedText(str):
@@ -118,7 +125,8 @@ class Struct(dict[str, object]):
 
 
 def rendered(value: object) -> str:
-    """A value as apimachinery shows it: text quoted, numbers and booleans plain, others (and :class:`TypedText`) as compact JSON."""
+    """A value as apimachinery shows it: text quoted, numbers and booleans plain, others (and :class:`TypedText`) as
+    compact JSON."""
     if isinstance(value, str) and not isinstance(value, TypedText):
         return quoted(value)
     if isinstance(value, Quantity):
@@ -145,7 +153,8 @@ def _as_json(value: object) -> object:
 def invalid_message(kind: str, name: str, errors: Iterable[FieldError]) -> str:
     """The API server's sentence for a refused object: ``ResourceClaim.resource.k8s.io "x" is invalid: [a, b]``.
 
-    ``kind`` is qualified by its group, except in the core group (``Pod``). Equal texts are listed once; one alone has no brackets.
+    ``kind`` is qualified by its group, except in the core group (``Pod``). Equal texts are listed once; one alone has
+    no brackets.
     """
     texts = list(dict.fromkeys(map(str, errors)))
     if not texts:

@@ -3,8 +3,9 @@
 Driver: 1-63 bytes, a subdomain ignoring case. Pool: 1-253 bytes, each part between slashes a subdomain. Qualified name:
 ``[driver/]identifier``, the identifier at most 32 bytes; fully qualified: with the slash.
 
-Kubernetes checks some fields by hand and others by rules declared on the types; where both look, the declared rule's words
-are the answer. The words differ, so there are two functions for some formats: ``declared_…`` has the declared rule's.
+Kubernetes checks some fields by hand and others by rules declared on the types; where both look, the declared rule's
+words are the answer. The words differ, so there are two functions for some formats: ``declared_…`` has the declared
+rule's.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def pool(name: str, path: str) -> Errors:
 
 
 def declared_driver(name: str, path: str, limit: int | None = DRIVER_MAX) -> Errors:
-    """``limit`` is in characters, as this rule says, and in bytes, as the rule by hand does. None: only that of a subdomain."""
+    """``limit`` is in characters, as this rule says, and in bytes, as the rule by hand does. None: only that of a
+    subdomain."""
     if not name:
         yield required(path)
         return
@@ -81,7 +83,9 @@ def declared_pool(name: str, path: str) -> Errors:
         yield too_long(path, POOL_MAX)
     for index, part in enumerate(name.split("/")):
         if part:
-            yield from each_invalid(path, part, (f"segment {index}: {fault}" for fault in dns1123_subdomain(part, "bytes")))
+            yield from each_invalid(
+                path, part, (f"segment {index}: {fault}" for fault in dns1123_subdomain(part, "bytes"))
+            )
         else:
             yield invalid(path, name, f"segment {index}: must not be empty")
 
@@ -144,7 +148,8 @@ def _identifier(name: str, path: str) -> Errors:
 
 
 def fully_qualified_name(name: str, path: str) -> Errors:
-    """The declared rule, which has no rule by hand beside it: other than a qualified name's, its domain is in lower case."""
+    """The declared rule, which has no rule by hand beside it: other than a qualified name's, its domain is in lower
+    case."""
     parts = name.split("/")
     if len(parts) == 2:
         if not parts[0]:
@@ -152,7 +157,9 @@ def fully_qualified_name(name: str, path: str) -> Errors:
         else:
             if byte_length(parts[0]) > DRIVER_MAX:
                 yield too_long(path, DRIVER_MAX)
-            yield from each_invalid(path, parts[0], (f"prefix: {fault}" for fault in dns1123_subdomain(parts[0], "bytes")))
+            yield from each_invalid(
+                path, parts[0], (f"prefix: {fault}" for fault in dns1123_subdomain(parts[0], "bytes"))
+            )
         if not parts[1]:
             yield invalid(path, "", "name must not be empty")
     if len(parts) <= 2 and (parts[-1] or len(parts) == 1):
@@ -188,7 +195,9 @@ def is_node_allocatable(resource: str) -> bool:
 # --- lists and maps -----------------------------------------------------------------------------------------------
 
 
-def items(entries: Sequence[T], path: str, check: Callable[[T, str], Iterable[FieldError]], limit: int | None = None) -> Errors:
+def items(
+    entries: Sequence[T], path: str, check: Callable[[T, str], Iterable[FieldError]], limit: int | None = None
+) -> Errors:
     """The faults of every entry at ``path[i]``. A list over its limit is reported, and its entries are not checked."""
     if limit is not None and len(entries) > limit:
         yield too_many(path, len(entries), limit)
@@ -205,7 +214,8 @@ def unique_items(
     limit: int | None = None,
     shown: Callable[[T], object] | None = None,
 ) -> Errors:
-    """As :func:`items`, and no two entries may have the same key. ``shown``: the value that the message shows for a repeated one."""
+    """As :func:`items`, and no two entries may have the same key. ``shown``: the value that the message shows for a
+    repeated one."""
     yield from items(entries, path, check, limit)
     if limit is not None and len(entries) > limit:
         return
@@ -224,7 +234,8 @@ def map_entries(
     shown_key: int,
     limit: int | None = None,
 ) -> Errors:
-    """The faults of every key at the map's own path and every value at ``path[key]``, with the key shortened to ``shown_key`` bytes."""
+    """The faults of every key at the map's own path and every value at ``path[key]``, with the key shortened to
+    ``shown_key`` bytes."""
     if limit is not None and len(values) > limit:
         yield too_many(path, len(values), limit)
         return

@@ -1,7 +1,8 @@
 """Go's rendering of values in messages: most faults show a field's text, some a whole struct.
 
-Checks generated from an API version's types (Kubernetes' declarative validation) show the struct as that version's JSON,
-:func:`versioned`. Checks written by hand work on Kubernetes' internal types, which have no JSON names, :func:`internal`.
+Checks generated from an API version's types (Kubernetes' declarative validation) show the struct as that version's
+JSON, :func:`versioned`. Checks written by hand work on Kubernetes' internal types, which have no JSON names,
+:func:`internal`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def created(obj: TypedObject, name_rule: NameRule) -> Errors:
     """The faults of an object's metadata before it is stored: a generated name is filled in already."""
     meta, path = obj.metadata, "metadata"
     if meta.generate_name and not isinstance(obj, DeviceClass):  # for a class only the generated name is checked
-        yield from each_invalid(f"{path}.generateName", meta.generate_name, name_rule(without_trailing_dash(meta.generate_name)))
+        yield from each_invalid(
+            f"{path}.generateName", meta.generate_name, name_rule(without_trailing_dash(meta.generate_name))
+        )
     if meta.name:
         yield from each_invalid(f"{path}.name", meta.name, name_rule(meta.name))
     else:
@@ -88,7 +90,9 @@ def of_template(meta: ObjectMeta, path: str) -> Errors:
     yield from label_map(meta.labels, f"{path}.labels")
     for name, field in ObjectMeta.model_fields.items():
         value = getattr(meta, name)
-        if name not in ("labels", "annotations") and (value or (value == 0 and name == "deletion_grace_period_seconds")):
+        if name not in ("labels", "annotations") and (
+            value or (value == 0 and name == "deletion_grace_period_seconds")
+        ):
             # Kubernetes makes the path of the name in Go, which is UID.
             yield forbidden(f"{path}.{'uID' if name == 'uid' else field.alias}", "cannot be set")
 
@@ -143,7 +147,8 @@ def _owners(owners: tuple[OwnerReference, ...], path: str) -> Errors:
 
 
 def _is_native(obj: TypedObject) -> bool:
-    """True for Kubernetes' own kinds; a custom resource may have any well-formed finalizer, as KubeVirt's older ones."""
+    """True for Kubernetes' own kinds; a custom resource may have any well-formed finalizer, as KubeVirt's older
+    ones."""
     group = (obj.api_version or obj.API_VERSION).rpartition("/")[0]
     return not isinstance(obj, UnknownObject) and ("." not in group or group.endswith(".k8s.io"))
 
@@ -151,7 +156,9 @@ def _is_native(obj: TypedObject) -> bool:
 def _finalizer_names(finalizers: tuple[str, ...], path: str) -> Errors:
     for index, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
-            yield invalid(f"{path}[{index}]", finalizer, "name is neither a standard finalizer name nor is it fully qualified")
+            yield invalid(
+                f"{path}[{index}]", finalizer, "name is neither a standard finalizer name nor is it fully qualified"
+            )
 
 
 def _finalizers(finalizers: tuple[str, ...], path: str) -> Errors:

@@ -41,7 +41,9 @@ def _field(requirement: NodeSelectorRequirement, path: str) -> Errors:
     if requirement.operator not in ("In", "NotIn"):
         yield invalid(f"{path}.operator", TypedText(requirement.operator), _UNKNOWN_OPERATOR)
     elif len(requirement.values) != 1:
-        yield required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+        yield required(
+            f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        )
     if requirement.key != "metadata.name":
         yield invalid(f"{path}.key", requirement.key, "not a valid field selector key")
         return

@@ -43,7 +43,9 @@ def pod_group(obj: PodGroup) -> Errors:
     if spec.parent_composite_pod_group_name is not None and spec.workload_ref is None:
         yield required(f"{path}.workloadRef", "must be set when parentCompositePodGroupName is set")
     if spec.workload_ref is not None:
-        yield from _required_name(spec.workload_ref.workload_name, f"{path}.workloadRef.workloadName", declared_subdomain)
+        yield from _required_name(
+            spec.workload_ref.workload_name, f"{path}.workloadRef.workloadName", declared_subdomain
+        )
         yield from _required_name(spec.workload_ref.template_name, f"{path}.workloadRef.templateName", declared_label)
     yield from _policy(spec.scheduling_policy, f"{path}.schedulingPolicy")
     yield from _claims(spec.resource_claims, f"{path}.resourceClaims")
@@ -84,16 +86,29 @@ def pod_group_status(obj: PodGroup) -> Errors:
             yield from declared_subdomain(each.resource_claim_name, f"{at}.resourceClaimName")
 
     yield from unique_items(
-        status.resource_claim_statuses, f"{path}.resourceClaimStatuses", entry, lambda each: each.name, CLAIMS_MAX, versioned
+        status.resource_claim_statuses,
+        f"{path}.resourceClaimStatuses",
+        entry,
+        lambda each: each.name,
+        CLAIMS_MAX,
+        versioned,
     )
 
 
 def workload(obj: Workload) -> Errors:
     spec, path = obj.spec, "spec"
-    kinds = {"podGroupTemplates": spec.pod_group_templates, "compositePodGroupTemplates": spec.composite_pod_group_templates}
+    kinds = {
+        "podGroupTemplates": spec.pod_group_templates,
+        "compositePodGroupTemplates": spec.composite_pod_group_templates,
+    }
     yield from _exactly_one([name for name, templates in kinds.items() if templates], list(kinds), path)
     yield from unique_items(
-        spec.pod_group_templates, f"{path}.podGroupTemplates", _template, lambda each: each.name, TEMPLATES_MAX, versioned
+        spec.pod_group_templates,
+        f"{path}.podGroupTemplates",
+        _template,
+        lambda each: each.name,
+        TEMPLATES_MAX,
+        versioned,
     )
     if len({(each.priority_class_name, each.priority) for each in spec.pod_group_templates}) > 1:
         yield invalid(path, None, "detected multiple priority configurations")
@@ -129,7 +144,10 @@ def _system_class(obj: PriorityClass) -> Errors:
         why = f"globalDefault of {obj.name} PriorityClass must be false"
     else:
         return
-    yield forbidden("metadata.name", f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}")
+    yield forbidden(
+        "metadata.name",
+        f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {why}",
+    )
 
 
 def _template(template: PodGroupTemplate, path: str) -> Errors:
@@ -174,7 +192,10 @@ def _claims(claims: tuple[PodGroupResourceClaim, ...], path: str) -> Errors:
 
 
 def _claim(claim: PodGroupResourceClaim, path: str) -> Errors:
-    sources = {"resourceClaimName": claim.resource_claim_name, "resourceClaimTemplateName": claim.resource_claim_template_name}
+    sources = {
+        "resourceClaimName": claim.resource_claim_name,
+        "resourceClaimTemplateName": claim.resource_claim_template_name,
+    }
     yield from _exactly_one([name for name, value in sources.items() if value is not None], list(sources), path)
     yield from _required_name(claim.name, f"{path}.name", declared_label)
     for field, name in sources.items():

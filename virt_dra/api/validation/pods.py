@@ -47,7 +47,8 @@ def pod(obj: Pod) -> Errors:
 
 
 def pod_update(new: Pod, old: Pod) -> Errors:
-    """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference to the message."""
+    """The faults of an update: a pod's claims are immutable (K-3.1). Kubernetes also adds the difference to the
+    message."""
     yield from pod(new)
     if _asked(new) != _asked(old):
         yield forbidden("spec", FIXED_FIELDS)
@@ -59,7 +60,9 @@ def pod_status(obj: Pod) -> Errors:
     for index, status in enumerate(obj.status.resource_claim_statuses):
         yield from _claim_status(status, f"status.resourceClaimStatuses[{index}]", names, seen)
     if obj.status.extended_resource_claim_status is not None:
-        yield from _extended_resources(obj.status.extended_resource_claim_status, obj.spec, "status.extendedResourceClaimStatus")
+        yield from _extended_resources(
+            obj.status.extended_resource_claim_status, obj.spec, "status.extendedResourceClaimStatus"
+        )
     referenced = {claim.resource_claim_name for claim in obj.spec.resource_claims}
     referenced |= {claim.resource_claim_name for claim in obj.status.resource_claim_statuses}
     for index, uses in enumerate(obj.status.node_allocatable_resource_claim_statuses):
@@ -68,7 +71,11 @@ def pod_status(obj: Pod) -> Errors:
 
 def _asked(obj: Pod) -> object:
     containers = (*obj.spec.init_containers, *obj.spec.containers)
-    return obj.spec.resource_claims, obj.spec.scheduling_group, [(container.name, container.resources.claims) for container in containers]
+    return (
+        obj.spec.resource_claims,
+        obj.spec.scheduling_group,
+        [(container.name, container.resources.claims) for container in containers],
+    )
 
 
 def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:
@@ -80,7 +87,9 @@ def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:
         yield from label(claim.name, f"{path}.name")
     seen.add(claim.name)
     if claim.resource_claim_name is not None and claim.resource_claim_template_name is not None:
-        yield invalid(path, internal(claim), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+        yield invalid(
+            path, internal(claim), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        )
     if claim.resource_claim_name is None and claim.resource_claim_template_name is None:
         yield invalid(path, internal(claim), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
     if claim.resource_claim_name is not None:
@@ -90,7 +99,8 @@ def _claim(claim: PodResourceClaim, path: str, seen: set[str]) -> Errors:
 
 
 def _container_claims(claims: tuple[ResourceClaimReference, ...], path: str, names: list[str]) -> Errors:
-    """The faults of a container's claims: each appears once as a whole, or several times with different requests, which may not exist."""
+    """The faults of a container's claims: each appears once as a whole, or several times with different requests, which
+    may not exist."""
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         at = f"{path}[{index}]"
@@ -136,7 +146,11 @@ def _extended_resources(status: PodExtendedResourceClaimStatus, spec: PodSpec, p
             yield invalid(f"{at}.containerName", mapping.container_name, rule)
         elif mapping.resource_name not in containers[mapping.container_name].requests:
             entries = "spec.initContainers.resources.requests or spec.containers.resources.requests"
-            yield invalid(f"{at}.resourceName", mapping.resource_name, f"must match the extended resource name of an entry in {entries}")
+            yield invalid(
+                f"{at}.resourceName",
+                mapping.resource_name,
+                f"must match the extended resource name of an entry in {entries}",
+            )
         yield from label(mapping.request_name, f"{path}.requestName")
         key = (mapping.container_name, mapping.resource_name, mapping.request_name)
         if key in seen:
@@ -149,7 +163,9 @@ def _extended_resources(status: PodExtendedResourceClaimStatus, spec: PodSpec, p
         yield required(f"{path}.resourceClaimName")
 
 
-def _node_resources(status: NodeAllocatableResourceClaimStatus, path: str, referenced: Collection[str | None]) -> Errors:
+def _node_resources(
+    status: NodeAllocatableResourceClaimStatus, path: str, referenced: Collection[str | None]
+) -> Errors:
     if not status.resource_claim_name:
         return
     if status.resource_claim_name not in referenced:

@@ -70,7 +70,11 @@ def pool_request_status(new: ResourcePoolStatusRequest, old: ResourcePoolStatusR
 
 def _pool_status(status: PoolStatus, path: str) -> Errors:
     yield from declared_driver(status.driver, f"{path}.driver", limit=None)
-    yield from declared_pool(status.pool_name, f"{path}.poolName") if status.pool_name else iter((required(f"{path}.poolName"),))
+    yield from (
+        declared_pool(status.pool_name, f"{path}.poolName")
+        if status.pool_name
+        else iter((required(f"{path}.poolName"),))
+    )
     if status.generation == 0:
         yield required(f"{path}.generation")
     yield from _at_least(status.generation, 0, f"{path}.generation")
@@ -87,7 +91,9 @@ def _pool_status(status: PoolStatus, path: str) -> Errors:
         yield from declared_subdomain(status.node_name, f"{path}.nodeName")
     if status.validation_error is not None and byte_length(status.validation_error) > VALIDATION_ERROR_MAX:
         yield too_long(f"{path}.validationError", VALIDATION_ERROR_MAX)
-    yield from unique_items(status.partition_summary, f"{path}.partitionSummary", _partition, _partition_key, SUMMARIES_MAX, versioned)
+    yield from unique_items(
+        status.partition_summary, f"{path}.partitionSummary", _partition, _partition_key, SUMMARIES_MAX, versioned
+    )
     if status.shareable_summary is not None:
         yield from _shareable(status.shareable_summary, f"{path}.shareableSummary")
 

@@ -20,12 +20,11 @@ CostEstimate = Callable[[str], int]
 class Rules:
     """The context of a validation; immutable. Without a check, expressions are only measured, not compiled.
 
-    Attributes:
-        check_selector: for ``selectors[].cel.expression``.
-        check_derived_attribute: for ``derivedAttributes[].expression``.
-        derived_attribute_cost: what such an expression counts for the limit that those of a claim have together (A-21.8).
-        gates: Which features the cluster has; without a word those of a plain 1.37. An object is validated as it would be stored:
-            fields of a gate that is off are dropped before (:mod:`virt_dra.api.schemas.field_dropping`).
+    Attributes: check_selector: for ``selectors[].cel.expression``. check_derived_attribute: for
+        ``derivedAttributes[].expression``. derived_attribute_cost: what such an expression counts for the limit that
+        those of a claim have together (A-21.8). gates: Which features the cluster has; without a word those of a plain
+        1.37. An object is validated as it would be stored: fields of a gate that is off are dropped before
+        (:mod:`virt_dra.api.schemas.field_dropping`).
     """
 
     check_selector: ExpressionCheck | None = None

@@ -1,5 +1,5 @@
-"""Validation of ResourceSlices (A-22.6, A-22.7, C-14.4). The allocator checks that consumed counters exist, since counter sets may be in
-other slices.
+"""Validation of ResourceSlices (A-22.6, A-22.7, C-14.4). The allocator checks that consumed counters exist, since
+counter sets may be in other slices.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from virt_dra.api.resource_v1 import Device, ResourcePool, ResourceSlice, Resour
 from virt_dra.api.validation.device_operations import skipped_operations
 from virt_dra.api.validation.devices import counter_set, declared_faults, device
 from virt_dra.api.validation.field_errors import Errors, forbidden, immutable, invalid, required
-from virt_dra.api.validation.formats import driver, fully_qualified_name, is_qualified_name, items, pool, subdomain, unique_items
+from virt_dra.api.validation.formats import (
+    driver,
+    fully_qualified_name,
+    is_qualified_name,
+    items,
+    pool,
+    subdomain,
+    unique_items,
+)
 from virt_dra.api.validation.go_values import internal, versioned
 from virt_dra.api.validation.node_selectors import node_selector
 from virt_dra.api.validation.rules import Rules
@@ -48,7 +56,9 @@ def resource_slice(obj: ResourceSlice, old: ResourceSlice | None, rules: Rules) 
     if len(spec.devices) > limit and not (old is not None and spec.devices == old.spec.devices):
         yield from items(spec.devices, f"{path}.devices", declared_faults)
     sets = spec.shared_counters
-    yield from unique_items(sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX, versioned)
+    yield from unique_items(
+        sets, f"{path}.sharedCounters", counter_set, lambda entry: entry.name, COUNTER_SETS_MAX, versioned
+    )
     if spec.partition_type_attribute is not None:
         unchanged = old is not None and spec.partition_type_attribute == old.spec.partition_type_attribute
         yield from _partition_type(spec, spec.partition_type_attribute, path, rules, unchanged=unchanged)
@@ -93,14 +103,17 @@ def _is_advanced(value: Device) -> bool:
     if value.taints or value.consumes_counters:
         return True
     return any(
-        attribute.bools is not None or attribute.ints is not None or attribute.strings is not None or attribute.versions is not None
+        attribute.bools is not None
+        or attribute.ints is not None
+        or attribute.strings is not None
+        or attribute.versions is not None
         for attribute in value.attributes.values()
     )
 
 
 def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules, *, unchanged: bool) -> Errors:
-    """The faults of partition types: every counter-consuming device has its type as a string. The full name wins over the bare one.
-    ``unchanged``: the stored name is kept, also while its gate is off.
+    """The faults of partition types: every counter-consuming device has its type as a string. The full name wins over
+    the bare one. ``unchanged``: the stored name is kept, also while its gate is off.
     """
     field = f"{path}.partitionTypeAttribute"
     if not unchanged:
@@ -120,6 +133,10 @@ def _partition_type(spec: ResourceSliceSpec, name: str, path: str, rules: Rules,
         at = f"{path}.devices[{index}].attributes[{name}]"
         attribute = entry.attributes.get(name, entry.attributes.get(bare))
         if attribute is None:
-            yield required(at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set")
+            yield required(
+                at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+            )
         elif attribute.string is None:
-            yield invalid(at, internal(attribute), "must be a string value because `partitionTypeAttribute` names this attribute")
+            yield invalid(
+                at, internal(attribute), "must be a string value because `partitionTypeAttribute` names this attribute"
+            )

@@ -1,7 +1,7 @@
 """The run-time cost of a call, given its arguments and its result (L-4.3).
 
-Failures among them count as values of size 1, as upstream. Kubernetes' libraries define costs by function name, cel-go's by overload;
-where several overloads fit the static types, no cost of cel-go applies and the call costs 1.
+Failures among them count as values of size 1, as upstream. Kubernetes' libraries define costs by function name,
+cel-go's by overload; where several overloads fit the static types, no cost of cel-go applies and the call costs 1.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def operand_size(value: Value) -> int:
 def traversal(value: Value, spend: Callable[[float], None]) -> int:
     """The cost of traversing a value with everything in it. Texts count by their bytes, rounded down.
 
-    The work is charged to ``spend``, since the cost does not bound it: values may share parts any number of times, and short texts cost
-    nothing.
+    The work is charged to ``spend``, since the cost does not bound it: values may share parts any number of times, and
+    short texts cost nothing.
     """
     total = 0
     stack = [value]

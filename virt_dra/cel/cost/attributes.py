@@ -1,7 +1,8 @@
 """Selections and indices, counted: a chain of qualifiers from a variable, a condition or any other expression.
 
-A qualifier costs 1, and so does the chain, except the chain of a condition, of one of its branches, or of an index, which upstream
-resolves without counting. After an optional in a chain, a qualifier that finds nothing ends it with none, at no cost.
+A qualifier costs 1, and so does the chain, except the chain of a condition, of one of its branches, or of an index,
+which upstream resolves without counting. After an optional in a chain, a qualifier that finds nothing ends it with
+none, at no cost.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def chain(root: Run, qualifiers: list[Qualifier], own: int) -> Run:
 
 
 def presence(root: Run, qualifiers: list[Qualifier], name: str, own: int) -> Run:
-    """A closure for ``has(….name)``. As upstream it costs 1 less than the chain; a cost below zero wraps around and exceeds every limit."""
+    """A closure for ``has(….name)``. As upstream it costs 1 less than the chain; a cost below zero wraps around and
+    exceeds every limit."""
 
     def run(meter: Meter) -> Value:
         value = _tested(meter, _qualified(meter, root(meter), qualifiers), name)

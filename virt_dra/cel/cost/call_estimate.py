@@ -1,6 +1,8 @@
-"""The static estimate of a call: its worst-case cost and the size of its result, from the sizes of its operands (L-4.2, L-4.3).
+"""The static estimate of a call: its worst-case cost and the size of its result, from the sizes of its operands (L-4.2,
+L-4.3).
 
-Kubernetes' libraries come first (save where an extension's own estimate does), then cel-go's operators; anything else costs 1.
+Kubernetes' libraries come first (save where an extension's own estimate does), then cel-go's operators; anything else
+costs 1.
 """
 
 from __future__ import annotations

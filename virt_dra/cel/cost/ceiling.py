@@ -1,7 +1,8 @@
-"""A quick upper bound of Kubernetes' run-time cost, for expressions without macros or functions that traverse texts or lists.
+"""A quick upper bound of Kubernetes' run-time cost, for expressions without macros or functions that traverse texts or
+lists.
 
-It is coarser than the estimate of :mod:`virt_dra.cel.cost.estimate`, which takes several times as long on a long expression. It only
-proves that an evaluation can't exceed the limit, so that counting its cost is unnecessary.
+It is coarser than the estimate of :mod:`virt_dra.cel.cost.estimate`, which takes several times as long on a long
+expression. It only proves that an evaluation can't exceed the limit, so that counting its cost is unnecessary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Constant folding as Kubernetes does it: the parts of an expression that are computed with the program, so that they cost nothing."""
+"""Constant folding as Kubernetes does it: the parts of an expression that are computed with the program, so that they
+cost nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +15,12 @@ _PLAIN_KEYS = _PRIMITIVE | {"bytes"}
 
 
 def keys_by_identity(root: SyntaxNode) -> bool:
-    """True if lists, maps or objects may become keys of maps. Those are compared by identity, so it matters what Kubernetes computes only
-    once."""
-    return any(isinstance(node, MapNode) and any(key.type.name not in _PLAIN_KEYS for key, _, _ in node.entries) for node in walk(root))
+    """True if lists, maps or objects may become keys of maps. Those are compared by identity, so it matters what
+    Kubernetes computes only once."""
+    return any(
+        isinstance(node, MapNode) and any(key.type.name not in _PLAIN_KEYS for key, _, _ in node.entries)
+        for node in walk(root)
+    )
 
 
 def constants(nodes: list[SyntaxNode]) -> set[int]:
@@ -41,7 +45,9 @@ def _is_constant(node: SyntaxNode, known: set[int]) -> bool:
         case Call():
             if is_membership(node) and isinstance(node.args[1], ListNode) and not node.args[1].elements:
                 return True
-            return node.function in _FOLDED and node.target is None and len(node.args) == 1 and id(node.args[0]) in known
+            return (
+                node.function in _FOLDED and node.target is None and len(node.args) == 1 and id(node.args[0]) in known
+            )
         case _:
             return False
 

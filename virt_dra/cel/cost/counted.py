@@ -1,7 +1,9 @@
-"""The counted form of an expression: Python closures that evaluate it as cel-go does and add up Kubernetes' run-time cost (L-4.1, L-4.3).
+"""The counted form of an expression: Python closures that evaluate it as cel-go does and add up Kubernetes' run-time
+cost (L-4.1, L-4.3).
 
-Failures are values here (:class:`FailedValue`), because cel-go continues after many of them: a call evaluates its other operands, a macro
-its other elements, and ``&&`` and ``||`` look for a term that decides. Each node becomes one closure; closures nest like the nodes.
+Failures are values here (:class:`FailedValue`), because cel-go continues after many of them: a call evaluates its other
+operands, a macro its other elements, and ``&&`` and ``||`` look for a term that decides. Each node becomes one closure;
+closures nest like the nodes.
 """
 
 from __future__ import annotations
@@ -39,8 +41,11 @@ from virt_dra.cel.values import TypeValue, UInt, Value, constant_keys
 from virt_dra.cel.work_estimate import COUNTED, WorkEstimate, estimate_work
 
 _UNFIT = FailedValue(EvaluationError(NO_SUCH_OVERLOAD))
-_SINGLETONS = frozenset(("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches"))
-"""Functions that always evaluate both operands; others with several overloads or with three operands stop at the first that fails."""
+_SINGLETONS = frozenset(
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "matches")
+)
+"""Functions that always evaluate both operands; others with several overloads or with three operands stop at the first
+that fails."""
 
 
 def count(root: SyntaxNode, environment: Environment, work: WorkEstimate) -> tuple[Run, int]:
@@ -167,7 +172,8 @@ class _Builder:
         return macros.conditional(condition, chosen, other)
 
     def _optional_map(self, node: OptionalMap) -> Step[Run]:
-        """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for ``target.value()``."""
+        """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for
+        ``target.value()``."""
         known = len(self._bound)
         target: Run = yield self.build(node.target)
         within = frozenset(list(self._bound)[known:])
@@ -205,7 +211,10 @@ class _Builder:
         """The overload that certainly fits; None if the values' types must choose."""
         if len(node.overloads) != 1 or node.overloads[0].implementation is None or node.function == "!_":
             return None  # a negated value's type may have been inferred from the negation
-        fits = all(settled(param, operand.known_type) for param, operand in zip(node.overloads[0].params, operands, strict=True))
+        fits = all(
+            settled(param, operand.known_type)
+            for param, operand in zip(node.overloads[0].params, operands, strict=True)
+        )
         return node.overloads[0] if fits else None
 
     def _invocation(self, node: Call, operands: list[SyntaxNode]) -> _Invoke:
@@ -222,7 +231,8 @@ class _Builder:
             return dispatched if only is None else only.guarded
         implementation: Callable[..., Value] = overload.charged if overload.is_charged else overload.implementation
 
-        # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch says by name
+        # a variable's static type can be narrower than its values' (flatten); then there is no overload, which dispatch
+        # says by name
 
         def direct(meter: Meter, arguments: list[Value]) -> Value:
             try:
@@ -282,7 +292,9 @@ class _Builder:
             if cost is None or not base:
                 meter.cost += base
             else:
-                meter.cost += cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend)
+                meter.cost += (
+                    cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend)
+                )
             if meter.cost > COST_LIMIT:
                 raise CostExceeded
             return result
@@ -308,7 +320,9 @@ class _Builder:
             if cost is None:
                 meter.charge(1)
             else:
-                meter.charge(cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend))
+                meter.charge(
+                    cost(arguments, result) if cost is not walk_cost else walk_cost(arguments, result, meter.spend)
+                )
             return result
 
         return run
@@ -368,7 +382,9 @@ class _Builder:
             for key_run, value_run, optional in parts:
                 key = key_run(meter)
                 value = key if isinstance(key, FailedValue) else value_run(meter)
-                added = value if isinstance(value, FailedValue) else macros.caught(add_entry, made, optional, key, value)
+                added = (
+                    value if isinstance(value, FailedValue) else macros.caught(add_entry, made, optional, key, value)
+                )
                 if isinstance(added, FailedValue):
                     failure = added
                     break
@@ -452,7 +468,9 @@ def literal_value(node: Literal) -> Value:
 
 def literals(node: SyntaxNode) -> list[Value]:
     """The values of a list of literals, or of literals within ``dyn(…)``; empty if others are among them."""
-    elements = [undyn(element) for element, optional in node.elements if not optional] if isinstance(node, ListNode) else []
+    elements = (
+        [undyn(element) for element, optional in node.elements if not optional] if isinstance(node, ListNode) else []
+    )
     values = [literal_value(element) for element in elements if isinstance(element, Literal)]
     return values if isinstance(node, ListNode) and len(values) == len(node.elements) else []
 

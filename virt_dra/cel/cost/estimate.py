@@ -1,7 +1,8 @@
-"""The static estimate: the worst-case cost of an expression, from its text and the declared sizes of its input (L-4.1, L-4.2).
+"""The static estimate: the worst-case cost of an expression, from its text and the declared sizes of its input (L-4.1,
+L-4.2).
 
-It follows upstream's estimator step by step, because the result depends on the order in which sizes become known: sizes and paths are
-stored by expression, and bound variables take those of the expressions they are bound to.
+It follows upstream's estimator step by step, because the result depends on the order in which sizes become known: sizes
+and paths are stored by expression, and bound variables take those of the expressions they are bound to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from dataclasses import dataclass
 from virt_dra.cel.cost.actual import LIST_BASE, MAP_BASE
 from virt_dra.cel.cost.call_estimate import Operand, OverloadCall, estimate_call
 from virt_dra.cel.cost.declared import Declared, declared_size
-from virt_dra.cel.cost.expansion import CallExpr, ConstantExpr, Expr, FieldExpr, FoldExpr, LetExpr, ListExpr, MapExpr, NameExpr, expand
+from virt_dra.cel.cost.expansion import (
+    CallExpr,
+    ConstantExpr,
+    Expr,
+    FieldExpr,
+    FoldExpr,
+    LetExpr,
+    ListExpr,
+    MapExpr,
+    NameExpr,
+    expand,
+)
 from virt_dra.cel.cost.sizes import ONE, UNKNOWN, ContentSizes, Size, ValuePath, add, multiply
 from virt_dra.cel.syntax.nodes import SyntaxNode, Variable
 from virt_dra.cel.syntax.steps import Step, run
@@ -24,8 +36,8 @@ _SCALARS = (BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT)
 def estimate_cost(root: SyntaxNode, variables: Mapping[str, Declared], *, every_selection: bool = False) -> int:
     """The most that evaluating a checked tree may cost; 2**64 - 1 where nothing bounds it.
 
-    ``variables``: their declared sizes. ``every_selection``: count selections from values of unknown type, too, which the evaluation
-    counts and upstream's estimate doesn't.
+    ``variables``: their declared sizes. ``every_selection``: count selections from values of unknown type, too, which
+    the evaluation counts and upstream's estimate doesn't.
     """
     return _Estimator(variables, every_selection).estimate(expand(root))
 
@@ -199,7 +211,9 @@ class _Estimator:
             if expr.function == "_[_]" and params[0].kind in (TypeKind.LIST, TypeKind.MAP):
                 entry = self._entry(expr.args[0])
                 size = entry.value if entry is not None else None
-                self._paths[expr] = self._extended(expr.args[0], "@items" if params[0].kind is TypeKind.LIST else "@values")
+                self._paths[expr] = self._extended(
+                    expr.args[0], "@items" if params[0].kind is TypeKind.LIST else "@values"
+                )
             if size is None:
                 size = self._size(expr)
         self._set_size(expr, size)
@@ -212,7 +226,9 @@ class _Estimator:
         if expr.function in ("_&&_", "_||_"):
             return 0, None
         merged = expr.args[1:] if expr.function == "_?_:_" else expr.args
-        if expr.function == "_?_:_" or (expr.function == "_+_" and (call.params[0].kind is TypeKind.LIST or call.params[0].name in _TEXTS)):
+        if expr.function == "_?_:_" or (
+            expr.function == "_+_" and (call.params[0].kind is TypeKind.LIST or call.params[0].name in _TEXTS)
+        ):
             one = self._entry(merged[0])
             self._set_entry(expr, one.union(self._entry(merged[1])) if one is not None else None)
         return estimate_call(call)
@@ -231,7 +247,9 @@ class _Estimator:
     def _fold(self, expr: FoldExpr) -> Step[int]:
         over: int = yield self._cost(expr.over)
         initial: int = yield self._cost(expr.initial)
-        self._enter(expr.accumulator, _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial)))
+        self._enter(
+            expr.accumulator, _Bound(self._path(expr.initial), self._size(expr.initial), self._entry(expr.initial))
+        )
         self._bind(expr)
         going: int = yield self._cost(expr.condition)
         step: int = yield self._cost(expr.step)
@@ -267,7 +285,9 @@ def _ordered(expr: CallExpr) -> list[tuple[Type, ...]]:
     """The overloads in upstream's order, since the path of the last one counts."""
     if expr.function != "_[_]":
         return expr.overloads
-    return sorted(expr.overloads, key=lambda params: (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE).index(params[0].kind))
+    return sorted(
+        expr.overloads, key=lambda params: (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE).index(params[0].kind)
+    )
 
 
 def _written_size(expr: Expr) -> Size | None:

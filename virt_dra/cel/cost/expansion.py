@@ -1,4 +1,5 @@
-"""The expression tree that upstream estimates: macros expanded into comprehensions (for :mod:`virt_dra.cel.cost.estimate`)."""
+"""The expression tree that upstream estimates: macros expanded into comprehensions (for
+:mod:`virt_dra.cel.cost.estimate`)."""
 
 from __future__ import annotations
 
@@ -197,7 +198,9 @@ def _quantifier(node: Comprehension, over: Expr, variables: list[Variable], cond
         one = ConstantExpr(INT, 1)
         step = _choice(INT, body, CallExpr(INT, "_+_", None, [read(), one], [(INT, INT)]), read())
         result: Expr = CallExpr(BOOL, "_==_", None, [read(), one], [(INT, INT)])
-        return FoldExpr(BOOL, over, variables, accumulator, ConstantExpr(INT, 0), ConstantExpr(BOOL, True), step, result)
+        return FoldExpr(
+            BOOL, over, variables, accumulator, ConstantExpr(INT, 0), ConstantExpr(BOOL, True), step, result
+        )
     decisive = node.macro == "exists"
     asked = CallExpr(BOOL, "!_", None, [read()], [(BOOL,)]) if decisive else read()
     going = CallExpr(BOOL, "@not_strictly_false", None, [asked], [(BOOL,)])
@@ -223,7 +226,10 @@ def _collection(node: Comprehension, over: Expr, variables: list[Variable], cond
         case "map" | "transformList":
             step = added(body)
         case "transformMap":
-            initial, step = MapExpr(kind, []), CallExpr(kind, INSERT, None, [read(), NameExpr(first.type, first.name), body], [(kind,)])
+            initial, step = (
+                MapExpr(kind, []),
+                CallExpr(kind, INSERT, None, [read(), NameExpr(first.type, first.name), body], [(kind,)]),
+            )
         case _:
             initial, step = MapExpr(kind, []), CallExpr(kind, INSERT, None, [read(), body], [(kind,)])
     if condition is not None:
@@ -240,5 +246,7 @@ def _sort_by(node: Comprehension, over: Expr, body: Expr) -> Expr:
 
     mapped = Comprehension(node.offset, "map", node.range, node.variable, None, None, node.body, type=node.type)
     keys = _collection(mapped, read(), [node.variable], None, body)
-    overloads: list[tuple[Type, ...]] = [(overload.params[0], overload.params[1].params[0]) for overload in node.overloads]
+    overloads: list[tuple[Type, ...]] = [
+        (overload.params[0], overload.params[1].params[0]) for overload in node.overloads
+    ]
     return LetExpr(node.type, bound, over, CallExpr(node.type, SORT_BY, read(), [keys], overloads))

@@ -1,8 +1,8 @@
 """Macros in the counted form: closures that cost what their expansions into comprehensions, conditions and calls cost.
 
-In upstream's terms: a comprehension reads its accumulator (1) before every step, in it and at the end. Before each element ``all`` checks
-whether to continue (a call, 1; ``exists`` negates, another 1). A list grows by adding a list of one element (10 + 1). A step that fails
-does not end the loop; from then on the accumulator is the failure.
+In upstream's terms: a comprehension reads its accumulator (1) before every step, in it and at the end. Before each
+element ``all`` checks whether to continue (a call, 1; ``exists`` negates, another 1). A list grows by adding a list of
+one element (10 + 1). A step that fails does not end the loop; from then on the accumulator is the failure.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def lazy(slot: int, value: Run) -> Run:
 
 
 def repeated(slot: int, due: int, target: Run, weight: float) -> Run:
-    """The variable of optMap: on first use upstream computes the target again and calls value(); ``weight``: the work of that."""
+    """The variable of optMap: on first use upstream computes the target again and calls value(); ``weight``: the work
+    of that."""
 
     def run(meter: Meter) -> Value:
         cost = meter.slots[due]
@@ -95,10 +96,11 @@ def repeated(slot: int, due: int, target: Run, weight: float) -> Run:
 
 
 def optional_map(target: Run, body: Run, slot: int, due: int, within: frozenset[int], *, flat: bool) -> Run:
-    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does creating the result, except for optFlatMap.
+    """``target.optMap(variable, body)`` or optFlatMap: hasValue() costs 1, and so does creating the result, except for
+    optFlatMap.
 
-    Computing the target once more costs the same again, unless it was the first to use a variable that is bound around it; ``within``: the
-    slots of those bound inside.
+    Computing the target once more costs the same again, unless it was the first to use a variable that is bound around
+    it; ``within``: the slots of those bound inside.
     """
 
     def run(meter: Meter) -> Value:
@@ -261,7 +263,8 @@ def collect(loop: Loop, condition: Run | None, body: Run, element_cost: int) -> 
 
 
 def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
-    """``transformMap``: a map with the range's keys. Once a step has failed, the others end where they read the accumulator."""
+    """``transformMap``: a map with the range's keys. Once a step has failed, the others end where they read the
+    accumulator."""
 
     def run(meter: Meter) -> Value:
         entries = loop.entries(meter)
@@ -276,7 +279,9 @@ def transform_map(loop: Loop, condition: Run | None, body: Run) -> Run:
                 if failure is None:
                     meter.charge(1)
                     value = body(meter)
-                    inserted = value if isinstance(value, FailedValue) else caught(insert, made, meter.slots[loop.slot], value)
+                    inserted = (
+                        value if isinstance(value, FailedValue) else caught(insert, made, meter.slots[loop.slot], value)
+                    )
                     failure = inserted if isinstance(inserted, FailedValue) else None
                     meter.charge(1)
             elif wanted is not False:
@@ -325,7 +330,8 @@ def _insert(made: dict[Value, Value], entries: Value) -> None:
 
 
 def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
-    """``sortBy``: a list, and the keys of its elements, sorted by a call; ``known``: whether the keys' type is known before."""
+    """``sortBy``: a list, and the keys of its elements, sorted by a call; ``known``: whether the keys' type is known
+    before."""
 
     def run(meter: Meter) -> Value:
         values = loop.over(meter)

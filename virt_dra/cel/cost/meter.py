@@ -37,7 +37,9 @@ UNSET: Final = object()
 class Meter(Budget):
     """The state of one counted evaluation."""
 
-    def __init__(self, variables: Mapping[str, Value], slots: int, watcher: Work | InterruptCheck | None = None) -> None:
+    def __init__(
+        self, variables: Mapping[str, Value], slots: int, watcher: Work | InterruptCheck | None = None
+    ) -> None:
         self.cost = 0
         self.variables = variables
         self.slots: list[Value] = [UNSET] * slots
@@ -88,8 +90,8 @@ class Meter(Budget):
         return self._stopped
 
     def interrupted_before(self) -> None:
-        """Prepare an evaluation that starts again to find out whether its interruption matters: loops end at the next poll of the
-        interrupt."""
+        """Prepare an evaluation that starts again to find out whether its interruption matters: loops end at the next
+        poll of the interrupt."""
         self._interrupt = _always
         self._limit()
 

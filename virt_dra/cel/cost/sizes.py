@@ -1,4 +1,5 @@
-"""Ranges of sizes and the arithmetic of estimates: unsigned 64-bit numbers that stop at their maximum, as upstream's."""
+"""Ranges of sizes and the arithmetic of estimates: unsigned 64-bit numbers that stop at their maximum, as
+upstream's."""
 
 from __future__ import annotations
 
@@ -61,14 +62,18 @@ class ContentSizes(NamedTuple):
     value: Size
 
     def union(self, other: ContentSizes | None) -> ContentSizes | None:
-        return None if other is None else ContentSizes(self.is_list, self.key.union(other.key), self.value.union(other.value))
+        return (
+            None
+            if other is None
+            else ContentSizes(self.is_list, self.key.union(other.key), self.value.union(other.value))
+        )
 
 
 class ValuePath:
     """Where in a variable a value comes from: ``device``, ``attributes``, ``@values``.
 
-    Like upstream's Go slices, extensions of one path share memory where there is room, so that a later one overwrites an earlier one: key
-    and value of a range both get the value's path. Some of upstream's estimates depend on that.
+    Like upstream's Go slices, extensions of one path share memory where there is room, so that a later one overwrites
+    an earlier one: key and value of a range both get the value's path. Some of upstream's estimates depend on that.
     """
 
     __slots__ = ("_memory", "length")

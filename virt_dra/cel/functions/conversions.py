@@ -18,13 +18,15 @@ _SIGNED = re.compile(r"[-+]?[0-9]+")
 _UNSIGNED = re.compile(r"[0-9]+")
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
 _DOUBLE = re.compile(
-    rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?|[-+]?(?:inf|infinity)|nan", re.IGNORECASE
+    rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?|[-+]?(?:inf|infinity)|nan",
+    re.IGNORECASE,
 )
 _HEX_DOUBLE = re.compile(r"[-+]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[-+]?[0-9]+", re.IGNORECASE)
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"))
-"""Functions that Kubernetes evaluates on literals while compiling; one that fails there makes the expression invalid."""
+"""Functions that Kubernetes evaluates on literals while compiling; one that fails there makes the expression
+invalid."""
 
 
 def _digits(text: str) -> int | None:
@@ -69,7 +71,9 @@ def to_int(value: Value) -> int:
     raise EvaluationError("no such overload")
 
 
-@library.function("uint(uint) -> uint", "uint(double) -> uint", "uint(int) -> uint", "uint(string) -> uint", per_character=0.01)
+@library.function(
+    "uint(uint) -> uint", "uint(double) -> uint", "uint(int) -> uint", "uint(string) -> uint", per_character=0.01
+)
 def to_uint(value: Value) -> UInt:
     if isinstance(value, float):
         if not 0 <= value < 18446744073709551616.0:
@@ -88,7 +92,11 @@ def to_uint(value: Value) -> UInt:
 
 
 @library.function(
-    "double(double) -> double", "double(int) -> double", "double(string) -> double", "double(uint) -> double", per_character=0.08
+    "double(double) -> double",
+    "double(int) -> double",
+    "double(string) -> double",
+    "double(uint) -> double",
+    per_character=0.08,
 )
 def to_double(value: Value) -> float:
     if isinstance(value, (int, float)):
@@ -175,7 +183,9 @@ def to_timestamp(value: Value) -> Timestamp:
 
 
 @library.function(
-    "duration(google.protobuf.Duration) -> google.protobuf.Duration", "duration(string) -> google.protobuf.Duration", per_character=1.0
+    "duration(google.protobuf.Duration) -> google.protobuf.Duration",
+    "duration(string) -> google.protobuf.Duration",
+    per_character=1.0,
 )
 def to_duration(value: Value) -> Duration:
     if isinstance(value, Duration):

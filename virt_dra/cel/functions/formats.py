@@ -1,4 +1,5 @@
-"""Kubernetes' named formats (L-2.8): ``format.dns1123Label().validate(text)`` says what is wrong with a text, in Kubernetes' words."""
+"""Kubernetes' named formats (L-2.8): ``format.dns1123Label().validate(text)`` says what is wrong with a text, in
+Kubernetes' words."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from datetime import date
 from types import MappingProxyType
 from typing import ClassVar
 
-from virt_dra.api.names import dns1035_label, dns1123_label, dns1123_subdomain, label_key, label_value, without_trailing_dash
+from virt_dra.api.names import (
+    dns1035_label,
+    dns1123_label,
+    dns1123_subdomain,
+    label_key,
+    label_value,
+    without_trailing_dash,
+)
 from virt_dra.cel.functions.registry import Library
 from virt_dra.cel.functions.urls import check_url
 from virt_dra.cel.limits.budget import Budget
@@ -71,8 +79,9 @@ class NamedFormat:
 
 
 _PATTERN_SIZES = {
-    "byte": 84, "date": 71, "datetime": 71, "dns1035Label": 30, "dns1035LabelPrefix": 30, "dns1123Label": 30, "dns1123LabelPrefix": 30,
-    "dns1123Subdomain": 60, "dns1123SubdomainPrefix": 60, "labelValue": 40, "qualifiedName": 60, "uri": 1103, "uuid": 70,
+    "byte": 84, "date": 71, "datetime": 71, "dns1035Label": 30, "dns1035LabelPrefix": 30, "dns1123Label": 30,
+    "dns1123LabelPrefix": 30, "dns1123Subdomain": 60, "dns1123SubdomainPrefix": 60, "labelValue": 40,
+    "qualifiedName": 60, "uri": 1103, "uuid": 70,
 }  # fmt: skip
 
 FORMATS = MappingProxyType(

@@ -31,7 +31,8 @@ _MOST_PRECISE = 200
 """The highest precision. Beyond it the reference's digits depend on its library's buffers, so it is refused here."""
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _WANTED = {
-    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, "
+    "maps, lists, types, durations, and timestamps",
     "d": "decimal clause can only be used on integers",
     "f": "fixed-point clause can only be used on doubles",
     "e": "scientific clause can only be used on doubles",
@@ -40,7 +41,17 @@ _WANTED = {
     "X": "only integers, byte buffers, and strings can be formatted as hex",
     "o": "octal clause can only be used on integers",
 }
-_SCALARS = ("string", "bool", "bytes", "int", "uint", "double", "null_type", "google.protobuf.Duration", "google.protobuf.Timestamp")
+_SCALARS = (
+    "string",
+    "bool",
+    "bytes",
+    "int",
+    "uint",
+    "double",
+    "null_type",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+)
 _ACCEPTED: dict[str, frozenset[str]] = {
     "s": frozenset((*_SCALARS, "list", "map", "type")),
     "d": frozenset(("int", "uint")),
@@ -64,7 +75,8 @@ class FormatFault(ValueError):
 
 
 def parse_format(text: str, arguments: int, *, literal: bool = False) -> Iterator[str | Clause]:
-    """The pieces of a format, in order. Raises FormatFault where the reference would stop, which for a ``literal`` is elsewhere."""
+    """The pieces of a format, in order. Raises FormatFault where the reference would stop, which for a ``literal`` is
+    elsewhere."""
     position = used = 0
     while position < len(text):
         start = text.find("%", position)
@@ -113,7 +125,9 @@ def _clause(text: str, position: int) -> tuple[Clause, int]:
 
 def unfit(clause: Clause, kind: str) -> str:
     """The message for an argument of a type that the clause can't write; empty if it can."""
-    return "" if kind in _ACCEPTED[clause.verb] else f"error during formatting: {_WANTED[clause.verb]}, was given {kind}"
+    return (
+        "" if kind in _ACCEPTED[clause.verb] else f"error during formatting: {_WANTED[clause.verb]}, was given {kind}"
+    )
 
 
 @library.function("string::format(list(dyn)) -> string", budget=True)
@@ -182,7 +196,11 @@ def _nested(budget: Budget, value: Value) -> str:
         entries = sorted((_map_key(key_value(key)), _nested(budget, element)) for key, element in value.items())
         return "{" + ", ".join(_measured(budget, (f"{key}:{element}" for key, element in entries))) + "}"
     if isinstance(value, float):
-        return f"{value:.6f}" if math.isfinite(value) else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
+        return (
+            f"{value:.6f}"
+            if math.isfinite(value)
+            else f'"{"NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}"'
+        )
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, bytes):

@@ -1,4 +1,5 @@
-"""Functions on lists: Kubernetes' list library version 1, the lists extension version 3, and sets (L-2.7, L-2.8, L-2.10)."""
+"""Functions on lists: Kubernetes' list library version 1, the lists extension version 3, and sets (L-2.7, L-2.8,
+L-2.10)."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def _key_order(left: tuple[Value, Value], right: tuple[Value, Value]) -> int:
 
 
 def sorted_by(budget: Budget, values: list[Value], keys: list[Value]) -> list[Value]:
-    """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or orderless types."""
+    """The values in the order of their keys; equal keys keep their order. Raises EvaluationError for keys of several or
+    orderless types."""
     budget.spend(len(values) * max(1, len(values).bit_length()) * _SORTED)
     budget.grow(2 * len(values))
     if keys and type_name(keys[0]) not in _ORDERED:
@@ -192,7 +194,16 @@ SORT_BY = "@sortByAssociatedKeys"
 library.declare(
     *(
         f"list(<T>)::{SORT_BY}(list({key})) -> list(<T>)"
-        for key in ("int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes")
+        for key in (
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+            "string",
+            "bytes",
+        )
     )
 )
 

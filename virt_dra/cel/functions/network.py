@@ -126,7 +126,9 @@ def is_loopback(value: IP) -> bool:
 @library.function("net.IP::isLinkLocalMulticast() -> bool")
 def is_link_local_multicast(value: IP) -> bool:
     packed = value.address.packed
-    return packed[:3] == b"\xe0\x00\x00" if value.address.version == 4 else packed[0] == 0xFF and packed[1] & 0x0F == 0x02
+    return (
+        packed[:3] == b"\xe0\x00\x00" if value.address.version == 4 else packed[0] == 0xFF and packed[1] & 0x0F == 0x02
+    )
 
 
 @library.function("net.IP::isLinkLocalUnicast() -> bool")
@@ -138,7 +140,9 @@ def is_link_local_unicast(value: IP) -> bool:
 def is_global_unicast(value: IP) -> bool:
     address = value.address
     broadcast = address.version == 4 and address.packed == b"\xff\xff\xff\xff"
-    return not (broadcast or address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
+    return not (
+        broadcast or address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    )
 
 
 @library.function("cidr(string) -> net.CIDR", per_character=1.0, each=5.0)
@@ -171,7 +175,9 @@ def prefix_length(value: CIDR) -> int:
     return value.length
 
 
-@library.function("net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", per_character=1.0, each=15.0)
+@library.function(
+    "net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", per_character=1.0, each=15.0
+)
 def contains_ip(value: CIDR, other: IP | str) -> bool:
     try:
         address = (_parse_ip(other) if isinstance(other, str) else other).address
@@ -180,7 +186,13 @@ def contains_ip(value: CIDR, other: IP | str) -> bool:
     return address.version == value.address.version and address in value.network()
 
 
-@library.function("net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", per_character=1.0, each=15.0)
+@library.function(
+    "net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", per_character=1.0, each=15.0
+)
 def contains_cidr(value: CIDR, other: CIDR | str) -> bool:
     inner = _parse_cidr(other) if isinstance(other, str) else other
-    return inner.address.version == value.address.version and inner.length >= value.length and inner.address in value.network()
+    return (
+        inner.address.version == value.address.version
+        and inner.length >= value.length
+        and inner.address in value.network()
+    )

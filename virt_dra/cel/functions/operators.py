@@ -1,4 +1,5 @@
-"""Operators: arithmetic, comparison, membership and indexing (L-2.1, L-2.2), with cel-go's overflow checks and errors."""
+"""Operators: arithmetic, comparison, membership and indexing (L-2.1, L-2.2), with cel-go's overflow checks and
+errors."""
 
 from __future__ import annotations
 
@@ -248,7 +249,9 @@ def compare(left: Value, right: Value) -> int | None:
         return -1 if left < right else int(left > right)
     if isinstance(left, bytes) and isinstance(right, bytes):
         return -1 if left < right else int(left > right)
-    if (isinstance(left, Timestamp) and isinstance(right, Timestamp)) or (isinstance(left, Duration) and isinstance(right, Duration)):
+    if (isinstance(left, Timestamp) and isinstance(right, Timestamp)) or (
+        isinstance(left, Duration) and isinstance(right, Duration)
+    ):
         return -1 if left.nanoseconds < right.nanoseconds else int(left.nanoseconds > right.nanoseconds)
     raise EvaluationError("no such overload")
 
@@ -364,7 +367,8 @@ def index_map(entries: dict[Value, Value], key: Value) -> Value:
 
 
 def _position(values: list[Value], index: Value) -> int | None:
-    """The position that an index denotes, None if it is out of range. Raises EvaluationError for a value that is no index."""
+    """The position that an index denotes, None if it is out of range. Raises EvaluationError for a value that is no
+    index."""
     require_qualifier(index)
     if isinstance(index, float) and index.is_integer() and INT_MIN < index < INT_MAX:
         index = int(index)
@@ -384,7 +388,8 @@ def index_list(values: list[Value], index: Value) -> Value:
 
 
 @library.function(
-    "_[_](optional_type(list(<V>)), int) -> optional_type(<V>)", "_[_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)"
+    "_[_](optional_type(list(<V>)), int) -> optional_type(<V>)",
+    "_[_](optional_type(map(<K>, <V>)), <K>) -> optional_type(<V>)",
 )
 def index_optional(container: Optional, index: Value) -> Optional:
     return optional_index(container, index)
@@ -425,13 +430,31 @@ def index(container: Value, key: Value) -> Value:
     raise EvaluationError(f"no such key: {printed(key)}")
 
 
-# An operand of unknown type, such as the element of [], gets the type of the first overload that fits, so the order is upstream's.
+# An operand of unknown type, such as the element of [], gets the type of the first overload that fits, so the order is
+# upstream's.
 
 _SPAN, _INSTANT = "google.protobuf.Duration", "google.protobuf.Timestamp"
 library.order(
     "_+_",
-    *("bytes, bytes", "double, double", f"{_SPAN}, {_SPAN}", f"{_SPAN}, {_INSTANT}", f"{_INSTANT}, {_SPAN}", "int, int"),
+    *(
+        "bytes, bytes",
+        "double, double",
+        f"{_SPAN}, {_SPAN}",
+        f"{_SPAN}, {_INSTANT}",
+        f"{_INSTANT}, {_SPAN}",
+        "int, int",
+    ),
     *("list(<A>), list(<A>)", "string, string", "uint, uint"),
 )
-library.order("_-_", "double, double", f"{_SPAN}, {_SPAN}", "int, int", f"{_INSTANT}, {_SPAN}", f"{_INSTANT}, {_INSTANT}", "uint, uint")
-library.order("_[_]", "list(<A>), int", "map(<A>, <B>), <A>", "optional_type(list(<V>)), int", "optional_type(map(<K>, <V>)), <K>")
+library.order(
+    "_-_",
+    "double, double",
+    f"{_SPAN}, {_SPAN}",
+    "int, int",
+    f"{_INSTANT}, {_SPAN}",
+    f"{_INSTANT}, {_INSTANT}",
+    "uint, uint",
+)
+library.order(
+    "_[_]", "list(<A>), int", "map(<A>, <B>), <A>", "optional_type(list(<V>)), int", "optional_type(map(<K>, <V>)), <K>"
+)

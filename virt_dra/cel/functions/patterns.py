@@ -1,10 +1,11 @@
 """Translation of Go's regular expressions to RE2's syntax, so that patterns mean what they mean to Kubernetes (L-2.11).
 
-Both engines have one author and one syntax, with these differences (Go 1.26, found by comparing them over random patterns):
+Both engines have one author and one syntax, with these differences (Go 1.26, found by comparing them over random
+patterns):
 
 * ``\\C`` (any byte) is RE2's only, and so are names of groups that aren't ASCII.
-* Go finds Unicode classes by a canonical name: ``\\p{greek}``, ``\\p{Letter}``, ``\\p{Cased Letter}``. Scripts whose own name isn't
-  canonical (``\\p{Old_Italic}``, ``\\p{SignWriting}``) it doesn't find at all.
+* Go finds Unicode classes by a canonical name: ``\\p{greek}``, ``\\p{Letter}``, ``\\p{Cased Letter}``. Scripts whose
+  own name isn't canonical (``\\p{Old_Italic}``, ``\\p{SignWriting}``) it doesn't find at all.
 * Go has the classes Assigned, ASCII, Cn and LC, and counts unassigned code points as C.
 """
 
@@ -18,7 +19,9 @@ from typing import Final
 
 _DIFFERENT: Final = re.compile(r"\\[CpP]|\(\?P?<")
 _UNICODE: Final = r"(?P<unicode>\\[pP](?:\{[^}]{0,64}\}|[^{]))|(?P<escape>\\.)"
-_OUTSIDE: Final = re.compile(rf"(?P<literal>\\Q(?:.*?\\E|.*))|{_UNICODE}|(?P<open>\[\^?\]?)|\(\?P?<(?P<name>[^>]{{0,256}})>", re.DOTALL)
+_OUTSIDE: Final = re.compile(
+    rf"(?P<literal>\\Q(?:.*?\\E|.*))|{_UNICODE}|(?P<open>\[\^?\]?)|\(\?P?<(?P<name>[^>]{{0,256}})>", re.DOTALL
+)
 _CODE_POINT: Final = r"\\x(?:\{[0-9A-Fa-f]{1,8}\}|[0-9A-Fa-f]{2})|\\[0-7]{1,3}"
 _INSIDE: Final = re.compile(
     rf"(?P<code>{_CODE_POINT})|{_UNICODE}|(?P<named>\[:\^?[a-z]{{1,8}}:\])|(?P<close>\])|(?P<character>.)", re.DOTALL
@@ -48,14 +51,42 @@ _ALIASES: Final = MappingProxyType(
     {
         name.replace("_", "").capitalize(): category
         for name, category in (
-            *(("Cased_Letter", "Lc"), ("Close_Punctuation", "Pe"), ("Combining_Mark", "M"), ("Connector_Punctuation", "Pc")),
+            *(
+                ("Cased_Letter", "Lc"),
+                ("Close_Punctuation", "Pe"),
+                ("Combining_Mark", "M"),
+                ("Connector_Punctuation", "Pc"),
+            ),
             *(("Control", "Cc"), ("Currency_Symbol", "Sc"), ("Dash_Punctuation", "Pd"), ("Decimal_Number", "Nd")),
             *(("Enclosing_Mark", "Me"), ("Final_Punctuation", "Pf"), ("Format", "Cf"), ("Initial_Punctuation", "Pi")),
-            *(("Letter", "L"), ("Letter_Number", "Nl"), ("Line_Separator", "Zl"), ("Lowercase_Letter", "Ll"), ("Mark", "M")),
+            *(
+                ("Letter", "L"),
+                ("Letter_Number", "Nl"),
+                ("Line_Separator", "Zl"),
+                ("Lowercase_Letter", "Ll"),
+                ("Mark", "M"),
+            ),
             *(("Math_Symbol", "Sm"), ("Modifier_Letter", "Lm"), ("Modifier_Symbol", "Sk"), ("Nonspacing_Mark", "Mn")),
-            *(("Number", "N"), ("Open_Punctuation", "Ps"), ("Other", "C"), ("Other_Letter", "Lo"), ("Other_Number", "No")),
-            *(("Other_Punctuation", "Po"), ("Other_Symbol", "So"), ("Paragraph_Separator", "Zp"), ("Private_Use", "Co")),
-            *(("Punctuation", "P"), ("Separator", "Z"), ("Space_Separator", "Zs"), ("Spacing_Mark", "Mc"), ("Surrogate", "Cs")),
+            *(
+                ("Number", "N"),
+                ("Open_Punctuation", "Ps"),
+                ("Other", "C"),
+                ("Other_Letter", "Lo"),
+                ("Other_Number", "No"),
+            ),
+            *(
+                ("Other_Punctuation", "Po"),
+                ("Other_Symbol", "So"),
+                ("Paragraph_Separator", "Zp"),
+                ("Private_Use", "Co"),
+            ),
+            *(
+                ("Punctuation", "P"),
+                ("Separator", "Z"),
+                ("Space_Separator", "Zs"),
+                ("Spacing_Mark", "Mc"),
+                ("Surrogate", "Cs"),
+            ),
             *(("Symbol", "S"), ("Titlecase_Letter", "Lt"), ("Unassigned", "Cn"), ("Uppercase_Letter", "Lu")),
             *(("cntrl", "Cc"), ("digit", "Nd"), ("punct", "P")),
         )
@@ -92,14 +123,17 @@ def in_go_words(message: str, pattern: str) -> InvalidPattern:
     reason, colon, where = message.partition(": ")
     if not colon:
         return InvalidPattern(f"error parsing regexp: {message}")
-    if where.startswith("(?<") and reason == "invalid perl operator":  # a look-behind, which Go takes for the name of a group
+    if (
+        where.startswith("(?<") and reason == "invalid perl operator"
+    ):  # a look-behind, which Go takes for the name of a group
         rest = pattern[pattern.find(where) :]
         return refusal("invalid named capture", rest[: rest.find(">") + 1] or rest)
     return refusal(_GO_WORDS.get(reason, reason), where if where in pattern else pattern)
 
 
 def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
-    """A pattern for RE2 with the meaning that this one has in Go. Raises :class:`InvalidPattern` for one that only RE2 accepts.
+    """A pattern for RE2 with the meaning that this one has in Go. Raises :class:`InvalidPattern` for one that only RE2
+    accepts.
 
     ``compiles``: whether RE2 takes a pattern. ``members``: the code points that a class of RE2 matches, as ranges.
     """
@@ -113,7 +147,9 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
         position = found.end()
         kind, text = found.lastgroup, found.group()
         if inside and kind == "unicode" and before is _Before.DASH:
-            raise refusal("invalid escape sequence", text[:2])  # the end of a range; what it is translated to might be accepted as one
+            raise refusal(
+                "invalid escape sequence", text[:2]
+            )  # the end of a range; what it is translated to might be accepted as one
         if inside:
             before = _after(before, kind, text, pattern[position : position + 1])
         if kind == "open":
@@ -153,7 +189,9 @@ def _after(before: _Before, kind: str | None, text: str, following: str) -> _Bef
     return _Before.CHARACTER if single else _Before.CLASS
 
 
-def _unicode_class(text: str, inside: bool, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]) -> str:
+def _unicode_class(
+    text: str, inside: bool, compiles: Callable[[str], bool], members: Callable[[str], list[tuple[int, int]]]
+) -> str:
     """``\\p{…}`` or ``\\P{…}`` in RE2's syntax, inside or outside of brackets."""
     given = (text[3:-1] if text[2] == "{" else text[2:]).removeprefix("^")
     positive = (text[1] == "p") != (text[2:4] == "{^" or text[2] == "^")

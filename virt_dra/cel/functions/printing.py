@@ -96,7 +96,9 @@ def format_double(value: float) -> str:
         return "-0" if negative else "0"
     power = point - 1
     if power < -4 or power >= _EXPONENT_FROM:
-        text = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "") + f"e{'-' if power < 0 else '+'}{abs(power):02}"
+        text = (
+            digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "") + f"e{'-' if power < 0 else '+'}{abs(power):02}"
+        )
     elif point <= 0:
         text = "0." + "0" * -point + digits
     elif point >= len(digits):
@@ -112,7 +114,9 @@ def _duration(nanoseconds: int) -> str:
     if left == 0:
         return "0s"
     if left < 10**9:
-        unit, size = next((unit, size) for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)) if left < size * 1000)
+        unit, size = next(
+            (unit, size) for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)) if left < size * 1000
+        )
         return f"{sign}{_decimal(left, size)}{unit}"
     minutes, rest = divmod(left, 60 * 10**9)
     text = f"{_decimal(rest, 10**9)}s"
@@ -128,8 +132,8 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 def _timestamp(value: Timestamp) -> str:
-    """A time as Go prints it: ``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the offset stands
-    twice."""
+    """A time as Go prints it: ``2020-02-29 12:34:56.789 +0000 UTC``; a zone that is only an offset has no name, so the
+    offset stands twice."""
     seconds, rest = divmod(value.nanoseconds + value.offset * 10**9, 10**9)
     moment = _EPOCH + timedelta(seconds=seconds)
     decimals = f".{rest:09}".rstrip("0") if rest else ""

@@ -27,7 +27,8 @@ _CACHE_BYTES: Final = 48 << 20
 """Bytes of the cache of compiled patterns, each counted with its memory limit: about 700 realistic patterns."""
 _FAILURE_BYTES: Final = 1_000
 _LONGEST: Final = 10_240
-"""Characters of a pattern, the same as of an expression: RE2 takes up to 8 ms to parse this many, and that grows quadratically."""
+"""Characters of a pattern, the same as of an expression: RE2 takes up to 8 ms to parse this many, and that grows
+quadratically."""
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _MOST_CLASSES: Final = 300
@@ -35,11 +36,13 @@ _MOST_CLASSES: Final = 300
 _DEEPEST: Final = 1000
 """The height of a pattern's tree beyond which Go refuses it."""
 _PARENTHESIS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.?|[^\]\\])*(?:\]|\Z)|\(\?P?<|\(\?|[()]", re.DOTALL)
-"""Parentheses that open and close groups, and what may hold others. Brackets that nothing closes go to the end: linear time."""
+"""Parentheses that open and close groups, and what may hold others. Brackets that nothing closes go to the end: linear
+time."""
 _MOST_INSTRUCTIONS: Final = 100_000
 """Instructions of all constant patterns of an expression together; a thousand take 0.3 ms to compile."""
 
-# Microseconds, measured. What RE2 takes to compile isn't known before, so each try is charged with the most that it may take.
+# Microseconds, measured. What RE2 takes to compile isn't known before, so each try is charged with the most that it may
+# take.
 _LARGE_TRANSLATION: Final = 2_000
 _MANY_CLASSES: Final = 10
 _READING: Final = 20.0
@@ -50,7 +53,8 @@ _PER_INSTRUCTION: Final = 0.45
 _SEARCH: Final = 1.5
 _PER_BYTE: Final = 0.003
 _PER_STEP: Final = 0.0055
-"""Of an instruction on a byte where RE2 goes through its program one by one; then no more than a thousand or so are alive at once."""
+"""Of an instruction on a byte where RE2 goes through its program one by one; then no more than a thousand or so are
+alive at once."""
 _PER_ENCODED: Final = 0.02
 _FOUND: Final = 4.0
 _MOST_ALIVE: Final = 1_200
@@ -145,10 +149,14 @@ def _known(pattern: str, spend: Spend) -> _Compiled:
 def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
     """Compile a pattern; also returns its memory limit in bytes."""
     if len(pattern) > _LONGEST:
-        return _Compiled(_READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True), _FAILURE_BYTES
+        return _Compiled(
+            _READING, error=f"a pattern of more than {_LONGEST} characters", too_large=True
+        ), _FAILURE_BYTES
     classes = len(_UNICODE_CLASS.findall(pattern))
     if classes > _MOST_CLASSES:
-        return _Compiled(_READING, error=f"a pattern with more than {_MOST_CLASSES} Unicode classes", too_large=True), _FAILURE_BYTES
+        return _Compiled(
+            _READING, error=f"a pattern with more than {_MOST_CLASSES} Unicode classes", too_large=True
+        ), _FAILURE_BYTES
     work = _READING + _PER_CHARACTER * len(pattern) + _PER_CLASS * classes
     spend(work)
     try:
@@ -264,7 +272,8 @@ def matches(budget: Budget, text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=_MATCHES)
 def _matches_short(pattern: str, text: str) -> bool:
-    """Memoized search: a cluster's devices have few models and versions, and a search takes ten times as long as the look-up."""
+    """Memoized search: a cluster's devices have few models and versions, and a search takes ten times as long as the
+    look-up."""
     return compile_pattern(pattern).search(text) is not None
 
 
@@ -283,7 +292,9 @@ def find(budget: Budget, text: str, pattern: str) -> str:
     return "" if found is None else found.group()
 
 
-@library.function("string::findAll(string) -> list(string)", "string::findAll(string, int) -> list(string)", budget=True)
+@library.function(
+    "string::findAll(string) -> list(string)", "string::findAll(string, int) -> list(string)", budget=True
+)
 def find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[str]:
     compiled = _compiled(budget, text, pattern)
     if limit == 0:

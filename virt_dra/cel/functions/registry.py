@@ -1,8 +1,8 @@
 """Declaration and overload resolution of CEL functions.
 
-A declaration is written as ``string::contains(string) -> bool`` takes a receiver, ``size(list(<A>)) -> int`` does not. One
-Python function may serve several declarations. The checker chooses overloads by static types; where types are only known at run time,
-:meth:`Library.dispatch` chooses by value.
+A declaration is written as ``string::contains(string) -> bool`` takes a receiver, ``size(list(<A>)) -> int`` does not.
+One Python function may serve several declarations. The checker chooses overloads by static types; where types are only
+known at run time, :meth:`Library.dispatch` chooses by value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from virt_dra.cel.types import BOOL, Type, TypeKind, parse_type, parse_types
 from virt_dra.cel.values import TypeValue, Value, type_name
 
 Implementation = Callable[..., Value]
-"""A Python function over CEL values; its number of arguments is the declaration's (plus a leading Budget if declared so)."""
+"""A Python function over CEL values; its number of arguments is the declaration's (plus a leading Budget if declared
+so)."""
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -37,10 +38,12 @@ class Overload:
     """The type parameters that occur in the declaration."""
     per_character: float = 0.0
     each: float = 0.0
-    """Microseconds to charge for a character of the text arguments, and for every call, if the implementation charges nothing itself."""
+    """Microseconds to charge for a character of the text arguments, and for every call, if the implementation charges
+    nothing itself."""
 
     def accepts(self, arguments: Sequence[Value]) -> bool:
-        """True if the run-time types fit. Only the first element of a list is checked; for a function of :data:`UNGUARDED` none is."""
+        """True if the run-time types fit. Only the first element of a list is checked; for a function of
+        :data:`UNGUARDED` none is."""
         if len(arguments) != len(self.params):
             return False
         elements = self.function not in UNGUARDED
@@ -66,7 +69,9 @@ class Overload:
         return self.called(budget, arguments)
 
     def _charge(self, budget: Budget, arguments: Sequence[Value]) -> None:
-        budget.spend(sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.each)
+        budget.spend(
+            sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.each
+        )
 
     def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
         """The value for arguments that may not fit. Raises EvaluationError if they don't."""
@@ -77,12 +82,29 @@ class Overload:
 
 UNGUARDED = frozenset(
     (
-        *("_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "_[_]", "_[?_]", "@in"),
+        *(
+            "_+_",
+            "_-_",
+            "_*_",
+            "_/_",
+            "_%_",
+            "-_",
+            "!_",
+            "_<_",
+            "_<=_",
+            "_>_",
+            "_>=_",
+            "_==_",
+            "_!=_",
+            "_[_]",
+            "_[?_]",
+            "@in",
+        ),
         *("size", "type", "dyn", "matches", "contains", "endsWith", "startsWith", "sort", "flatten"),
     )
 )
-"""Functions with a single implementation upstream, which checks the values itself, whichever overload the checker chose. For the others
-upstream calls the overload that the checker chose, if it is only one."""
+"""Functions with a single implementation upstream, which checks the values itself, whichever overload the checker
+chose. For the others upstream calls the overload that the checker chose, if it is only one."""
 
 
 def _accepts(param: Type, value: Value, elements: bool) -> bool:
@@ -123,13 +145,20 @@ class Library:
 
     def _add(self, overload: Overload) -> None:
         self.functions.setdefault(overload.function, []).append(overload)
-        if any(param.kind is TypeKind.LIST and param.params[0].kind not in (TypeKind.PARAM, TypeKind.DYN) for param in overload.params):
+        if any(
+            param.kind is TypeKind.LIST and param.params[0].kind not in (TypeKind.PARAM, TypeKind.DYN)
+            for param in overload.params
+        ):
             self._by_elements.add(overload.function)
 
-    def function(self, *declarations: str, budget: bool = False, per_character: float = 0.0, each: float = 0.0) -> Callable[[F], F]:
-        """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's Budget.
+    def function(
+        self, *declarations: str, budget: bool = False, per_character: float = 0.0, each: float = 0.0
+    ) -> Callable[[F], F]:
+        """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's
+        Budget.
 
-        ``per_character``, ``each``: microseconds of a character of its texts and of a call, for a function that knows no budget.
+        ``per_character``, ``each``: microseconds of a character of its texts and of a call, for a function that knows
+        no budget.
         """
 
         def declared(implementation: F) -> F:
@@ -150,12 +179,14 @@ class Library:
         return declared
 
     def order(self, name: str, *operands: str) -> None:
-        """Sort a function's overloads by these parameters: an argument of unknown type gets the type of the first one."""
+        """Sort a function's overloads by these parameters: an argument of unknown type gets the type of the first
+        one."""
         wanted = list(map(parse_types, operands))
         self.functions[name].sort(key=lambda overload: wanted.index(overload.params))
 
     def declare(self, *declarations: str) -> None:
-        """Declare a function without implementation: one that no value here fits, or that the compiler translates itself."""
+        """Declare a function without implementation: one that no value here fits, or that the compiler translates
+        itself."""
         for declaration in declarations:
             self._add(_overload(declaration, None, False))
 
@@ -195,7 +226,8 @@ _NAMED_ONLY_BEYOND = {
     "matches": frozenset(_RECEIVERS),
     "sort": frozenset(_RECEIVERS),
 }
-"""Functions that upstream's values implement themselves: its message names the function only if the first operand has another type."""
+"""Functions that upstream's values implement themselves: its message names the function only if the first operand has
+another type."""
 _ORDERINGS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _UNNAMED = frozenset(("!_", "@in", "contains", "endsWith", "startsWith"))
 
@@ -227,7 +259,15 @@ def _overload(
         types = (parse_type(receiver), *types)
     result_type = parse_type(result)
     return Overload(
-        name, bool(receiver), types, result_type, implementation, budget, _variables((*types, result_type)), per_character, each
+        name,
+        bool(receiver),
+        types,
+        result_type,
+        implementation,
+        budget,
+        _variables((*types, result_type)),
+        per_character,
+        each,
     )
 
 

@@ -19,7 +19,10 @@ _PART = 70
 
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_WHITE = (
+    "\t\n\x0b\x0c\r "
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 
 
 def _out_of_range(position: int) -> EvaluationError:
@@ -107,7 +110,9 @@ def upper_ascii(budget: Budget, text: str) -> str:
     return text.translate(_UPPER)
 
 
-@library.function("string::replace(string, string) -> string", "string::replace(string, string, int) -> string", budget=True)
+@library.function(
+    "string::replace(string, string) -> string", "string::replace(string, string, int) -> string", budget=True
+)
 def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
     budget.read(text, _FOUND)
     found = text.count(old)

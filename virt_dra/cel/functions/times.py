@@ -16,11 +16,22 @@ library = Library()
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 10**9
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
 # possessive: without it a long number that no unit follows takes quadratic time
 _DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))++)")
 _DURATION_PART = re.compile(r"0*+([0-9]*+)(?:\.([0-9]*+))?+(ns|us|µs|μs|ms|s|m|h)")
-_TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
 _DIGITS_MAX = 20
 """Digits of a number of nanoseconds in 64 bits. A longer one is no duration."""
 _OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
@@ -43,7 +54,8 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """The timestamp of an RFC 3339 text; None if it is none. Raises EvaluationError for a time outside the years 1 to 9999."""
+    """The timestamp of an RFC 3339 text; None if it is none. Raises EvaluationError for a time outside the years 1 to
+    9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -124,7 +136,8 @@ _CYCLE = timedelta(days=146097)
 
 
 def _local(value: Timestamp, zone: str = "UTC") -> datetime:
-    """The time in a zone; moved by 400 years where it leaves Python's years 1 to 9999, so that only the year differs."""
+    """The time in a zone; moved by 400 years where it leaves Python's years 1 to 9999, so that only the year
+    differs."""
     moment = _EPOCH + timedelta(seconds=value.nanoseconds // _SECOND)
     place = _zone(zone)
     if moment.year == MAXYEAR:
@@ -196,7 +209,8 @@ def milliseconds_of_second(value: Timestamp, zone: str = "UTC") -> int:
 
 
 def _whole(value: Duration, unit: int) -> int:
-    """Whole units, rounded towards zero in double precision as in Go: a large value one nanosecond short of a unit may be rounded up."""
+    """Whole units, rounded towards zero in double precision as in Go: a large value one nanosecond short of a unit may
+    be rounded up."""
     whole, rest = divmod(abs(value.nanoseconds), unit)
     count = int(float(whole) + rest / unit)
     return -count if value.nanoseconds < 0 else count

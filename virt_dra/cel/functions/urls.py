@@ -70,15 +70,20 @@ def _shown(text: str) -> str:
 
 
 def _unescape(text: str, *, host: frozenset[str] | None = None, zone: bool = False, plus: str = "+") -> str:
-    """The text with escapes resolved. A host allows only its own characters and escapes of non-ASCII bytes, a zone also escapes of
-    ``host``."""
+    """The text with escapes resolved. A host allows only its own characters and escapes of non-ASCII bytes, a zone also
+    escapes of ``host``."""
 
     def character(found: re.Match[str]) -> str:
         digits = found[1]
         if digits is None:
             raise InvalidURL(f"invalid URL escape {_shown(text[found.start() : found.start() + 3])}")
         code = int(digits, 16)
-        if host is not None and digits != "25" and not (zone and (chr(code) in host or code == 32)) and (zone or code < 0x80):
+        if (
+            host is not None
+            and digits != "25"
+            and not (zone and (chr(code) in host or code == 32))
+            and (zone or code < 0x80)
+        ):
             raise InvalidURL(f"invalid URL escape {quoted(found.group())}")
         return chr(code)
 

@@ -1,9 +1,11 @@
-"""Budgets of time and memory for evaluating CEL: of one evaluation (:class:`Budget`), and of a caller's evaluations (:class:`Work`).
+"""Budgets of time and memory for evaluating CEL: of one evaluation (:class:`Budget`), and of a caller's evaluations
+(:class:`Work`).
 
-Kubernetes' cost (``virt_dra.cel.cost``) says nothing about the time that an evaluation takes here: a list doubles in size for a cost of 1.
-So every loop, function and operator that may take more than a few microseconds charges its time beforehand, by measured rates
-(``devtools/cel/hostile`` searches for expressions that are charged too little); the rest is charged by the nodes of the tree. A charge may
-exhaust the budget and end the evaluation, polls the caller's interrupt, and is deducted from the caller's :class:`Work`.
+Kubernetes' cost (``virt_dra.cel.cost``) says nothing about the time that an evaluation takes here: a list doubles in
+size for a cost of 1. So every loop, function and operator that may take more than a few microseconds charges its time
+beforehand, by measured rates (``devtools/cel/hostile`` searches for expressions that are charged too little); the rest
+is charged by the nodes of the tree. A charge may exhaust the budget and end the evaluation, polls the caller's
+interrupt, and is deducted from the caller's :class:`Work`.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ CHECK_EVERY: Final = 100
 """Steps of comprehensions between two checks of the deadline (L-4.4)."""
 
 STRETCH: Final = 500.0
-"""Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the caller."""
+"""Microseconds of work, in or outside of comprehensions, between two checks of the deadline and two reports to the
+caller."""
 
 InterruptCheck = Callable[[], bool]
 """Returns True if the evaluation is to be aborted: its deadline has passed, or its caller is gone."""
 
 STEP_LIMIT: Final = 5_000_000
-"""Limit of one evaluation in microseconds: more than a cost of 1,000,000 (L-4.1) takes, except for operations that it undercharges."""
+"""Limit of one evaluation in microseconds: more than a cost of 1,000,000 (L-4.1) takes, except for operations that it
+undercharges."""
 
 AFTERWARDS: Final = 5_000.0
-"""Microseconds of work that an interrupted evaluation may still do to find out whether its interruption matters (L-4.4)."""
+"""Microseconds of work that an interrupted evaluation may still do to find out whether its interruption matters
+(L-4.4)."""
 
 TEXT_LIMIT: Final = 100_000
 """Characters (or bytes) of a text that an expression may build; attributes have at most 64, an expression 10,240."""
@@ -101,7 +106,8 @@ class Budget:
         self.due = self.left - stretch
 
     def spend(self, microseconds: float) -> None:
-        """Charge work. Raises BudgetExceeded when nothing is left, Interrupted, and Stopped where the caller's budget is used up."""
+        """Charge work. Raises BudgetExceeded when nothing is left, Interrupted, and Stopped where the caller's budget
+        is used up."""
         self.left -= microseconds
         if self.left < self.due:
             self._settle()
@@ -137,19 +143,22 @@ class Budget:
             self._reported = self.left
 
     def repeat(self, microseconds: float) -> None:
-        """Charge work that an earlier evaluation has done for this one, without deducting it from the caller's. Raises as :meth:`spend`."""
+        """Charge work that an earlier evaluation has done for this one, without deducting it from the caller's. Raises
+        as :meth:`spend`."""
         self._reported -= microseconds
         self.spend(microseconds)
 
     def extra(self, microseconds: float) -> None:
-        """Report work that isn't the evaluation's own, such as making again what a cache has dropped: it changes no result of its own."""
+        """Report work that isn't the evaluation's own, such as making again what a cache has dropped: it changes no
+        result of its own."""
         if self._work is not None and self._work.spent(microseconds):
             raise Stopped
 
     # --- loops ---
 
     def loop(self, values: Sequence[V], weight: float) -> Sequence[V] | Iterator[V]:
-        """The values for a comprehension to iterate over, charged ``weight`` microseconds a step. Raises as :meth:`spend`."""
+        """The values for a comprehension to iterate over, charged ``weight`` microseconds a step. Raises as
+        :meth:`spend`."""
         whole = len(values) * weight
         if self._interrupt is None and whole < STRETCH:
             self.spend(whole)
@@ -179,9 +188,12 @@ class Budget:
     # --- texts and lists ---
 
     def build(self, length: int, each: int = 1) -> None:
-        """Charge building a text; ``each``: bytes of a character. Raises BudgetExceeded, also for a text that is too long."""
+        """Charge building a text; ``each``: bytes of a character. Raises BudgetExceeded, also for a text that is too
+        long."""
         if length > TEXT_LIMIT:
-            raise BudgetExceeded(f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters")
+            raise BudgetExceeded(
+                f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters"
+            )
         self.allocate(length * each)
 
     def grow(self, length: int, each: int = _POINTER) -> None:
@@ -192,7 +204,9 @@ class Budget:
         """Charge bytes of memory, and the time of filling them. Raises BudgetExceeded."""
         self.room -= size
         if self.room < 0:
-            raise BudgetExceeded(f"operation cancelled: the expression builds more than {MEMORY_LIMIT // 1_000_000} MB on this device")
+            raise BudgetExceeded(
+                f"operation cancelled: the expression builds more than {MEMORY_LIMIT // 1_000_000} MB on this device"
+            )
         self.spend(size * _PER_BYTE)
 
     def read(self, text: str | bytes, each: float = 0.005) -> None:
@@ -205,7 +219,9 @@ class Budget:
         """Count the instructions of a pattern compiled during the evaluation. Raises BudgetExceeded."""
         self._instructions += max(size, _SMALLEST_PATTERN)
         if self._instructions > PATTERN_LIMIT:
-            raise BudgetExceeded(f"operation cancelled: the patterns of the expression need more than {PATTERN_LIMIT} instructions")
+            raise BudgetExceeded(
+                f"operation cancelled: the patterns of the expression need more than {PATTERN_LIMIT} instructions"
+            )
 
     def is_new(self, pattern: str) -> bool:
         """True if this evaluation has not compiled this pattern yet."""

@@ -11,8 +11,9 @@
     map        : "{" [["?"] expression ":" expression ("," …)*] [","] "}"
     message    : ["."] IDENT ("." IDENT)* "{" [["?"] NAME ":" expression ("," …)*] [","] "}"
 
-Macros are recognised here, from a name, a number of arguments and whether there is a receiver. Two limits hold (L-2.1): expressions nest at
-most MAX_DEPTH deep, and a chain of operators, selections or indexes is at most MAX_DEPTH long (``&&`` and ``||`` are not counted).
+Macros are recognised here, from a name, a number of arguments and whether there is a receiver. Two limits hold (L-2.1):
+expressions nest at most MAX_DEPTH deep, and a chain of operators, selections or indexes is at most MAX_DEPTH long
+(``&&`` and ``||`` are not counted).
 """
 
 from __future__ import annotations
@@ -74,9 +75,12 @@ _TERM_ENDS = _ENDS | {"&&", "||", "?", "EOF"}
 """Tokens after an operand that is a whole term."""
 _BINARY = {
     "*": (3, "_*_"), "/": (3, "_/_"), "%": (3, "_%_"), "+": (2, "_+_"), "-": (2, "_-_"),
-    "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
+    "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"),
+    "in": (1, "@in"),
 }  # fmt: skip
-_EXPECTED = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+_EXPECTED = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
 _INT_MAX, _UINT_MAX = 2**63 - 1, 2**64 - 1
 _ACCUMULATORS = ("__result__", "@result")
 
@@ -84,7 +88,9 @@ _ACCUMULATORS = ("__result__", "@result")
 def parse(text: str) -> SyntaxNode:
     """The syntax tree. Raises SyntaxFault."""
     if len(text) > MAX_LENGTH:
-        raise SyntaxFault(Issue(None, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}"))
+        raise SyntaxFault(
+            Issue(None, f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_LENGTH}")
+        )
     parser = _Parser(text)
     try:
         root = run(parser.whole())
@@ -504,14 +510,26 @@ def _receiver_call(offset: int, name: str, target: SyntaxNode, arguments: list[S
         if first.name == second.name:
             raise _MacroFault(arguments[1].offset, f"duplicate variable name: {first.name}")
         macro = "exists_one" if name == "existsOne" else name
-        return Comprehension(offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1])
+        return Comprehension(
+            offset, macro, target, first, second, arguments[2] if len(arguments) == 4 else None, arguments[-1]
+        )
     if shape == ("sortBy", 2):
         if not isinstance(target, (ListNode, Ident, Comprehension, Call, Select, Logic, Bind, OptionalMap)):
-            raise _MacroFault(target.offset, "sortBy can only be applied to a list, identifier, comprehension, call or select expression")
-        return Comprehension(offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1])
+            raise _MacroFault(
+                target.offset,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+            )
+        return Comprehension(
+            offset, name, target, _variable(arguments[0], "argument is not an identifier"), None, None, arguments[1]
+        )
     if shape == ("optMap", 2) or shape == ("optFlatMap", 2):
         variable = _variable(arguments[0], f"{name}() variable name must be a simple identifier")
         return OptionalMap(offset, name == "optFlatMap", target, variable, arguments[1])
     if shape == ("bind", 3) and isinstance(target, Ident) and target.name == "cel":
-        return Bind(offset, _variable(arguments[0], "cel.bind() variable names must be simple identifiers"), arguments[1], arguments[2])
+        return Bind(
+            offset,
+            _variable(arguments[0], "cel.bind() variable names must be simple identifiers"),
+            arguments[1],
+            arguments[2],
+        )
     return Call(offset, name, target, arguments)

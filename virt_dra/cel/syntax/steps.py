@@ -1,7 +1,8 @@
 """Trampoline: recursion on a list instead of the interpreter's stack.
 
-A recursive algorithm is written as generators: ``result = yield child(...)`` instead of ``result = child(...)``. :func:`run` keeps
-the pending ones on a list, so how deeply an expression nests never decides how deep Python's stack gets.
+A recursive algorithm is written as generators: ``result = yield child(...)`` instead of ``result = child(...)``.
+:func:`run` keeps the pending ones on a list, so how deeply an expression nests never decides how deep Python's stack
+gets.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Step: TypeAlias = Generator["Step[Any]", Any, T]
-"""A computation that yields sub-computations, is sent their results (of whatever type each has, hence Any) and returns T."""
+"""A computation that yields sub-computations, is sent their results (of whatever type each has, hence Any) and returns
+T."""
 
 
 def run(task: Step[T]) -> T:

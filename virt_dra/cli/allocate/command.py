@@ -1,4 +1,5 @@
-"""``virt-dra allocate``: allocates devices to claims on nodes, and explains refusals. Input: files, JSON lines, or a timed workload."""
+"""``virt-dra allocate``: allocates devices to claims on nodes, and explains refusals. Input: files, JSON lines, or a
+timed workload."""
 
 from __future__ import annotations
 
@@ -33,17 +34,25 @@ from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
 from virt_dra.simulator.allocation import AllocationAnswer, allocate_each
-from virt_dra.simulator.allocation_input import RELEVANT, AllocationInput, InputError, allocation_input, choose_claims, choose_nodes
+from virt_dra.simulator.allocation_input import (
+    RELEVANT,
+    AllocationInput,
+    InputError,
+    allocation_input,
+    choose_claims,
+    choose_nodes,
+)
 from virt_dra.simulator.deadline import DEFAULT_TIMEOUT, AllocationDeadline
 from virt_dra.simulator.workload import place_workload
 
 HELP = """Allocate devices to ResourceClaims as the scheduler would, and explain what can't be allocated.
 
-FILEs are YAML or JSON manifests, folders of them, or a dump of a cluster (- is standard input): ResourceSlices, DeviceClasses,
-ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are ignored. The devices of allocated
-claims are in use. Without --claim all other claims are allocated, one after the other, each on the first node that fits; if there are only
-templates, one claim of each. If an object is given several times, the last one counts, as with kubectl apply: a claim's manifest doesn't
-change its allocation. With --live the objects are those of a cluster, beside those of files.
+FILEs are YAML or JSON manifests, folders of them, or a dump of a cluster (- is standard input): ResourceSlices,
+DeviceClasses, ResourceClaims, and optionally Nodes, DeviceTaintRules and ResourceClaimTemplates; other objects are
+ignored. The devices of allocated claims are in use. Without --claim all other claims are allocated, one after the
+other, each on the first node that fits; if there are only templates, one claim of each. If an object is given several
+times, the last one counts, as with kubectl apply: a claim's manifest doesn't change its allocation. With --live the
+objects are those of a cluster, beside those of files.
 
 With --jsonl: one problem per line, one answer per line. The problem:
 
@@ -58,11 +67,11 @@ With --jsonl: one problem per line, one answer per line. The problem:
   explain          true: the answer has "explanation", the tree of refusals
   validate         true: an object that the API server would refuse is an error, too
 
-The answer: id, results (an AllocationResult per claim, or null), error, node_error (other nodes may still work), elapsed_us.
+The answer: id, results (an AllocationResult per claim, or null), error, node_error (other nodes may still work),
+elapsed_us.
 
-With --workload: pods are placed one after the other and timed; the output is one line of figures with a digest of the choices.
-The format is in docs/guides/allocator.md.
-"""
+With --workload: pods are placed one after the other and timed; the output is one line of figures with a digest of the
+choices. The format is in docs/guides/allocator.md. """
 
 EPILOG = """\b
 Examples:
@@ -91,33 +100,58 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option(
-    "-f", "--filename", "filenames", metavar="FILE|DIR|URL", multiple=True, help="Manifests; may be repeated. - is standard input."
+    "-f",
+    "--filename",
+    "filenames",
+    metavar="FILE|DIR|URL",
+    multiple=True,
+    help="Manifests; may be repeated. - is standard input.",
 )
 @click.option(
-    "--claim", "claims", metavar="[NAMESPACE/]NAME", multiple=True, help="Only this claim or template; several are placed together."
+    "--claim",
+    "claims",
+    metavar="[NAMESPACE/]NAME",
+    multiple=True,
+    help="Only this claim or template; several are placed together.",
 )
 @click.option("--node", metavar="NODE", callback=parse_node, help="Only this node.")
 @click.option("--all-nodes", is_flag=True, help="Try every node, and allocate nothing.")
-@click.option("-v", "--verbose", "explain", is_flag=True, help="Show for each node and request why devices were refused.")
+@click.option(
+    "-v", "--verbose", "explain", is_flag=True, help="Show for each node and request why devices were refused."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only claims that can't be allocated.")
 @live_options
 @output_option("text", "json", "yaml")
 @namespace_option
-@gates_option("--feature-gates", help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.")
+@gates_option(
+    "--feature-gates",
+    help_text="Feature gates that differ from those of a plain Kubernetes 1.37, as its components take them.",
+)
 @click.option(
-    "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT, show_default=f"{DEFAULT_TIMEOUT:g}",
-    callback=_parse_timeout, help="Limit for a node (--jsonl: a problem, --workload: a pod), like kube-scheduler's; 0: none.",
+    "--timeout", "deadline", metavar="SECONDS", type=float, default=DEFAULT_TIMEOUT,
+    show_default=f"{DEFAULT_TIMEOUT:g}", callback=_parse_timeout,
+    help="Limit for a node (--jsonl: a problem, --workload: a "
+"pod), like kube-scheduler's; 0: none.",
 )  # fmt: skip
-@click.option("--jsonl", is_flag=True, help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.")
+@click.option(
+    "--jsonl",
+    is_flag=True,
+    help="Read one JSON problem per line (from FILE or standard input), write one JSON answer per line.",
+)
 @click.option("--workload", metavar="FILE", help="Place the pods of a workload and measure it.")
 @click.option(
-    "--candidates", type=click.Choice(["1", "auto"]), default="1", show_default=True, help="With --workload: feasible nodes to look for."
+    "--candidates",
+    type=click.Choice(["1", "auto"]),
+    default="1",
+    show_default=True,
+    help="With --workload: feasible nodes to look for.",
 )
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None, all_nodes: bool,
-    explain: bool, quiet: bool, live: ClusterChoice | None, output: str, namespace: str, feature_gates: FeatureGates | None,
-    deadline: AllocationDeadline, jsonl: bool, workload: str | None, candidates: str,
+    ctx: click.Context, paths: tuple[str, ...], filenames: tuple[str, ...], claims: tuple[str, ...], node: str | None,
+    all_nodes: bool, explain: bool, quiet: bool, live: ClusterChoice | None, output: str, namespace: str,
+    feature_gates: FeatureGates | None, deadline: AllocationDeadline, jsonl: bool, workload: str | None,
+    candidates: str,
 ) -> None:  # fmt: skip
     _check_usage(ctx, paths, given_input=bool(paths or filenames or live), jsonl=jsonl, workload=workload)
     if jsonl:
@@ -136,15 +170,30 @@ def command(
             )  # fmt: skip
             answers = tuple(steps)
         shown = tuple(answer for answer in answers if not (quiet and answer.allocated))
-        _show(shown, output, all_nodes=all_nodes, explain=explain, allocated=all(answer.allocated for answer in answers))
+        _show(
+            shown, output, all_nodes=all_nodes, explain=explain, allocated=all(answer.allocated for answer in answers)
+        )
         sys.exit(0 if all(answer.allocated for answer in answers) else 1)
 
 
-_FROM_FILES = ("filenames", "claims", "node", "all_nodes", "explain", "quiet", "wanted", "output", "namespace", "feature_gates")
+_FROM_FILES = (
+    "filenames",
+    "claims",
+    "node",
+    "all_nodes",
+    "explain",
+    "quiet",
+    "wanted",
+    "output",
+    "namespace",
+    "feature_gates",
+)
 """Parameters that go with neither --jsonl nor --workload."""
 
 
-def _check_usage(ctx: click.Context, paths: tuple[str, ...], *, given_input: bool, jsonl: bool, workload: str | None) -> None:
+def _check_usage(
+    ctx: click.Context, paths: tuple[str, ...], *, given_input: bool, jsonl: bool, workload: str | None
+) -> None:
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
     if jsonl or workload is not None:
         mode = "--jsonl" if jsonl else "--workload"
@@ -169,12 +218,18 @@ def _answer_lines(paths: tuple[str, ...], deadline: AllocationDeadline) -> None:
     except (OSError, ValueError) as error:
         refuse([f"{source}: {_reason(error)}"], "text")
     with requests:
-        answer_stream(requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS)
+        answer_stream(
+            requests, partial(allocate_lines.answer, deadline=deadline), allocate_lines.REFUSAL, allocate_lines.MEMBERS
+        )
 
 
 def _run_workload(path: str, deadline: AllocationDeadline, *, auto: bool) -> None:
     try:
-        with status(f"reading {path}"), collector_paused(), nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+        with (
+            status(f"reading {path}"),
+            collector_paused(),
+            nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file,
+        ):
             workload = load_workload(file)
     except (OSError, ValueError) as error:  # BadLine and WireError are ValueErrors
         refuse([f"{path}: {_reason(error)}"], "text")
@@ -216,7 +271,9 @@ def _read(
     return given, groups, nodes
 
 
-def _show(answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool) -> None:
+def _show(
+    answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool
+) -> None:
     if output != "text":
         print_document({"allocated": allocated, "answers": [answer_json(each) for each in answers]}, output)
         return

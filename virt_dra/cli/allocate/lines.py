@@ -27,19 +27,32 @@ from virt_dra.simulator.deadline import AllocationDeadline, error_text
 T = TypeVar("T", bound=TypedObject)
 
 REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
-MEMBERS: Final = ("features", "node", "classes", "slices", "allocated", "allocated_state", "claims", "explain", "validate")
+MEMBERS: Final = (
+    "features",
+    "node",
+    "classes",
+    "slices",
+    "allocated",
+    "allocated_state",
+    "claims",
+    "explain",
+    "validate",
+)
 
-FEATURE_FIELDS: Final = {"".join(part.capitalize() for part in each.name.split("_")): each.name for each in fields(Features)}
+FEATURE_FIELDS: Final = {
+    "".join(part.capitalize() for part in each.name.split("_")): each.name for each in fields(Features)
+}
 """Field of the reference's ``Features`` -> attribute of ours."""
 
 
 def answer(request: Json, deadline: AllocationDeadline | None = None) -> Json:
-    """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?, "validate"?}`` ->
-    ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked for.
+    """``{"features"?, "node", "classes"?, "slices"?, "allocated"?, "allocated_state"?, "claims"?, "explain"?,
+    "validate"?}`` -> ``{"results", "error", "node_error", "elapsed_us"}``, and ``"explanation"`` where it was asked
+    for.
 
-    Nothing is defaulted or validated (as in the reference), unless ``validate`` asks for the API server's verdict on what the allocator
-    did not refuse itself. ``deadline``: of the allocation; absent: kube-scheduler's. Raises BadLine or WireError for a request that is
-    wrong.
+    Nothing is defaulted or validated (as in the reference), unless ``validate`` asks for the API server's verdict on
+    what the allocator did not refuse itself. ``deadline``: of the allocation; absent: kube-scheduler's. Raises BadLine
+    or WireError for a request that is wrong.
     """
     features = features_of(request)
     node = _node_of(request)
@@ -69,7 +82,13 @@ def _described(fault: Exception) -> str:
 
 
 def _decide(
-    snapshot: Snapshot, claims: Sequence[ResourceClaim], node: Node, features: Features, deadline: AllocationDeadline, *, explain: bool
+    snapshot: Snapshot,
+    claims: Sequence[ResourceClaim],
+    node: Node,
+    features: Features,
+    deadline: AllocationDeadline,
+    *,
+    explain: bool,
 ) -> Json:
     """The answer without ``elapsed_us``."""
     out: Json = {"results": None, "error": None, "node_error": False}
@@ -92,7 +111,8 @@ def _decide(
 
 
 def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> Json | None:
-    """None for an error about the request itself, which needs no explanation, and for an explanation that takes too long."""
+    """None for an error about the request itself, which needs no explanation, and for an explanation that takes too
+    long."""
     deadline.start()
     try:
         return explanation_json(allocator.explain(node))
@@ -110,18 +130,25 @@ def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
         f"{name}[{i}].{fault}"
         for name, group in zip(("slices", "classes", "claims"), groups, strict=True)
         for i, obj in enumerate(group)
-        for fault in (f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), rules))
+        for fault in (
+            f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), rules)
+        )
     ]
 
 
 def features_of(request: Json) -> Features:
     """The member ``features``: a missing field is off; without the object all are on. Raises BadLine."""
     chosen = switches(request, FEATURE_FIELDS)
-    return Features.all() if chosen is None else Features(**{FEATURE_FIELDS[name]: enabled for name, enabled in chosen.items()})
+    return (
+        Features.all()
+        if chosen is None
+        else Features(**{FEATURE_FIELDS[name]: enabled for name, enabled in chosen.items()})
+    )
 
 
 def objects_of(request: Json, name: str, kind: type[T]) -> tuple[T, ...]:
-    """A list of objects of one kind in the request, () where absent. Raises BadLine, or WireError with the whole path."""
+    """A list of objects of one kind in the request, () where absent. Raises BadLine, or WireError with the whole
+    path."""
     return objects_in(member(request, name, list, []), name, kind)
 
 
@@ -137,8 +164,8 @@ def _node_of(request: Json) -> Node:
 
 
 def object_of(raw: object, place: str, kind: type[T]) -> T:
-    """An object of the kind; kind and apiVersion may be left out, and older versions are converted. One that is read already is returned.
-    Raises BadLine, or WireError with the whole path."""
+    """An object of the kind; kind and apiVersion may be left out, and older versions are converted. One that is read
+    already is returned. Raises BadLine, or WireError with the whole path."""
     if isinstance(raw, kind):
         return raw
     if not isinstance(raw, dict):

@@ -66,7 +66,8 @@ HEADINGS = ("CLAIM", "NODE", "REQUEST", "DEVICE", "DETAILS")
 
 
 def table(answers: Iterable[AllocationAnswer], *, every_node: bool) -> list[str]:
-    """One line per allocated device, in aligned columns, and one per unallocated claim; ``every_node``: also one per refusing node."""
+    """One line per allocated device, in aligned columns, and one per unallocated claim; ``every_node``: also one per
+    refusing node."""
     return aligned(HEADINGS, [row for answer in answers for row in _rows(answer, every_node=every_node)])
 
 
@@ -83,7 +84,13 @@ def _rows(answer: AllocationAnswer, *, every_node: bool) -> Iterator[tuple[str, 
             if not result.devices.results:
                 yield claim, node.node, "-", "-", "requests no devices"
             for device in result.devices.results:
-                yield claim, node.node, device.request, f"{device.driver}/{device.pool}/{device.device}", _details(device)
+                yield (
+                    claim,
+                    node.node,
+                    device.request,
+                    f"{device.driver}/{device.pool}/{device.device}",
+                    _details(device),
+                )
 
 
 def _details(device: DeviceRequestAllocationResult) -> str:

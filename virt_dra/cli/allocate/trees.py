@@ -20,7 +20,8 @@ SHOWN_NAMES: Final = 5
 
 
 def refusal_trees(answer: AllocationAnswer) -> Iterator[Tree]:
-    """One tree for all nodes that refuse alike: the pools that can't be used, then for each request why how many devices were refused."""
+    """One tree for all nodes that refuse alike: the pools that can't be used, then for each request why how many
+    devices were refused."""
     groups: dict[object, list[NodeAnswer]] = {}
     for node in answer.nodes:
         if node.verdict != FITS:
@@ -41,7 +42,14 @@ def _likeness(node: NodeAnswer) -> object:
     if node.explanation is None:
         return node.summary
     requests = tuple(
-        (each.claim, each.request, each.wanted, each.placed, each.over_limit, tuple((why, len(devices)) for why, devices in _refused(each)))
+        (
+            each.claim,
+            each.request,
+            each.wanted,
+            each.placed,
+            each.over_limit,
+            tuple((why, len(devices)) for why, devices in _refused(each)),
+        )
         for each in node.explanation.requests
     )
     pools = tuple((problem.reason, problem.detail) for problem in node.explanation.pools)
@@ -56,7 +64,13 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
         pools = [str(each.pools[number].pool) for each in alike]
         tree.add(Text(f"pool {_some(pools)}: {problem.reason}: {problem.detail}"))
     if not first.devices:
-        tree.add(Text("no device is accessible from this node" if len(alike) == 1 else "no device is accessible from these nodes"))
+        tree.add(
+            Text(
+                "no device is accessible from this node"
+                if len(alike) == 1
+                else "no device is accessible from these nodes"
+            )
+        )
     for number, request in enumerate(first.requests):
         limit = "; the claim would hold more devices than the API allows" if request.over_limit else ""
         at_best = f"{request.placed} of {counted(request.wanted, 'device')} at best"

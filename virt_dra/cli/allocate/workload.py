@@ -18,8 +18,14 @@ from virt_dra.simulator.workload import AllocationWorkload
 
 
 def load_workload(file: IO[bytes]) -> AllocationWorkload:
-    """The workload of a file, read object by object. Raises BadLine, WireError with the whole path, OSError; RecursionError if too deep."""
-    kinds: dict[str, type[TypedObject]] = {"nodes": Node, "slices": ResourceSlice, "classes": DeviceClass, "allocated": ResourceClaim}
+    """The workload of a file, read object by object. Raises BadLine, WireError with the whole path, OSError;
+    RecursionError if too deep."""
+    kinds: dict[str, type[TypedObject]] = {
+        "nodes": Node,
+        "slices": ResourceSlice,
+        "classes": DeviceClass,
+        "allocated": ResourceClaim,
+    }
     return read_workload(parse_request(file.read(), {name: partial(_item, name, kind) for name, kind in kinds.items()}))
 
 
@@ -35,7 +41,9 @@ def read_workload(raw: Json) -> AllocationWorkload:
     variants = tuple(_variants(raw))
     sequence = _sequence(raw, len(variants))
     snapshot = Snapshot.build(
-        objects_of(raw, "slices", ResourceSlice), objects_of(raw, "classes", DeviceClass), objects_of(raw, "allocated", ResourceClaim)
+        objects_of(raw, "slices", ResourceSlice),
+        objects_of(raw, "classes", DeviceClass),
+        objects_of(raw, "allocated", ResourceClaim),
     )
     counts = {name: _count(raw, name) for name in ("init_pods", "pods", "max_alive")}
     return AllocationWorkload(features_of(raw), nodes, snapshot, variants, sequence, **counts)

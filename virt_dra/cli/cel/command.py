@@ -1,4 +1,5 @@
-"""``virt-dra cel``: what a CEL expression says of devices, for people (slices in files) and for programs (JSON lines)."""
+"""``virt-dra cel``: what a CEL expression says of devices, for people (slices in files) and for programs (JSON
+lines)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _FEATURES: Final = ("consumable", "list")
 
 
 def answer(request: Json) -> Json:
-    """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result", "error", "cost"}``.
+    """``{"expression", "device"?, "features"?, "new"?, "derived"?}`` -> ``{"compile_error", "cost_estimate", "result",
+    "error", "cost"}``.
 
     Raises BadLine for a request that is wrong.
     """
@@ -80,7 +82,8 @@ def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, devic
 
 
 def _environment_of(request: Json) -> Environment:
-    """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of stored ones."""
+    """``new``: that of new expressions by ``features`` (a missing one is off; without the object all are on), else of
+    stored ones."""
     gates = switches(request, _FEATURES) or dict.fromkeys(_FEATURES, True)
     if not member(request, "new", bool, False):
         return STORED_EXPRESSIONS
@@ -88,7 +91,8 @@ def _environment_of(request: Json) -> Environment:
 
 
 def _device_of(request: Json) -> tuple[str, Device]:
-    """The driver and the device in the member ``device``; missing parts are empty. Raises BadLine, or WireError with the path."""
+    """The driver and the device in the member ``device``; missing parts are empty. Raises BadLine, or WireError with
+    the path."""
     raw: Json = member(request, "device", dict, {})
     try:
         driver: str = member(raw, "driver", str, "")
@@ -120,11 +124,12 @@ EPILOG += f"\n{gates_epilog()}\n"
 
 HELP = """Evaluate a CEL expression on devices: which match, and why one failed.
 
-EXPR is a device selector, as in DeviceClasses and claims; the devices are those of the ResourceSlices in -f, or of a cluster with --live.
-Without both the expression is only compiled. Of many devices, those with the same result share a line, with a sample of them; -o name
-lists all that match.
+EXPR is a device selector, as in DeviceClasses and claims; the devices are those of the ResourceSlices in -f, or of a
+cluster with --live. Without both the expression is only compiled. Of many devices, those with the same result share a
+line, with a sample of them; -o name lists all that match.
 
-With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object per line, each answered before the next is read:
+With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSON object per line, each answered before
+the next is read:
 
 \b
   id          any value; the answer repeats it
@@ -135,26 +140,37 @@ With --jsonl, EXPR is a file of requests (- or nothing: standard input), one JSO
   new         true: compile as the API server does for a new object; else as the scheduler does, with every feature on
   derived     true: the expression is a derived attribute, not a selector
 
-The answer: id, compile_error, cost_estimate, result (true or false; for a derived attribute, the attribute), error, cost. Members without
-a value are null.
-"""
+The answer: id, compile_error, cost_estimate, result (true or false; for a derived attribute, the attribute), error,
+cost. Members without a value are null. """
 
 
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
 @click.option(
-    "-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Manifests with ResourceSlices; - is standard input."
+    "-f",
+    "--filename",
+    "paths",
+    metavar="FILE|DIR|URL",
+    multiple=True,
+    help="Manifests with ResourceSlices; - is standard input.",
 )
 @live_options
 @output_option("text", "name", "json", "yaml")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each device, however many there are.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the counts.")
-@click.option("--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device.")
-@click.option("--new", is_flag=True, help="Compile as the API server does for a new object, by its gates, and check the estimated cost.")
+@click.option(
+    "--derived", is_flag=True, help="EXPR is a derived attribute, not a selector: show its value for each device."
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="Compile as the API server does for a new object, by its gates, and check the estimated cost.",
+)
 @gates_option(
     "--feature-gates",
     "feature_gates",
-    help_text="With --new: gates that differ from a plain Kubernetes 1.37's. DRAConsumableCapacity and DRAListTypeAttributes matter.",
+    help_text="With --new: gates that differ from a plain Kubernetes 1.37's. "
+    "DRAConsumableCapacity and DRAListTypeAttributes matter.",
 )
 @click.option("--jsonl", is_flag=True, help="Read one JSON request per line, write one JSON answer per line.")
 def command(
@@ -165,18 +181,26 @@ def command(
         raise click.UsageError("-v and -q exclude each other")
     if jsonl:
         if paths or live or derived or new or feature_gates:
-            raise click.UsageError("--jsonl goes with a file of requests only; each request contains what the options say")
+            raise click.UsageError(
+                "--jsonl goes with a file of requests only; each request contains what the options say"
+            )
         requests: IO[bytes] = click.File("rb").convert(expression or "-", None, click.get_current_context())
         answer_stream(requests, answer, NOTHING, MEMBERS)
         return
     if expression is None:
-        raise click.UsageError("name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml")
+        raise click.UsageError(
+            "name an expression, e.g. virt-dra cel 'device.driver == \"gpu.example.com\"' -f slices.yaml"
+        )
     if feature_gates and not new:
-        raise click.UsageError("--feature-gates goes with --new: an expression that is already stored may use every feature")
+        raise click.UsageError(
+            "--feature-gates goes with --new: an expression that is already stored may use every feature"
+        )
     if any("\ud800" <= character <= "\udfff" for character in expression):
         raise click.UsageError("the expression is not UTF-8")
     gates = feature_gates or PLAIN
-    of_gates = new_expressions(consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes)
+    of_gates = new_expressions(
+        consumable_capacity=gates.consumable_capacity, list_attributes=gates.list_type_attributes
+    )
     environment = of_gates if new else STORED_EXPRESSIONS
     try:
         compiled = _compile(expression, environment, derived=derived)
@@ -197,13 +221,15 @@ def command(
 
 
 def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> list[ResourceSlice]:
-    """The ResourceSlices of the files and the cluster; other objects may stand among them. Ends the command if there are none, or a file
-    can't be read."""
+    """The ResourceSlices of the files and the cluster; other objects may stand among them. Ends the command if there
+    are none, or a file can't be read."""
     loaded = read_inputs(paths)
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
     of_cluster = live_sourced(live, (ResourceSlice,), DEFAULT_NAMESPACE, output) if live else []
-    once = applied((each for each in (*of_cluster, *loaded.objects) if isinstance(each.object, ResourceSlice)), DEFAULT_NAMESPACE)
+    once = applied(
+        (each for each in (*of_cluster, *loaded.objects) if isinstance(each.object, ResourceSlice)), DEFAULT_NAMESPACE
+    )
     slices = [sourced.object for sourced in once.objects if isinstance(sourced.object, ResourceSlice)]
     if live and not slices:
         refuse(["the cluster has no ResourceSlice: is a DRA driver running there? virt-dra doctor looks"], output)

@@ -36,7 +36,9 @@ class DeviceResult:
         return self.value is True
 
     def to_json(self) -> Json:
-        value = {"attribute": self.value.to_wire()} if isinstance(self.value, DeviceAttribute) else {"matches": self.value}
+        value = (
+            {"attribute": self.value.to_wire()} if isinstance(self.value, DeviceAttribute) else {"matches": self.value}
+        )
         result = {"error": self.error} if self.error is not None else value
         return {"device": self.device, **({"node": self.node} if self.node else {}), **result, "cost": self.cost}
 
@@ -127,7 +129,13 @@ def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[Res
             outdated.append(piece.metadata.name)
             continue
         found += (_found(compiled, piece, device) for device in piece.spec.devices)
-    return CelReport(compiled.expression, compiled.cost_estimate, tuple(found), tuple(outdated), isinstance(compiled, DerivedAttribute))
+    return CelReport(
+        compiled.expression,
+        compiled.cost_estimate,
+        tuple(found),
+        tuple(outdated),
+        isinstance(compiled, DerivedAttribute),
+    )
 
 
 def _pool(piece: ResourceSlice) -> tuple[str, str]:

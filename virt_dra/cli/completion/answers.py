@@ -1,7 +1,8 @@
 """The answers to shells and to kubectl, which ask for completions while a command line is typed.
 
-Shells ask with the variable :data:`ASKED` in the environment (the protocol of click's scripts); kubectl runs ``kubectl_complete-virt_dra``
-with the words so far, the last of which is incomplete, and expects lines of value and description, then a directive (that of cobra).
+Shells ask with the variable :data:`ASKED` in the environment (the protocol of click's scripts); kubectl runs
+``kubectl_complete-virt_dra`` with the words so far, the last of which is incomplete, and expects lines of value and
+description, then a directive (that of cobra).
 """
 
 from __future__ import annotations
@@ -54,15 +55,20 @@ def _whole_words(found: list[CompletionItem[str]], incomplete: str) -> list[Comp
 
 
 class _Zsh(ZshComplete):
-    # Loaded from fpath, the script is the function's body from the second call on: then the context is another, the name the same.
-    source_template = ZshComplete.source_template.replace("$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _virt-dra")
+    # Loaded from fpath, the script is the function's body from the second call on: then the context is another, the
+    # name the same.
+    source_template = ZshComplete.source_template.replace(
+        "$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _virt-dra"
+    )
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return _whole_words(super().get_completions(args, incomplete), incomplete)
 
 
 class _Fish(FishComplete):
-    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')  # help texts have commas
+    source_template = FishComplete.source_template.replace(
+        'string split ","', 'string split --max 1 ","'
+    )  # help texts have commas
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return _whole_words(super().get_completions(args, incomplete), incomplete)
@@ -78,7 +84,8 @@ def script(shell: str) -> str:
 
 
 def answer_shell(instruction: str) -> int:
-    """Prints the completions that the environment asks for; ``instruction``: the value of :data:`ASKED`. Returns the exit code."""
+    """Prints the completions that the environment asks for; ``instruction``: the value of :data:`ASKED`. Returns the
+    exit code."""
     shell, _, what = instruction.partition("_")
     if shell not in _SHELLS or what != "complete":
         return 1

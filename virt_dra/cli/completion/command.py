@@ -6,7 +6,8 @@ import click
 
 from virt_dra.cli.completion.answers import SHELLS, script
 
-HELP = """Print the script that makes bash (4.4 or newer), zsh or fish complete virt-dra: commands, options, their values, and files.
+HELP = """Print the script that makes bash (4.4 or newer), zsh or fish complete virt-dra: commands, options, their
+values, and files.
 
 \b
 Where it belongs:
@@ -14,11 +15,11 @@ Where it belongs:
   zsh     virt-dra completion zsh > ~/.zfunc/_virt-dra, with fpath+=(~/.zfunc) before compinit in ~/.zshrc
   fish    virt-dra completion fish > ~/.config/fish/completions/virt-dra.fish
 
-bash needs the package bash-completion for that; without it, add eval "$(virt-dra completion bash)" to ~/.bashrc. Open a new shell then.
+bash needs the package bash-completion for that; without it, add eval "$(virt-dra completion bash)" to ~/.bashrc. Open a
+new shell then.
 
-kubectl completes kubectl virt-dra by itself, if its own completion is set up (kubectl completion --help): it asks the program
-kubectl_complete-virt_dra, which is installed together with virt-dra.
-"""
+kubectl completes kubectl virt-dra by itself, if its own completion is set up (kubectl completion --help): it asks the
+program kubectl_complete-virt_dra, which is installed together with virt-dra. """
 
 EPILOG = """\b
 Examples:

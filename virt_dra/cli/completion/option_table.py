@@ -1,4 +1,5 @@
-"""The table of all commands with their options, arguments and known values, and the commands that are made of it for completion."""
+"""The table of all commands with their options, arguments and known values, and the commands that are made of it for
+completion."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import click
 from click.shell_completion import CompletionItem
 
 Row = Mapping[str, Any]
-"""An option or argument. ``names``: of an option, with dashes; ``flag``: it takes no value; ``values``: those that are known; ``list``:
-several of them with commas between; ``path``: file or dir; ``many``: it may be repeated; ``help``."""
+"""An option or argument. ``names``: of an option, with dashes; ``flag``: it takes no value; ``values``: those that are
+known; ``list``: several of them with commas between; ``path``: file or dir; ``many``: it may be repeated; ``help``."""
 
 TABLE: Final = "options.json"
 
@@ -39,7 +40,9 @@ class TableGroup(click.Group):
     """The program as the table knows it. A command is made when it is asked for; none can be invoked."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
-        super().__init__("virt-dra", context_settings={"help_option_names": ["-h", "--help"]}, params=_parameters(table["options"]))
+        super().__init__(
+            "virt-dra", context_settings={"help_option_names": ["-h", "--help"]}, params=_parameters(table["options"])
+        )
         self._table = table["commands"]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -47,7 +50,11 @@ class TableGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self._table.get(cmd_name)
-        return click.Command(cmd_name, short_help=found["help"], params=_parameters(found["options"])) if found is not None else None
+        return (
+            click.Command(cmd_name, short_help=found["help"], params=_parameters(found["options"]))
+            if found is not None
+            else None
+        )
 
 
 def _parameters(rows: Sequence[Row]) -> list[click.Parameter]:

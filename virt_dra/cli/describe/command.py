@@ -1,4 +1,5 @@
-"""``virt-dra describe``: everything that is known of one VM, device, claim, pool or driver, of files or of a live cluster."""
+"""``virt-dra describe``: everything that is known of one VM, device, claim, pool or driver, of files or of a live
+cluster."""
 
 from __future__ import annotations
 
@@ -40,12 +41,13 @@ _EVENT: Final = unknown_kind("v1", "Event")
 
 HELP = """Show everything that is known of a vm, device, claim, pool or driver.
 
-Of a VM: its device entries with their claims, devices, addresses, taints and health; pods, conditions. Of a device: who holds it since
-when, its attributes and capacity, taints, and the DeviceClasses that select it. Of a claim: its requests, what it was allocated, whom it is
-for. Of a pool and a driver: slices and their generations, devices, who holds them, classes. Of all: what virt-dra lint says, and events (of
-a cluster, or those of a dump).
+Of a VM: its device entries with their claims, devices, addresses, taints and health; pods, conditions. Of a device: who
+holds it since when, its attributes and capacity, taints, and the DeviceClasses that select it. Of a claim: its
+requests, what it was allocated, whom it is for. Of a pool and a driver: slices and their generations, devices, who
+holds them, classes. Of all: what virt-dra lint says, and events (of a cluster, or those of a dump).
 
-NAME is as virt-dra get -o name writes it, or a part of that (DEVICE, POOL/DEVICE; NAME of a VM): everything that has the name is shown.
+NAME is as virt-dra get -o name writes it, or a part of that (DEVICE, POOL/DEVICE; NAME of a VM): everything that has
+the name is shown.
 
 -o json and yaml are a list with the same members for every object of a kind.
 """
@@ -127,14 +129,22 @@ def _print(found: Sequence[Json], now: datetime, output: str) -> None:
 def _remarks_of(documents: Sequence[Document], source: InventoryInput) -> _Remarks:
     """Of files: the lint as ``virt-dra lint -f`` with the same files, and the events among them."""
     judged = lint_documents(
-        documents, LintSettings.for_command(), namespace=source.namespace or DEFAULT_NAMESPACE, address_keys=source.address_keys
+        documents,
+        LintSettings.for_command(),
+        namespace=source.namespace or DEFAULT_NAMESPACE,
+        address_keys=source.address_keys,
     )
-    events = [manifest.object for manifest, _ in judged.manifests if manifest.object is not None and manifest.object.kind == "Event"]
+    events = [
+        manifest.object
+        for manifest, _ in judged.manifests
+        if manifest.object is not None and manifest.object.kind == "Event"
+    ]
     return _Remarks(events, judged.checked)
 
 
 def _live_remarks(source: InventoryInput, subjects: Sequence[ObjectId]) -> _Remarks:
-    """Of a cluster: the lint as ``virt-dra lint --live``, where the user may read all that it needs; events of the subjects."""
+    """Of a cluster: the lint as ``virt-dra lint --live``, where the user may read all that it needs; events of the
+    subjects."""
 
     async def read() -> _Remarks:
         async with source.cluster.connected() as connected:
@@ -162,7 +172,9 @@ async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: In
         return _Remarks(events, (), (*notes, f"not checked: {error}"))
     wanted = {(kind, namespace, name) for kind, namespace, name in subjects}
     judged = lint_documents(
-        (), LintSettings.for_command(), known=EVERYTHING - gathered.unknown, address_keys=source.address_keys, existing=gathered.objects,
-        also=[Sourced(each, DocumentSource("cluster", 0)) for each in gathered.objects if (each.KIND, each.namespace, each.name) in wanted],
+        (), LintSettings.for_command(), known=EVERYTHING - gathered.unknown, address_keys=source.address_keys,
+        existing=gathered.objects,
+        also=[Sourced(each, DocumentSource("cluster", 0)) for each in gathered.objects if (each.KIND, each.namespace,
+            each.name) in wanted],
     )  # fmt: skip
     return _Remarks(events, judged.checked, tuple(notes))

@@ -56,7 +56,9 @@ def _pairs(members: Mapping[str, Any], indent: int) -> Iterator[str]:
 
 def _table(rows: Sequence[Mapping[str, Any]], now: datetime, indent: int) -> Iterator[str]:
     """One line for each object; members that none of them has are left out."""
-    keys = [key for key in dict.fromkeys(key for row in rows for key in row) if any(_given(row.get(key)) for row in rows)]
+    keys = [
+        key for key in dict.fromkeys(key for row in rows for key in row) if any(_given(row.get(key)) for row in rows)
+    ]
     cells = [[_title(key).upper().replace(" ", "-") for key in keys]]
     cells += [[_text(row.get(key), key, now) for key in keys] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(keys))]
@@ -76,5 +78,8 @@ def _text(value: object, key: str, now: datetime) -> str:
     if isinstance(value, list):
         return (", " if _flat_list(value) else "; ").join(_text(each, key, now) for each in value) or "-"
     if isinstance(value, Mapping):
-        return " ".join(f"{visible(str(name))}={_text(each, name, now)}" for name, each in value.items() if _given(each)) or "-"
+        return (
+            " ".join(f"{visible(str(name))}={_text(each, name, now)}" for name, each in value.items() if _given(each))
+            or "-"
+        )
     return "-" if value is None or value == "" else visible(str(value))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 HELP = """Show which VMs start or stop fitting between two states of a cluster, and why.
 
-BEFORE and AFTER are files or folders: dumps of a cluster at two times, or a dump and what it would be after a change. Every VM, VMI and
-waiting pod is tried by itself in each state, as if it were created now: beside all others, without the devices that it holds itself.
-"""
+BEFORE and AFTER are files or folders: dumps of a cluster at two times, or a dump and what it would be after a change.
+Every VM, VMI and waiting pod is tried by itself in each state, as if it were created now: beside all others, without
+the devices that it holds itself. """
 
 EPILOG = """\b
 Examples:
@@ -39,7 +39,14 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 @click.argument("before")
 @click.argument("after")
 @namespace_option
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Limit for one VM.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.01),
+    default=10.0,
+    show_default=True,
+    help="Limit for one VM.",
+)
 @output_option("text", "json", "yaml")
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with kept_for_good():
@@ -52,7 +59,9 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         with status("reading"):
             read = [_read(path, output) for path in (before, after)]
         try:
-            states = [FitState(objects, ClusterState.of(objects, interrupt=deadline), deadline.start) for objects in read]
+            states = [
+                FitState(objects, ClusterState.of(objects, interrupt=deadline), deadline.start) for objects in read
+            ]
             with progress("trying VMs") as report:
                 found = list(differences(states[0], states[1], namespace, report))
         except FatalError as error:

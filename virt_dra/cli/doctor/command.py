@@ -44,11 +44,13 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "ok")
 @kubevirt_option
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 @output_option("text", "json", "yaml")
-def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str) -> None:
+def command(
+    cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVersion | None, quiet: bool, output: str
+) -> None:
     """Examine a cluster: Kubernetes and KubeVirt (versions, gates), drivers and classes, and virt-dra itself.
 
-    Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, RBAC permissions, leader. Each finding has its
-    remedy.
+    Of virt-dra: objects, pods, whether the API server reaches the webhook, certificates, RBAC permissions, leader. Each
+    finding has its remedy.
     """
     try:
         facts = asyncio.run(_gathered(cluster, probe_namespace))
@@ -61,7 +63,9 @@ def command(cluster: ClusterChoice, probe_namespace: str, kubevirt: KubeVirtVers
         summary = {level: counts[level] for level in _LEVELS}
         print_document({"findings": [finding.to_wire() for finding in shown], "summary": summary}, output)
     else:
-        click.echo("\n".join((*report(shown), ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level]))))
+        click.echo(
+            "\n".join((*report(shown), ", ".join(f"{counts[level]} {level}" for level in _LEVELS if counts[level])))
+        )
     sys.exit(exit_code(findings))
 
 
@@ -76,7 +80,10 @@ def report(findings: Sequence[DoctorFinding]) -> list[str]:
     """One line per finding: level, where, message; below it the remedy."""
     lines = []
     for finding in findings:
-        lines.append(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {visible(f'{finding.where}: {finding.message}')}")
+        lines.append(
+            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} "
+            f"{visible(f'{finding.where}: {finding.message}')}"
+        )
         if finding.advice:
             lines.append(f"{'':8} -> {visible_lines(finding.advice)}")
     return lines

@@ -1,4 +1,5 @@
-"""``virt-dra explain``: why a VM, a VMI, a pod or a claim gets no place and what would help; or the page of a finding or a reason."""
+"""``virt-dra explain``: why a VM, a VMI, a pod or a claim gets no place and what would help; or the page of a finding
+or a reason."""
 
 from __future__ import annotations
 
@@ -29,12 +30,11 @@ SUBJECT is one of
 Without SUBJECT: one line for everything that waits.
 
 The cluster is read from files (-f: manifests, folders, or a dump: kubectl get nodes,pods,resourceslices,resourceclaims,
-resourceclaimtemplates,deviceclasses,devicetaintrules,virtualmachines,virtualmachineinstances -A -o yaml), or with --live, by your own
-rights. A VM that doesn't exist yet is explained as if it were created now.
+resourceclaimtemplates,deviceclasses,devicetaintrules,virtualmachines,virtualmachineinstances -A -o yaml), or with
+--live, by your own rights. A VM that doesn't exist yet is explained as if it were created now.
 
-The nearest miss comes first: what is in use or tainted before what no device can give. Each way out was tried on a copy of the
-cluster: with it the pod gets its node and devices. Kinds that may not be read are named and left out.
-"""
+The nearest miss comes first: what is in use or tainted before what no device can give. Each way out was tried on a copy
+of the cluster: with it the pod gets its node and devices. Kinds that may not be read are named and left out. """
 
 EPILOG = """\b
 Examples:
@@ -57,8 +57,17 @@ _EXPLAINED: Final = 200
 
 
 @click.command(name="explain", help=HELP, epilog=EPILOG)
-@click.argument("words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()])
-@click.option("-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Objects; may be repeated. - is standard input.")
+@click.argument(
+    "words", metavar="[SUBJECT]", nargs=-1, shell_complete=lambda *_: ["vm", "vmi", "pod", "claim", *page_names()]
+)
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    metavar="FILE|DIR|URL",
+    multiple=True,
+    help="Objects; may be repeated. - is standard input.",
+)
 @click.option("--live", is_flag=True, help="Read a cluster.")
 @namespace_option
 @cluster_options
@@ -67,8 +76,8 @@ _EXPLAINED: Final = 200
 @click.option("-v", "--verbose", is_flag=True, help="All groups of nodes, with examples of their devices.")
 @output_option("text", "json", "yaml")
 def command(
-    words: tuple[str, ...], paths: tuple[str, ...], live: bool, namespace: str, cluster: ClusterChoice, timeout: float, verbose: bool,
-    output: str,
+    words: tuple[str, ...], paths: tuple[str, ...], live: bool, namespace: str, cluster: ClusterChoice, timeout: float,
+    verbose: bool, output: str,
 ) -> None:  # fmt: skip
     asked = _asked(words)
     if asked is None and words:
@@ -99,7 +108,9 @@ def _asked(words: tuple[str, ...]) -> tuple[str, str] | None:
     if len(words) != 2 or words[0].lower() not in KINDS:
         if not words:
             return None
-        raise click.UsageError(f"{' '.join(words)!r}: write vm, vmi, pod or claim and a name, or the name of a finding or a reason")
+        raise click.UsageError(
+            f"{' '.join(words)!r}: write vm, vmi, pod or claim and a name, or the name of a finding or a reason"
+        )
     return words[0], words[1]
 
 
@@ -108,7 +119,9 @@ def _show_page(words: tuple[str, ...], output: str) -> None:
     if found is None:
         meant = nearest(words[0], (*page_names(), "vm", "vmi", "pod", "claim"))
         hint = f"did you mean {meant}?" if meant is not None else "virt-dra lint --list shows all findings"
-        raise click.UsageError(f"there is no finding or reason {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}")
+        raise click.UsageError(
+            f"there is no finding or reason {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}"
+        )
     if output == "text":
         say(found.rstrip("\n"))
     else:
@@ -175,7 +188,9 @@ def _explain_all(objects: Sequence[TypedObject], namespace: str, timeout: float,
         refuse([str(error)], output)
     unplaced = found.answers
     if output != "text":
-        print_document({"version": 1, "subjects": [answer_json(each) for each in unplaced], "leftOut": found.left_out}, output)
+        print_document(
+            {"version": 1, "subjects": [answer_json(each) for each in unplaced], "leftOut": found.left_out}, output
+        )
     else:
         for each in unplaced[:_LISTED]:
             say(each.headline)

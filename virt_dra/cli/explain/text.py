@@ -1,4 +1,5 @@
-"""An explanation for people: the headline, what is in the way with the nearest first, who holds the devices, ways out."""
+"""An explanation for people: the headline, what is in the way with the nearest first, who holds the devices, ways
+out."""
 
 from __future__ import annotations
 

@@ -40,11 +40,13 @@ _RELOAD_SECONDS: Final = 10.0
 
 HELP: Final = f"""Score the nodes that fit a pod with claims by a placement policy, for kube-scheduler.
 
-It serves the protocol of scheduler extenders (prioritize, and filter for those who want it) and follows the cluster. kube-scheduler stays
-the one that allocates devices: the policy changes which of the fitting nodes it takes, and without an answer it goes on as before.
+It serves the protocol of scheduler extenders (prioritize, and filter for those who want it) and follows the cluster.
+kube-scheduler stays the one that allocates devices: the policy changes which of the fitting nodes it takes, and without
+an answer it goes on as before.
 
 A pod's annotation {POLICY_ANNOTATION} (KubeVirt copies it from the VM's template) names its policy, or that of its
-namespace, else --policy. docs/guides/extender.md says how to make kube-scheduler ask; --print-configuration prints the lines for it.
+namespace, else --policy. docs/guides/extender.md says how to make kube-scheduler ask; --print-configuration prints the
+lines for it.
 
 \b
 Policies:
@@ -73,23 +75,39 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 @click.command(name="extender", help=HELP, epilog=EPILOG)
 @click.option("--policy", default="least-fragmentation", show_default=True, callback=_policy, metavar="NAME",
-              shell_complete=suggesting(POLICIES), help="For pods that name none, in namespaces that name none.")  # fmt: skip
+              shell_complete=suggesting(POLICIES), help="For pods that name none, in namespaces "
+"that name none.")  # fmt: skip
 @cluster_options
 @gates_option("--feature-gates", help_text="The cluster's gates, as kube-scheduler has them.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address for kube-scheduler.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8766, show_default=True, help="For kube-scheduler; 0 for any free port.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8766,
+    show_default=True,
+    help="For kube-scheduler; 0 for any free port.",
+)
 @click.option("--plain-host", default="127.0.0.1", show_default=True, help="Address for probes and metrics.")
-@click.option("--plain-port", type=click.IntRange(0, 65535), default=8767, show_default=True, help="For probes and metrics.")
-@click.option("--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Serve HTTPS: folder with tls.crt and tls.key.")
+@click.option(
+    "--plain-port", type=click.IntRange(0, 65535), default=8767, show_default=True, help="For probes and metrics."
+)
+@click.option(
+    "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Serve HTTPS: folder with tls.crt and tls.key."
+)
 @click.option("--client-ca", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="With --tls-dir: answer only clients with a certificate of these authorities (PEM).")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(0.05, 30), default=1.0, show_default=True, metavar="SECONDS",
               help="Limit of one answer; afterwards it has no preference.")  # fmt: skip
-@click.option("--print-configuration", metavar="URL", help="Print the KubeSchedulerConfiguration that asks an extender at URL, and exit.")
+@click.option(
+    "--print-configuration",
+    metavar="URL",
+    help="Print the KubeSchedulerConfiguration that asks an extender at URL, and exit.",
+)
 @log_level_option
 def command(
-    policy: str, cluster: ClusterChoice, feature_gates: FeatureGates | None, host: str, port: int, plain_host: str, plain_port: int,
-    tls_dir: Path | None, client_ca: Path | None, timeout: float, print_configuration: str | None, log_level: int,
+    policy: str, cluster: ClusterChoice, feature_gates: FeatureGates | None, host: str, port: int, plain_host: str,
+    plain_port: int, tls_dir: Path | None, client_ca: Path | None, timeout: float, print_configuration: str | None,
+    log_level: int,
 ) -> None:  # fmt: skip
     if print_configuration is not None:
         client = {"caFile": "/etc/kubernetes/extender-ca.crt"} if print_configuration.startswith("https:") else None
@@ -105,7 +123,15 @@ def command(
     settings = AdvisorSettings(policy, Features.of(feature_gates or PLAIN), timeout)
     try:
         tls = None if tls_dir is None else ReloadingTls(CertificateFolder(tls_dir), client_ca)
-        asyncio.run(_serve(cluster, settings, ExtenderPorts(host, port, plain_host, plain_port), tls, verified=client_ca is not None))
+        asyncio.run(
+            _serve(
+                cluster,
+                settings,
+                ExtenderPorts(host, port, plain_host, plain_port),
+                tls,
+                verified=client_ca is not None,
+            )
+        )
     except CertificateError as error:
         refuse([str(error)], "text")
     except OSError as error:
@@ -129,7 +155,8 @@ async def _serve(
         server = ExtenderServer(followed, ExtenderMetrics(), tls, verified=verified)
         port, plain_port = await stack.enter_async_context(server.serving(ports))
         logging.getLogger("virt_dra.extender").info(
-            "serving", extra={"fields": {"host": ports.host, "port": port, "plainPort": plain_port, "policy": settings.policy}}
+            "serving",
+            extra={"fields": {"host": ports.host, "port": port, "plainPort": plain_port, "policy": settings.policy}},
         )
         await stack.enter_async_context(followed.following())
         if tls is not None:

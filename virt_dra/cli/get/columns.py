@@ -18,8 +18,8 @@ _LISTED: Final = 3
 
 @dataclass(frozen=True)
 class RowColumn:
-    """``cell``: the text for a row, "" for nothing. ``wide``: shown with ``-o wide`` only. ``time``: the cell is a timestamp, shown as an
-    age."""
+    """``cell``: the text for a row, "" for nothing. ``wide``: shown with ``-o wide`` only. ``time``: the cell is a
+    timestamp, shown as an age."""
 
     title: str
     cell: Callable[[Any], str]
@@ -33,7 +33,8 @@ class RowColumn:
 
 
 def age(timestamp: str, now: datetime) -> str:
-    """How long ago, as kubectl writes it: 42s, 7m, 3h, 5d, 2y. Without a readable timestamp "", and 0s for one in the future."""
+    """How long ago, as kubectl writes it: 42s, 7m, 3h, 5d, 2y. Without a readable timestamp "", and 0s for one in the
+    future."""
     moment = moment_of(timestamp)
     if moment is None:
         return ""

@@ -22,7 +22,15 @@ from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.memory.selectors import parse_labels
 from virt_dra.cluster.port import BadRequest
-from virt_dra.inventory.fields import BadFilter, FieldCondition, InventoryRow, RowFilter, checked, in_order, read_conditions
+from virt_dra.inventory.fields import (
+    BadFilter,
+    FieldCondition,
+    InventoryRow,
+    RowFilter,
+    checked,
+    in_order,
+    read_conditions,
+)
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
 from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ
@@ -31,9 +39,9 @@ FORMATS: Final = ("text", "wide", "name", "json", "yaml", "csv")
 
 HELP = """Show what there is and who has it: vms, devices, claims, pools or drivers.
 
-Read from files (-f: manifests, folders, or a dump of a cluster) or from a cluster (--live). Of a cluster only what you may read yourself
-is read; kinds that you may not read, or that it doesn't serve, are named on standard error and left out. Without KubeVirt, or without the
-right to read its objects, VMs are shown by their launcher pods and claims.
+Read from files (-f: manifests, folders, or a dump of a cluster) or from a cluster (--live). Of a cluster only what you
+may read yourself is read; kinds that you may not read, or that it doesn't serve, are named on standard error and left
+out. Without KubeVirt, or without the right to read its objects, VMs are shown by their launcher pods and claims.
 
 \b
   vms      devices with their addresses, how many are there (READY), and the reason if something is missing or wrong
@@ -52,9 +60,8 @@ A device's state is free, or one or more of:
 
 NAMEs are names, or names with what they are in: NAMESPACE/NAME, POOL/DEVICE, DRIVER/POOL/DEVICE, DRIVER/POOL.
 
--o json and yaml are a list with the same members for every row. -o csv has times as timestamps, and an apostrophe before cells that a
-spreadsheet would calculate.
-"""
+-o json and yaml are a list with the same members for every row. -o csv has times as timestamps, and an apostrophe
+before cells that a spreadsheet would calculate. """
 
 EPILOG = (
     """\b
@@ -103,15 +110,25 @@ def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @inventory_options
 @click.option(
-    "-l", "--selector", metavar="SELECTOR", help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels."
+    "-l",
+    "--selector",
+    metavar="SELECTOR",
+    help="Label selector, as kubectl's; of devices and pools their ResourceSlices' labels.",
 )
-@click.option("--field", "fields", metavar="FIELD=VALUE,...", multiple=True, help="Only rows with these fields; != for without.")
+@click.option(
+    "--field", "fields", metavar="FIELD=VALUE,...", multiple=True, help="Only rows with these fields; != for without."
+)
 @click.option("--sort-by", metavar="FIELD", help="Sort by a field; -FIELD the other way round.")
 @output_option(*FORMATS)
-@click.option("-w", "--watch", is_flag=True, help="With --live: go on, and show rows as they change. JSON is one object a line then.")
+@click.option(
+    "-w",
+    "--watch",
+    is_flag=True,
+    help="With --live: go on, and show rows as they change. JSON is one object a line then.",
+)
 def command(
-    kind: str, names: tuple[str, ...], source: InventoryInput, selector: str | None, fields: tuple[str, ...], sort_by: str | None,
-    output: str, watch: bool,
+    kind: str, names: tuple[str, ...], source: InventoryInput, selector: str | None, fields: tuple[str, ...],
+    sort_by: str | None, output: str, watch: bool,
 ) -> None:  # fmt: skip
     if watch and not source.live:
         raise click.UsageError("--watch goes with --live: files don't change")
@@ -132,7 +149,9 @@ def command(
     sys.exit(1 if missing or not scope.serves(chosen) else 0)
 
 
-def _chosen(kind: str, fields: Sequence[str], sort_by: str | None, output: str) -> tuple[RowKind, tuple[FieldCondition, ...]]:
+def _chosen(
+    kind: str, fields: Sequence[str], sort_by: str | None, output: str
+) -> tuple[RowKind, tuple[FieldCondition, ...]]:
     """Ends the command for what doesn't exist."""
     try:
         chosen = row_kind(kind)

@@ -29,7 +29,9 @@ class RowTable:
         """The next lines, the first time with the titles. ``remark``: at the end of each line."""
         cells = [[visible(column.text(row, now)) or "-" for column in self._columns] for row in rows]
         for listed in cells:
-            self._widths = [len(cell) if len(cell) > width else width for cell, width in zip(listed, self._widths, strict=True)]
+            self._widths = [
+                len(cell) if len(cell) > width else width for cell, width in zip(listed, self._widths, strict=True)
+            ]
         if not self._begun:
             cells.insert(0, [column.title for column in self._columns])
             self._begun = True
@@ -41,7 +43,8 @@ class RowTable:
 
 
 def csv_lines(columns: Sequence[RowColumn], rows: Iterable[InventoryRow], *, titles: bool = True) -> str:
-    """RFC 4180, with times as timestamps. A cell that a spreadsheet would take for a formula has an apostrophe in front."""
+    """RFC 4180, with times as timestamps. A cell that a spreadsheet would take for a formula has an apostrophe in
+    front."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if titles:

@@ -49,10 +49,14 @@ def watch_rows(request: GetRequest, source: InventoryInput, output: str) -> None
         refuse([error.message if isinstance(error, NoCluster) else str(error)], "text")
 
 
-async def follow_rows(request: GetRequest, cluster: ListerWatcher, scope: ReadScope, show: Callable[[list[RowChange]], None]) -> None:
+async def follow_rows(
+    request: GetRequest, cluster: ListerWatcher, scope: ReadScope, show: Callable[[list[RowChange]], None]
+) -> None:
     """Calls ``show`` with the rows at first, and then with each batch of changes, until cancelled."""
     changed = asyncio.Event()
-    informers = tuple(Informer[Any](cluster, kind, namespace, optional=True) for kind, namespace in scope.namespaces.items())
+    informers = tuple(
+        Informer[Any](cluster, kind, namespace, optional=True) for kind, namespace in scope.namespaces.items()
+    )
     shown = WatchedRows()
     async with running(*informers):
         for informer in informers:
@@ -62,7 +66,9 @@ async def follow_rows(request: GetRequest, cluster: ListerWatcher, scope: ReadSc
             await changed.wait()
             changed.clear()
             known = KnownObjects(
-                (obj for informer in informers for obj in informer.store.values()), unread=scope.unread, partial=scope.partial
+                (obj for informer in informers for obj in informer.store.values()),
+                unread=scope.unread,
+                partial=scope.partial,
             )
             rows, _ = request.rows(known)
             changes = list(shown.changes(rows))

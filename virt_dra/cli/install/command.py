@@ -74,19 +74,27 @@ KubeVirt where none may be or none where one must be.
 @click.option("--own-namespace", "namespace", default=NAMESPACE, show_default=True, callback=parse_our_namespace,
               help="Namespace of virt-dra itself; created if it is missing.")  # fmt: skip
 @click.option("--image", metavar="IMAGE", callback=parse_image,
-              help="Image of operator and webhook.  [default: virt-dra with this version's tag, which nobody publishes]")  # fmt: skip
+              help="Image of operator and webhook.  [default: virt-dra with this "
+"version's tag, which nobody publishes]")  # fmt: skip
 @click.option("--launcher-image", metavar="IMAGE", callback=parse_image,
               help="Standalone: image of launcher pods.  [default: virt-dra-launcher, as for --image]")  # fmt: skip
 @click.option("--operator-argument", "operator_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
               help="A further argument of virt-dra operator; may be repeated.")  # fmt: skip
 @click.option("--webhook-argument", "webhook_arguments", metavar="ARGUMENT", multiple=True, callback=parse_arguments,
-              help="A further argument of virt-dra webhook, such as --writes-metadata=gpu.nvidia.com; may be repeated.")  # fmt: skip
+              help="A further argument of virt-dra webhook, such as "
+"--writes-metadata=gpu.nvidia.com; may be repeated.")  # fmt: skip
 @click.option("--vm-namespace-label", metavar="KEY", callback=parse_label,
-              help="Standalone: VMs run only in namespaces with this label.  [default: all but the cluster's]")  # fmt: skip
-@click.option("--cert-manager", is_flag=True, help="The webhook's certificate from cert-manager instead of an authority of its own.")
+              help="Standalone: VMs run only in namespaces with this label. "
+" [default: all but the cluster's]")  # fmt: skip
 @click.option(
-    "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, exists=True, path_type=Path), callback=parse_client_ca,
-    help="Authorities (PEM) of the client certificate that API servers present to webhooks: the webhook then answers only them, and uses "
+    "--cert-manager",
+    is_flag=True,
+    help="The webhook's certificate from cert-manager instead of an authority of its own.",
+)
+@click.option(
+    "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    callback=parse_client_ca, help="Authorities (PEM) of the client certificate that API servers present to "
+"webhooks: the webhook then answers only them, and uses "
     "everything it knows of the cluster.",
 )  # fmt: skip
 @click.option(
@@ -102,18 +110,21 @@ KubeVirt where none may be or none where one must be.
 def command(
     overlay: str, namespace: str, image: str | None, launcher_image: str | None, operator_arguments: tuple[str, ...],
     webhook_arguments: tuple[str, ...], vm_namespace_label: str | None, cert_manager: bool, client_ca: bytes,
-    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice, output: str | None,
+    api_server_networks: tuple[str, ...], dry_run: bool, wait: bool, timeout: float, cluster: ClusterChoice,
+    output: str | None,
 ) -> None:  # fmt: skip
     """Install or upgrade virt-dra: CRDs, RBAC permissions, operator and webhook.
 
-    Objects are applied server-side, by the field manager virt-dra-install. Foreign objects are never changed: an object with one of
-    virt-dra's names but without its label is an error. An existing namespace is used as it is.
+    Objects are applied server-side, by the field manager virt-dra-install. Foreign objects are never changed: an object
+    with one of virt-dra's names but without its label is an error. An existing namespace is used as it is.
     """
     if vm_namespace_label is not None and overlay != STANDALONE:
-        raise click.UsageError(f"--vm-namespace-label goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods")
+        raise click.UsageError(
+            f"--vm-namespace-label goes with --overlay {STANDALONE}: beside KubeVirt, KubeVirt creates the pods"
+        )
     choices = Choices(
-        cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments, client_ca,
-        api_server_networks, vm_namespace_label,
+        cast("Overlay", overlay), namespace, image, launcher_image, cert_manager, operator_arguments, webhook_arguments,
+        client_ca, api_server_networks, vm_namespace_label,
     )  # fmt: skip
     if unnamed := unpublished_images(overlay, image, launcher_image):
         say(f"warning: {unnamed}", err=True)
@@ -137,13 +148,18 @@ def command(
 
 def unpublished_images(overlay: str, image: str | None, launcher_image: str | None) -> str:
     """What is to be known of images that nobody named, of which no registry has one; "" where all are named."""
-    wanted = {"--image": (IMAGE, image), **({"--launcher-image": (LAUNCHER_IMAGE, launcher_image)} if overlay == STANDALONE else {})}
+    wanted = {
+        "--image": (IMAGE, image),
+        **({"--launcher-image": (LAUNCHER_IMAGE, launcher_image)} if overlay == STANDALONE else {}),
+    }
     missing = {option: f"{name}:{version('virt-dra')}" for option, (name, given) in wanted.items() if given is None}
     if not missing:
         return ""
     return (
-        f"no image of virt-dra is published: the pods start only on nodes that have {' and '.join(missing.values())} already. Build what "
-        f'the Containerfile of its source says, push it where your nodes can pull it (docs/guides/install.md, "Images"), and name it with '
+        "no image of virt-dra is published: the pods start only on nodes that have "
+        f"{' and '.join(missing.values())} already. Build what "
+        "the Containerfile of its source says, push it where your nodes can pull it "
+        '(docs/guides/install.md, "Images"), and name it with '
         f"{' and '.join(missing)}"
     )
 
@@ -155,7 +171,9 @@ def written(objects: Sequence[Json], output: str) -> str:
     return write_documents(objects)
 
 
-async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str) -> bool:
+async def _install(
+    objects: Sequence[Json], choices: Choices, wait: bool, timeout: float, choice: ClusterChoice, output: str
+) -> bool:
     """True if everything runs, or isn't waited for."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline, install, wait_for_deployments
     from virt_dra.installation.refusals import refusals
@@ -184,12 +202,21 @@ async def _install(objects: Sequence[Json], choices: Choices, wait: bool, timeou
 
 def _conclude(choices: Choices, report: ChangeReport, waiting: Sequence[str], *, waited: bool, output: str) -> None:
     if output != "text":
-        done = [{"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result} for result, key in report.done]
-        print_document({"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)}, output)
+        done = [
+            {"kind": key.kind, "namespace": key.namespace, "name": key.name, "result": result}
+            for result, key in report.done
+        ]
+        print_document(
+            {"overlay": choices.overlay, "namespace": choices.namespace, "objects": done, "waitingFor": list(waiting)},
+            output,
+        )
         return
     for sentence in waiting:
         say(f"error: {sentence}", err=True)
     if waiting:
         say("error: applied, but not running yet; run virt-dra doctor for details", err=True)
     else:
-        say(f"virt-dra ({choices.overlay}) is installed in the namespace {choices.namespace}{' and runs' if waited else ''}")
+        say(
+            f"virt-dra ({choices.overlay}) is installed in the namespace "
+            f"{choices.namespace}{' and runs' if waited else ''}"
+        )

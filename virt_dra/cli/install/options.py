@@ -33,7 +33,9 @@ def parse_image(ctx: click.Context, param: click.Parameter, value: str | None) -
 def parse_arguments(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not value.startswith("--") or value == "--":
-            raise click.BadParameter(f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug")
+            raise click.BadParameter(
+                f"{value!r}: write an option with its value in one, as in {param.opts[0]}=--log-level=debug"
+            )
     return values
 
 

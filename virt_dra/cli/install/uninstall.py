@@ -38,17 +38,30 @@ Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usag
 
 @click.command(name="uninstall", epilog=EPILOG)
 @click.option(
-    "--own-namespace", "namespace", callback=parse_our_namespace, help="Namespace of virt-dra itself.  [default: the one it is found in]"
+    "--own-namespace",
+    "namespace",
+    callback=parse_our_namespace,
+    help="Namespace of virt-dra itself.  [default: the one it is found in]",
 )
-@click.option("--delete-vms", is_flag=True, help="Standalone: also the CRDs of VirtualMachines, and with them every VM, for good.")
+@click.option(
+    "--delete-vms", is_flag=True, help="Standalone: also the CRDs of VirtualMachines, and with them every VM, for good."
+)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @wait_timeout_option
 @cluster_options
 @output_option("text", "yaml", "json")
-def command(namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, cluster: ClusterChoice, output: str) -> None:
-    """Remove virt-dra from a cluster: its webhooks first, so that no request is blocked, then everything else in reverse order of
-    installation.
+def command(
+    namespace: str | None,
+    delete_vms: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    cluster: ClusterChoice,
+    output: str,
+) -> None:
+    """Remove virt-dra from a cluster: its webhooks first, so that no request is blocked, then everything else in
+    reverse order of installation.
 
     Objects are found by the label app.kubernetes.io/part-of=virt-dra. A namespace that virt-dra didn't create stays.
     """
@@ -63,7 +76,13 @@ def command(namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, t
 
 
 async def _uninstall(
-    namespace: str | None, delete_vms: bool, yes: bool, dry_run: bool, timeout: float, choice: ClusterChoice, output: str
+    namespace: str | None,
+    delete_vms: bool,
+    yes: bool,
+    dry_run: bool,
+    timeout: float,
+    choice: ClusterChoice,
+    output: str,
 ) -> bool:
     """True unless time ran out."""
     from virt_dra.installation.apply import ChangeReport, NotReady, WaitDeadline

@@ -18,7 +18,8 @@ MEMBERS: Final = ("vmi", "spec", "old", "gates", "kubevirt", "fieldValidation")
 
 
 def answer(request: Json) -> Json:
-    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes", "warnings"}``.
+    """``{"vmi" or "spec", "old"?, "gates"?, "kubevirt"?, "fieldValidation"?}`` -> ``{"allowed", "causes",
+    "warnings"}``.
 
     Raises BadLine or WireError for requests that are themselves wrong.
     """
@@ -26,7 +27,9 @@ def answer(request: Json) -> Json:
     raw = vmi_or_spec(request)
     kubevirt = request.get("kubevirt") is not None
     verdict = admit(raw, gates, _old(request, raw), kubevirt=kubevirt, field_validation=_field_validation(request))
-    causes = [{"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes]
+    causes = [
+        {"type": cause.type, "message": cause.message, "field": cause.field, "by": cause.by} for cause in verdict.causes
+    ]
     unknown = [gate for gate in member(request, "gates", dict, {}) if gate not in KNOWN_GATES]
     ignored = [f"gates.{gate}: no such feature gate is known here; it is ignored" for gate in unknown]
     return {"allowed": verdict.allowed, "causes": causes, "warnings": [*verdict.warnings, *ignored]}
@@ -47,7 +50,9 @@ def _old(request: Json, raw: Json) -> Json | None:
     except WireError as error:
         if is_object:
             raise under("old", error) from None
-        raise WireError(error.kind, tuple(("old" + path.removeprefix("spec"), message) for path, message in error.problems)) from None
+        raise WireError(
+            error.kind, tuple(("old" + path.removeprefix("spec"), message) for path, message in error.problems)
+        ) from None
     return given
 
 
@@ -77,9 +82,9 @@ One JSON request per line, from a file or standard input:
   fieldValidation  how unknown fields are treated: Warn (the default) drops and names them,
                    Ignore drops them, Strict refuses the object, as kubectl does
 
-The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, which refused) and warnings. A line
-that can't be understood is answered with allowed false and error. Unknown members of a request are named in warnings.
-"""
+The answer: id, allowed, causes (type, message, field, and by: api-server or kubevirt, which refused) and warnings. A
+line that can't be understood is answered with allowed false and error. Unknown members of a request are named in
+warnings. """
 
 EPILOG = """\b
 Examples:

@@ -26,14 +26,17 @@ MEMBERS: Final = ("vmi", "pod", "claims", "slices", "options")
 
 
 def answer(request: Json) -> Json:
-    """``{"vmi", "pod"?, "claims"?, "slices"?, "options"?}`` -> ``{"deviceStatus", "unresolved"}`` and, if any, ``"warnings"``.
+    """``{"vmi", "pod"?, "claims"?, "slices"?, "options"?}`` -> ``{"deviceStatus", "unresolved"}`` and, if any,
+    ``"warnings"``.
 
     Raises BadLine or WireError for requests that can't be understood.
     """
     options = _options(member(request, "options", dict, {}))
     vmi = _vmi(request)
     pod = _pod(vmi, _objects(request, "pod", Pod), options)
-    resolution = resolve(vmi, pod, _objects(request, "claims", ResourceClaim), _objects(request, "slices", ResourceSlice), options)
+    resolution = resolve(
+        vmi, pod, _objects(request, "claims", ResourceClaim), _objects(request, "slices", ResourceSlice), options
+    )
     settled = settle(vmi, resolution)
     status = settled.device_status()
     unresolved = sorted((*settled.unresolved, *settled.lost), key=lambda u: u.subject.position)
@@ -42,7 +45,9 @@ def answer(request: Json) -> Json:
         "unresolved": [{"device": str(u.subject), "reason": u.reason, "message": u.message} for u in unresolved],
     }
     if settled.warnings:
-        answered["warnings"] = [{"device": str(w.subject), "reason": w.reason, "message": w.message} for w in settled.warnings]
+        answered["warnings"] = [
+            {"device": str(w.subject), "reason": w.reason, "message": w.message} for w in settled.warnings
+        ]
     return answered
 
 
@@ -63,7 +68,8 @@ def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: Resolution
 
 
 def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
-    """A member that is one object, a list of objects, or a List object. Of a List only the objects of the kind count."""
+    """A member that is one object, a list of objects, or a List object. Of a List only the objects of the kind
+    count."""
     raw = request.get(name)
     if raw is None:
         return ()
@@ -84,7 +90,9 @@ def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
     for position, entry in enumerate(items):
         if isinstance(entry, dict) and entry.get("kind") not in (None, kind.KIND):
             continue  # a List may hold objects of several kinds
-        found.append(_object({**defaults, **entry} if isinstance(entry, dict) else entry, f"{name}.items[{position}]", kind))
+        found.append(
+            _object({**defaults, **entry} if isinstance(entry, dict) else entry, f"{name}.items[{position}]", kind)
+        )
     return tuple(found)
 
 
@@ -100,13 +108,15 @@ def _object(raw: object, path: str, kind: type[O]) -> O:
         raise under(path, error) from None
     if not isinstance(obj, kind):
         raise BadLine(
-            f"{path}: is a {given.get('kind', kind.KIND)} of {given.get('apiVersion', head['apiVersion'])}, expected a {kind.KIND}"
+            f"{path}: is a {given.get('kind', kind.KIND)} of "
+            f"{given.get('apiVersion', head['apiVersion'])}, expected a {kind.KIND}"
         )
     return obj
 
 
 def _implied_version(raw: Json, kind: type[TypedObject]) -> str:
-    """The API version of an object without one: v1, unless its devices are nested in ``basic`` as before v1beta2 (K-3.6)."""
+    """The API version of an object without one: v1, unless its devices are nested in ``basic`` as before v1beta2
+    (K-3.6)."""
     spec = raw.get("spec")
     devices = spec.get("devices") if isinstance(spec, dict) else None
     nested = isinstance(devices, list) and any(isinstance(device, dict) and "basic" in device for device in devices)
@@ -124,7 +134,9 @@ def _options(raw: Json) -> ResolutionOptions:
         keys = read_keys(raw["keys"], "options.keys") if raw.get("keys") is not None else ()
     except InvalidKeys as error:
         raise BadLine(str(error)) from None
-    return ResolutionOptions(spread=raw.get("spread", False), keys=keys, migration_target=raw.get("migrationTarget", False))
+    return ResolutionOptions(
+        spread=raw.get("spread", False), keys=keys, migration_target=raw.get("migrationTarget", False)
+    )
 
 
 HELP = """Resolve the DRA devices of VMIs to their addresses: pod, claim, allocation, slice, attribute.
@@ -143,10 +155,10 @@ One JSON request per line, from a file or standard input:
 
 Objects may have any version of their API from v1alpha3 to v1; without apiVersion and kind they are read as v1.
 
-The answer: id, deviceStatus (null when the VMI has no DRA device; keys pciAddress and mDevUUID), and unresolved: per device
-without an address (gpus/NAME or hostDevices/NAME) a reason and a message. Entries of a running VMI are no longer changed.
-warnings is present only if there are any. A line that can't be understood is answered with deviceStatus null and error.
-"""
+The answer: id, deviceStatus (null when the VMI has no DRA device; keys pciAddress and mDevUUID), and unresolved: per
+device without an address (gpus/NAME or hostDevices/NAME) a reason and a message. Entries of a running VMI are no longer
+changed. warnings is present only if there are any. A line that can't be understood is answered with deviceStatus null
+and error. """
 
 EPILOG = """\b
 Examples:

@@ -17,10 +17,11 @@ MEMBERS: Final = ("vmi", "env", "files", "rawFiles", "kubevirt", "gates", "pod")
 
 
 def answer(request: Json) -> Json:
-    """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there are any.
+    """One request -> ``{"hostdevs": [{"device", "source", "xml"}], "domain", "error"}``; ``warnings`` only where there
+    are any.
 
-    A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain`` null and ``error`` KubeVirt's text.
-    Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
+    A conversion that fails is an answer, not a bad line: ``hostdevs`` is empty, ``domain`` null and ``error``
+    KubeVirt's text. Raises :class:`BadLine` or :class:`WireError` for a request that can't be understood.
     """
     vmi = vmi_of(request)
     env = _texts(request, "env")
@@ -35,11 +36,14 @@ def answer(request: Json) -> Json:
 
 
 def _files(request: Json) -> dict[str, str] | None:
-    """Metadata files by absolute path: ``files`` as JSON objects, ``rawFiles`` as they are. None where neither was given."""
+    """Metadata files by absolute path: ``files`` as JSON objects, ``rawFiles`` as they are. None where neither was
+    given."""
     if request.get("files") is None and request.get("rawFiles") is None:
         return None
     objects = member(request, "files", dict, {})
-    files = {path: json.dumps(value, ensure_ascii=False) for path, value in objects.items()} | _texts(request, "rawFiles")
+    files = {path: json.dumps(value, ensure_ascii=False) for path, value in objects.items()} | _texts(
+        request, "rawFiles"
+    )
     for path in files:
         if not path.startswith("/"):
             raise BadLine(f"files: {json.dumps(path)} must be the absolute path of a file in the compute container")
@@ -48,7 +52,10 @@ def _files(request: Json) -> dict[str, str] | None:
 
 def _texts(request: Json, name: str) -> dict[str, str]:
     """A member of the request that maps texts to texts; a ``null`` value counts as absent."""
-    given = {key: member({f"{name}.{key}": value}, f"{name}.{key}", str) for key, value in member(request, name, dict, {}).items()}
+    given = {
+        key: member({f"{name}.{key}": value}, f"{name}.{key}", str)
+        for key, value in member(request, name, dict, {}).items()
+    }
     return {key: text for key, text in given.items() if text is not None}
 
 

@@ -25,8 +25,11 @@ AnswerFunction = Callable[[Json], Json]
 """Takes the request object of one line, returns the answer without its ``id``. Raises :class:`BadLine` or WireError."""
 
 
-def answer_lines(lines: Iterable[bytes], out: IO[str], answer: AnswerFunction, refusal: Json, members: Collection[str] = ()) -> None:
-    """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is read.
+def answer_lines(
+    lines: Iterable[bytes], out: IO[str], answer: AnswerFunction, refusal: Json, members: Collection[str] = ()
+) -> None:
+    """Answer each non-empty line. A line that can't be understood gets ``refusal`` and ``error``, and the next one is
+    read.
 
     ``members``: the known members of a request besides ``id``; the answer's ``warnings`` name unknown ones. () for any.
 
@@ -49,7 +52,10 @@ def _answer_line(number: int, line: bytes, answer: AnswerFunction, refusal: Json
             unknown = unknown_members(request, members)
         given = answer(request)
     except RecursionError:
-        reason, identity = "the JSON is nested too deeply", identity if isinstance(identity, str | int | float) else None
+        reason, identity = (
+            "the JSON is nested too deeply",
+            identity if isinstance(identity, str | int | float) else None,
+        )
         given = {**refusal, "error": f"line {number}: {reason}"}
     except (BadLine, WireError) as error:
         given = {**refusal, "error": f"line {number}: {error}"}
@@ -69,8 +75,15 @@ def unknown_members(request: Json, members: Collection[str]) -> list[str]:
     unknown = [name for name in request if name not in members and name != "id"]
     if not unknown:
         return []
-    warnings = [f"{_short(name)}: unknown member of the request; {_instead(name, members)}" for name in islice(unknown, MAX_NAMED)]
-    return warnings + ([f"{counted(len(unknown) - MAX_NAMED, 'more unknown member')} of the request"] if len(unknown) > MAX_NAMED else [])
+    warnings = [
+        f"{_short(name)}: unknown member of the request; {_instead(name, members)}"
+        for name in islice(unknown, MAX_NAMED)
+    ]
+    return warnings + (
+        [f"{counted(len(unknown) - MAX_NAMED, 'more unknown member')} of the request"]
+        if len(unknown) > MAX_NAMED
+        else []
+    )
 
 
 def _instead(name: str, members: Collection[str]) -> str:
@@ -83,7 +96,8 @@ def _short(name: str) -> str:
 
 
 def parse_request(line: bytes, convert: Mapping[str, ConvertItem] = MappingProxyType({})) -> Json:
-    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too deep.
+    """One line of UTF-8 (a byte order mark is fine) -> its JSON object. Raises :class:`BadLine`; RecursionError if too
+    deep.
 
     ``convert``: the items of lists of that name are what it returns for them, and are never all in memory as JSON.
     """
@@ -119,7 +133,8 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_fin
 
 
 def answer_stream(requests: IO[bytes], answer: AnswerFunction, refusal: Json, members: Collection[str]) -> None:
-    """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of the output."""
+    """Answer a stream of requests on standard output. Ends the process if the requests can't be read. Raises OSError of
+    the output."""
     out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     answer_lines(_readable(requests), out, answer, refusal, members)
     out.detach()  # so that standard output stays open
@@ -133,7 +148,8 @@ def _readable(requests: IO[bytes]) -> Iterator[bytes]:
 
 
 _EXIT_CODES: Final = (
-    "\n\b\nExit codes: 0 every line has its answer (which may be an error of that line), 2 bad usage or unreadable input.\n"
+    "\n\b\nExit codes: 0 every line has its answer (which may be an error "
+    "of that line), 2 bad usage or unreadable input.\n"
 )
 
 
@@ -145,6 +161,8 @@ def jsonl_command(
     def run(jsonl: bool, requests: IO[bytes]) -> None:
         answer_stream(requests, answer, refusal, members)
 
-    flag = click.Option(["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line.")
+    flag = click.Option(
+        ["--jsonl"], is_flag=True, required=True, help="Read one JSON request per line, write one JSON answer per line."
+    )
     source = click.Argument(["requests"], type=click.File("rb"), default="-")
     return click.Command(name, callback=run, params=[flag, source], help=help_text, epilog=f"{epilog}{_EXIT_CODES}")

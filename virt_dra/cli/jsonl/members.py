@@ -1,4 +1,5 @@
-"""The members of a JSON request, read with their types checked. A wrong one raises :class:`BadLine`, or WireError with the whole path."""
+"""The members of a JSON request, read with their types checked. A wrong one raises :class:`BadLine`, or WireError with
+the whole path."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
 
 
 def _type_name(kind: type) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+    }
     return names.get(kind, kind.__name__)
 
 
@@ -34,11 +42,14 @@ def found_type(value: object) -> str:
 
 def under(name: str, error: WireError) -> WireError:
     """The error with its paths below a member of the request."""
-    return WireError(error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems))
+    return WireError(
+        error.kind, tuple((f"{name}.{path}" if path else name, message) for path, message in error.problems)
+    )
 
 
 def switches(request: Json, known: Collection[str]) -> dict[str, bool] | None:
-    """The member ``features``: names of ``known``, each true or false; a missing one is false. None without the member."""
+    """The member ``features``: names of ``known``, each true or false; a missing one is false. None without the
+    member."""
     raw: Json | None = member(request, "features", dict)
     if raw is None:
         return None

@@ -18,7 +18,8 @@ MEMBERS: Final = ("vmi", "spec", "gates", "kubevirt", "permittedHostDevices")
 
 
 def answer(request: Json) -> Json:
-    """``{"vmi" or "spec", "gates"?, "kubevirt"?, "permittedHostDevices"?}`` -> ``{"resourceClaims", "containers", "error"}``.
+    """``{"vmi" or "spec", "gates"?, "kubevirt"?, "permittedHostDevices"?}`` -> ``{"resourceClaims", "containers",
+    "error"}``.
 
     ``error`` is null when a pod is rendered. Raises BadLine or WireError for requests that can't be understood.
     """
@@ -32,7 +33,11 @@ def answer(request: Json) -> Json:
         "limits": {name: str(quantity) for name, quantity in devices.limits.items()},
         "requests": {name: str(quantity) for name, quantity in devices.requests.items()},
     }
-    return {"resourceClaims": [claim.to_wire() for claim in devices.resource_claims], "containers": [compute], "error": None}
+    return {
+        "resourceClaims": [claim.to_wire() for claim in devices.resource_claims],
+        "containers": [compute],
+        "error": None,
+    }
 
 
 def _vmi(request: Json) -> VirtualMachineInstance:
@@ -65,9 +70,8 @@ One JSON request per line, from a file or standard input:
   kubevirt              the KubeVirt version that renders; absent: 1.9
   permittedHostDevices  of the KubeVirt configuration; absent: everything is permitted
 
-The answer: id, resourceClaims (of the pod), containers (name, claims, limits and requests of the devices) and error, which is
-null when the pod can be rendered.
-"""
+The answer: id, resourceClaims (of the pod), containers (name, claims, limits and requests of the devices) and error,
+which is null when the pod can be rendered. """
 
 EPILOG = """\b
 Examples:

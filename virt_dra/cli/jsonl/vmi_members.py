@@ -11,7 +11,8 @@ from virt_dra.cli.jsonl.members import BadLine, found_type, member, under
 
 
 def gates_of(request: Json) -> Gates:
-    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the version's default)."""
+    """The members ``kubevirt`` (a version; absent: the newest) and ``gates`` (name -> bool; absent or null: the
+    version's default)."""
     text = member(request, "kubevirt", str)
     try:
         default = _default_gates(text)
@@ -33,7 +34,8 @@ def _default_gates(text: str | None) -> Gates:
 
 
 def vmi_or_spec(request: Json) -> Json:
-    """The raw object in the member ``vmi``, or one made of the bare VMI spec in ``spec``; exactly one of them must be there."""
+    """The raw object in the member ``vmi``, or one made of the bare VMI spec in ``spec``; exactly one of them must be
+    there."""
     vmi, spec = member(request, "vmi", dict), member(request, "spec", dict)
     if (vmi is None) is (spec is None):
         raise BadLine("give either vmi (an object) or spec (a bare VMI spec)")
@@ -47,7 +49,9 @@ def read_vmi(raw: Json) -> VirtualMachineInstance | VirtualMachine:
         return VirtualMachine.from_wire(raw)
     if kind == VirtualMachineInstance.KIND:
         return VirtualMachineInstance.from_wire(raw)
-    raise WireError("VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),))
+    raise WireError(
+        "VirtualMachineInstance", (("kind", f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"),)
+    )
 
 
 def vmi_of(request: Json) -> VirtualMachineInstance | VirtualMachine:

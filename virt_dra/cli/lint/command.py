@@ -47,25 +47,27 @@ from webhooks.lint.registry import OLD_VERSION
 
 HELP = """Check VirtualMachines and VirtualMachineInstances, and everything they name, before anything is created.
 
-FILEs are YAML or JSON manifests and folders of them (- is standard input): the VMs, their ResourceClaimTemplates and ResourceClaims, and,
-if there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. No cluster is contacted.
+FILEs are YAML or JSON manifests and folders of them (- is standard input): the VMs, their ResourceClaimTemplates and
+ResourceClaims, and, if there are any, the cluster's DeviceClasses, ResourceSlices and its KubeVirt object. No cluster
+is contacted.
 
-With --live the VMs of a cluster are checked against its objects: those of --namespace, or of all namespaces with -A. FILEs may then
-contain further VMs and objects, which count as if they were already created.
+With --live the VMs of a cluster are checked against its objects: those of --namespace, or of all namespaces with -A.
+FILEs may then contain further VMs and objects, which count as if they were already created.
 
-Every object is validated as the API server and KubeVirt would, whether or not a VM uses it: types, unknown fields, names, values. A refused
-object doesn't exist for the VMs that name it.
+Every object is validated as the API server and KubeVirt would, whether or not a VM uses it: types, unknown fields,
+names, values. A refused object doesn't exist for the VMs that name it.
 
-Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what depends on them is checked if the
-files have any (or with --complete); the output says what was not checked.
+Templates and claims must be among the files. DeviceClasses and ResourceSlices come with a cluster: what depends on them
+is checked if the files have any (or with --complete); the output says what was not checked.
 
-A finding is a denial (the VM can't start like this) or a warning. Each has an id; --list shows them, docs/lint has a page for each.
-A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-separated list of ids.
+A finding is a denial (the VM can't start like this) or a warning. Each has an id; --list shows them, docs/lint has a
+page for each. A VM silences findings with the annotation virt-dra.io/lint-ignore, a comma-separated list of ids.
 
---fix corrects what is mechanical: address keys of published devices, the shape and version of objects (resource.k8s.io/v1), missing VFIO
-configuration of NVIDIA's driver. It shows a diff and asks; --yes doesn't ask; without a terminal and --yes nothing is changed. Every fix is
-tried first: one that doesn't remove its finding, or causes another, is dropped. All other characters of the files stay. Then the findings
-that remain are reported. Of standard input the corrected text is printed, and everything else goes to standard error.
+--fix corrects what is mechanical: address keys of published devices, the shape and version of objects
+(resource.k8s.io/v1), missing VFIO configuration of NVIDIA's driver. It shows a diff and asks; --yes doesn't ask;
+without a terminal and --yes nothing is changed. Every fix is tried first: one that doesn't remove its finding, or
+causes another, is dropped. All other characters of the files stay. Then the findings that remain are reported. Of
+standard input the corrected text is printed, and everything else goes to standard error.
 
 \b
 -o json is one object:
@@ -115,7 +117,14 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="lint", help=HELP, epilog=EPILOG)
-@click.option("-f", "--filename", "named", metavar="FILE|DIR|URL", multiple=True, help="Manifests; may be repeated. - is standard input.")
+@click.option(
+    "-f",
+    "--filename",
+    "named",
+    metavar="FILE|DIR|URL",
+    multiple=True,
+    help="Manifests; may be repeated. - is standard input.",
+)
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @output_option("text", "json", "yaml", "sarif", "github", "junit")
 @kubevirt_option
@@ -123,19 +132,32 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @severity_options(LintSettings.for_command)
 @namespace_option
 @address_keys_option
-@click.option("--live", is_flag=True, help="Read a cluster: its VMs, unless the files have some, and everything they name.")
+@click.option(
+    "--live", is_flag=True, help="Read a cluster: its VMs, unless the files have some, and everything they name."
+)
 @click.option("-A", "--all-namespaces", is_flag=True, help="With --live: the VMs of all namespaces.")
 @cluster_options
 @click.option("--pages-url", metavar="URL", default="", help="Where docs/lint is served, for the helpUri of -o sarif.")
 @click.option("-q", "--quiet", is_flag=True, help="Without excerpts of the files.")
-@click.option("--complete", is_flag=True, help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.")
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="The files are a whole cluster: a DeviceClass or ResourceSlice they lack doesn't exist.",
+)
 @click.option("--fix", is_flag=True, help="Correct what is mechanical: show a diff, ask, write the files.")
 @click.option("-y", "--yes", is_flag=True, help="With --fix: don't ask.")
-@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Show all possible findings, and exit.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list,
+    help="Show all possible findings, and exit.",
+)
 def command(
-    named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None, gates: dict[str, bool],
-    lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool, all_namespaces: bool, cluster: ClusterChoice,
-    complete: bool, pages_url: str, quiet: bool, fix: bool, yes: bool,
+    named: tuple[str, ...], more: tuple[str, ...], output: str, kubevirt: KubeVirtVersion | None,
+    gates: dict[str, bool], lint: LintSettings, namespace: str, address_keys: tuple[DriverKeys, ...], live: bool,
+    all_namespaces: bool, cluster: ClusterChoice, complete: bool, pages_url: str, quiet: bool, fix: bool, yes: bool,
 ) -> None:  # fmt: skip
     paths = (*named, *more)
     if fix:
@@ -145,7 +167,9 @@ def command(
     elif yes:
         raise click.UsageError("--yes goes with --fix")
     if not paths and not live:
-        raise click.UsageError("name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or read a cluster with --live")
+        raise click.UsageError(
+            "name the files to check, e.g. virt-dra lint -f vm.yaml -f template.yaml, or read a cluster with --live"
+        )
     if not live and (all_namespaces or cluster.given):
         raise click.UsageError("--all-namespaces, --kubeconfig and --context go with --live")
     written = read_written(paths)
@@ -155,13 +179,16 @@ def command(
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
-    def judge(documents: Sequence[Document], report_progress: ProgressCallback = lambda done, total: None) -> LintResult:
+    def judge(
+        documents: Sequence[Document], report_progress: ProgressCallback = lambda done, total: None
+    ) -> LintResult:
         return lint_documents(
             latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
             known=EVERYTHING - gathered.unknown if complete or live else None,
             address_keys=address_keys,
             existing=gathered.objects, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
-            also=[Sourced(each, _source(each)) for each in gathered.objects if all_namespaces or each.namespace == namespace],
+            also=[Sourced(each,
+                _source(each)) for each in gathered.objects if all_namespaces or each.namespace == namespace],
         )  # fmt: skip
 
     with progress("checking VMs") as report_progress:
@@ -187,11 +214,15 @@ _WITH_FIXES: Final = ("text", "json", "yaml")
 
 def _check_usage_of_fix(paths: Sequence[str], output: str) -> None:
     if not paths:
-        raise click.UsageError("--fix changes files, never a cluster; name them, e.g. virt-dra lint --live --fix -f vm.yaml")
+        raise click.UsageError(
+            "--fix changes files, never a cluster; name them, e.g. virt-dra lint --live --fix -f vm.yaml"
+        )
     if output not in _WITH_FIXES:
         raise click.UsageError(f"--fix goes with -o {', '.join(_WITH_FIXES)}")
     if STDIN in paths and output != "text":
-        raise click.UsageError("with --fix standard output has the corrected text of standard input; -o json and yaml go with files")
+        raise click.UsageError(
+            "with --fix standard output has the corrected text of standard input; -o json and yaml go with files"
+        )
 
 
 def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool) -> FixPlan:
@@ -202,7 +233,8 @@ def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool)
 
 
 def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOutcome:
-    """What became of the fixes, which are shown, confirmed and written. The text of standard input is printed in any case."""
+    """What became of the fixes, which are shown, confirmed and written. The text of standard input is printed in any
+    case."""
     by_name = {each.name: each for each in plan.texts}
     files = [each for each in plan.texts if each.name != STANDARD_INPUT]
     filtered = written.texts.get(STANDARD_INPUT)

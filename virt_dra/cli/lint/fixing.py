@@ -1,4 +1,5 @@
-"""``virt-dra lint --fix``: shows what would change, asks, and writes the files. What to change is :mod:`webhooks.lint.fixes`."""
+"""``virt-dra lint --fix``: shows what would change, asks, and writes the files. What to change is
+:mod:`webhooks.lint.fixes`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _COLOURS: Final = {"@": "cyan", "-": "red", "+": "green"}
 
 @dataclass(frozen=True)
 class FixOutcome:
-    """What became of a plan. ``applied``: the names of the texts that are changed now; ``problems``: why others aren't, by name."""
+    """What became of a plan. ``applied``: the names of the texts that are changed now; ``problems``: why others aren't,
+    by name."""
 
     plan: FixPlan
     applied: frozenset[str] = frozenset()
@@ -33,7 +35,10 @@ class FixOutcome:
 
     def documents(self, before: Sequence[Document]) -> list[Document]:
         """The documents as the files now have them."""
-        return [new if new.source.name in self.applied else old for old, new in zip(before, self.plan.documents, strict=True)]
+        return [
+            new if new.source.name in self.applied else old
+            for old, new in zip(before, self.plan.documents, strict=True)
+        ]
 
     def texts(self, before: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """The texts as the files now have them."""
@@ -92,7 +97,8 @@ def decide(texts: Sequence[ManifestText], *, yes: bool, err: bool) -> bool:
 
 
 def write(plan: FixPlan, texts: Iterable[ManifestText], paths: Mapping[str, str]) -> FixOutcome:
-    """Writes the files, each all at once; one that can't be written doesn't prevent the others. ``paths``: by the names of the texts."""
+    """Writes the files, each all at once; one that can't be written doesn't prevent the others. ``paths``: by the names
+    of the texts."""
     applied: list[str] = []
     problems: dict[str, str] = {}
     for each in texts:

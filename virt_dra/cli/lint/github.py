@@ -1,4 +1,5 @@
-"""Findings as commands of a GitHub workflow, which shows them beside the lines of a change (workflow commands, "error" and "warning")."""
+"""Findings as commands of a GitHub workflow, which shows them beside the lines of a change (workflow commands, "error"
+and "warning")."""
 
 from __future__ import annotations
 
@@ -13,11 +14,19 @@ def github_lines(judged: Iterable[ObjectFindings], places: FindingPlaces) -> Ite
     for obj in judged:
         for finding in obj.findings:
             at = places.position(obj.source, finding.field)
-            where = {"file": obj.source.name, "line": str(at.line if at is not None else obj.source.line or 1), "title": finding.id}
+            where = {
+                "file": obj.source.name,
+                "line": str(at.line if at is not None else obj.source.line or 1),
+                "title": finding.id,
+            }
             if at is not None:
                 where |= {"col": str(at.column), "endColumn": str(at.column + at.length)}
             properties = ",".join(f"{name}={_property(value)}" for name, value in where.items())
-            text = f"{obj.title}: {finding.field}: {finding.message}" if finding.field else f"{obj.title}: {finding.message}"
+            text = (
+                f"{obj.title}: {finding.field}: {finding.message}"
+                if finding.field
+                else f"{obj.title}: {finding.message}"
+            )
             yield f"::{'error' if finding.severity == DENIAL else 'warning'} {properties}::{_data(text)}"
 
 

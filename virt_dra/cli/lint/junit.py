@@ -17,9 +17,14 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": "virt-dra lint", **counts})
     for obj in judged:
-        case = ElementTree.SubElement(suite, "testcase", {"classname": _text(obj.source.name), "name": _text(obj.title)})
+        case = ElementTree.SubElement(
+            suite, "testcase", {"classname": _text(obj.source.name), "name": _text(obj.title)}
+        )
         for finding in (each for each in obj.findings if each.severity == DENIAL):
-            message = {"type": finding.id, "message": _text(f"{finding.field}: {finding.message}" if finding.field else finding.message)}
+            message = {
+                "type": finding.id,
+                "message": _text(f"{finding.field}: {finding.message}" if finding.field else finding.message),
+            }
             ElementTree.SubElement(case, "failure", message).text = _details(obj, finding, places)
         warnings = [_details(obj, each, places) for each in obj.findings if each.severity != DENIAL]
         if warnings:

@@ -13,7 +13,8 @@ _WIDTH: Final = 120
 
 
 class FindingPlaces:
-    """The texts of an input by the names of their sources. A text is composed when the first place in it is asked for."""
+    """The texts of an input by the names of their sources. A text is composed when the first place in it is asked
+    for."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self._texts = {name: SourceText(text) for name, text in texts.items()}

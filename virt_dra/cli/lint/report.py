@@ -27,7 +27,8 @@ MAX_DIFFS = 4 * 1024 * 1024
 
 
 def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) -> Json:
-    """One object as a member of ``objects``. A finding's line and column are those of its field, null where they aren't known."""
+    """One object as a member of ``objects``. A finding's line and column are those of its field, null where they aren't
+    known."""
     return {
         "kind": judged.kind,
         "namespace": judged.namespace,
@@ -35,7 +36,11 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
         "file": judged.source.name,
         "line": judged.source.line,
         "findings": [
-            {**each.to_json(), **_place(places.position(judged.source, each.field)), **fixes.to_json(judged.source, each)}
+            {
+                **each.to_json(),
+                **_place(places.position(judged.source, each.field)),
+                **fixes.to_json(judged.source, each),
+            }
             for each in judged.findings
         ],
     }
@@ -59,7 +64,8 @@ class FindingFixes:
         self._left = MAX_DIFFS
 
     def to_json(self, source: DocumentSource, finding: LintFinding) -> Json:
-        """The member ``fix``, where one is known: ``available``, and the ``diff``, or a ``reason`` if it can't be made."""
+        """The member ``fix``, where one is known: ``available``, and the ``diff``, or a ``reason`` if it can't be
+        made."""
         fix, reason = self._fixes.get((source, finding)), self._reasons.get((source, finding))
         if fix is None:
             return {"fix": {"available": False, "reason": reason}} if reason is not None else {}
@@ -105,8 +111,8 @@ class LintReport:
         return len(self.plan.fixes) if self.outcome is None else self.plan.removed
 
     def lines(self, *, excerpts: bool = True) -> Iterator[str]:
-        """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is False, the line of
-        its field. Then the totals."""
+        """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is
+        False, the line of its field. Then the totals."""
         for obj in self.judgement.checked:
             for each in obj.findings:
                 yield f"{obj.source}: {obj.title}: {each}"
@@ -124,7 +130,10 @@ class LintReport:
             yield f"{self.observed}; {self.observed.advice}"
         if self.judgement.not_checked:
             kinds = " and ".join(_KINDS.get(kind, kind) for kind in self.judgement.not_checked)
-            yield f"not checked: everything that depends on {kinds}, of which the files have none; add those of the cluster"
+            yield (
+                f"not checked: everything that depends on {kinds}, of which the "
+                "files have none; add those of the cluster"
+            )
 
     def to_json(self) -> Json:
         fixes = FindingFixes(self.plan)

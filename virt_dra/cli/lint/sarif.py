@@ -25,8 +25,8 @@ def sarif(
     judged: Iterable[ObjectFindings], problems: tuple[ReadProblem, ...] = (), replaced: tuple[Replaced, ...] = (), *,
     places: FindingPlaces | None = None, pages_url: str = "",
 ) -> Json:  # fmt: skip
-    """A log of one run. ``problems``: why the input could not be read, which makes the run unsuccessful. ``pages_url``: where the pages of
-    findings are served, "" for nowhere; each rule has its page as its help in any case."""
+    """A log of one run. ``problems``: why the input could not be read, which makes the run unsuccessful. ``pages_url``:
+    where the pages of findings are served, "" for nowhere; each rule has its page as its help in any case."""
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules(pages_url)}
     invocation: Json = {"executionSuccessful": not problems}
     notifications = [("error", problem.message, problem.source) for problem in problems]
@@ -38,7 +38,12 @@ def sarif(
         ]
     places = places or FindingPlaces({})
     results = [_result(vm, finding, places) for vm in judged for finding in vm.findings]
-    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -61,7 +66,11 @@ def _result(vm: ObjectFindings, finding: LintFinding, places: FindingPlaces) -> 
         "ruleId": finding.id,
         "ruleIndex": _RULE_INDEX[finding.id],
         "level": _level(finding.severity),
-        "message": {"text": f"{vm.title}: {finding.field}: {finding.message}" if finding.field else f"{vm.title}: {finding.message}"},
+        "message": {
+            "text": f"{vm.title}: {finding.field}: {finding.message}"
+            if finding.field
+            else f"{vm.title}: {finding.message}"
+        },
         "locations": [
             {
                 "physicalLocation": _physical(vm.source, places.position(vm.source, finding.field)),
@@ -76,9 +85,13 @@ def _level(severity: Severity) -> str:
 
 
 def _physical(source: DocumentSource, at: FieldPosition | None = None) -> Json:
-    """A file by its URI, relative as it was given, with the place of a field, else the line at which the object begins; line 0 is the
-    file as a whole."""
-    uri = STANDARD_INPUT if source.name == "standard input" else ("file://" if source.name.startswith("/") else "") + quote(source.name)
+    """A file by its URI, relative as it was given, with the place of a field, else the line at which the object begins;
+    line 0 is the file as a whole."""
+    uri = (
+        STANDARD_INPUT
+        if source.name == "standard input"
+        else ("file://" if source.name.startswith("/") else "") + quote(source.name)
+    )
     place: Json = {"artifactLocation": {"uri": uri}}
     if at is not None:
         place["region"] = {"startLine": at.line, "startColumn": at.column, "endColumn": at.column + at.length}

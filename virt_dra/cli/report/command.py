@@ -17,10 +17,12 @@ from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.simulator.collector import kept_for_good
 
-HELP = """Write one page about a cluster: what waits and what would help, VMs, devices by node, how the free ones lie, findings.
+HELP = """Write one page about a cluster: what waits and what would help, VMs, devices by node, how the free ones lie,
+findings.
 
-The page is one HTML file that loads nothing: it can be mailed, and opened without a network. It has a filter (/), follows light and dark,
-and prints. The objects are read as by virt-dra get: from files or, with --live, from a cluster by your own rights.
+The page is one HTML file that loads nothing: it can be mailed, and opened without a network. It has a filter (/),
+follows light and dark, and prints. The objects are read as by virt-dra get: from files or, with --live, from a cluster
+by your own rights.
 
 At most 50 waiting VMs are explained (--most changes that), each within a second.
 """
@@ -50,8 +52,16 @@ _FORMATS: Final = ("html", "json")
 @click.command(name="report", help=HELP, epilog=EPILOG)
 @inventory_options
 @click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.")
-@click.option("-o", "--output", type=_FormatOrFile(_FORMATS), default="html", show_default=True, help="Format, or FILE.html or FILE.json.")
-@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
+@click.option(
+    "-o",
+    "--output",
+    type=_FormatOrFile(_FORMATS),
+    default="html",
+    show_default=True,
+    help="Format, or FILE.html or FILE.json.",
+)
+@click.option("--most", "most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED,
+    show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
 def command(source: InventoryInput, out: Path | None, output: str, most: int) -> None:
     now = datetime.now(UTC)
@@ -66,7 +76,9 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
 
         with status("reading"):
             known, _ = source.read(KINDS, "text")
-        contents = contents_of(known, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress)
+        contents = contents_of(
+            known, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
+        )
         title = f"{'cluster' if source.live else ', '.join(source.paths)} on {now:%Y-%m-%d %H:%M} UTC"
         text = report_page(contents, title) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"
     try:

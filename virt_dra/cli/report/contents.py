@@ -1,4 +1,5 @@
-"""What a report says, as values: numbers, VMs, what waits, how the free devices lie, findings, and when devices were taken. Pure."""
+"""What a report says, as values: numbers, VMs, what waits, how the free devices lie, findings, and when devices were
+taken. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SIZES: Final = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class ModelFree:
-    """The free devices of one model. ``nodes_for``: on how many nodes so many are free, by SIZES; ``largest``: the most on one node."""
+    """The free devices of one model. ``nodes_for``: on how many nodes so many are free, by SIZES; ``largest``: the most
+    on one node."""
 
     model: str
     free: int
@@ -46,7 +48,8 @@ class ReportContents:
 
 
 def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
-    """How the free devices of each model are spread over nodes: many free devices are no use to a VM that wants several of one node."""
+    """How the free devices of each model are spread over nodes: many free devices are no use to a VM that wants several
+    of one node."""
     free: dict[str, list[int]] = defaultdict(list)
     total: Counter[str] = Counter()
     for node in nodes:
@@ -59,7 +62,11 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
                 free[model].append(number)
     return tuple(
         ModelFree(
-            model, sum(free[model]), total[model], max(free[model], default=0), tuple(sum(n >= size for n in free[model]) for size in SIZES)
+            model,
+            sum(free[model]),
+            total[model],
+            max(free[model], default=0),
+            tuple(sum(n >= size for n in free[model]) for size in SIZES),
         )
         for model in sorted(total)
     )
@@ -89,7 +96,9 @@ def contents_json(contents: ReportContents) -> Json:
             }
             for each in contents.models
         ],
-        "findings": [{"object": obj.title, **finding.to_json()} for obj in contents.findings for finding in obj.findings],
+        "findings": [
+            {"object": obj.title, **finding.to_json()} for obj in contents.findings for finding in obj.findings
+        ],
         "takenByDay": dict(contents.taken),
         "notes": list(contents.notes),
     }

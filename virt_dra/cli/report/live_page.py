@@ -1,7 +1,8 @@
 """The page's live form: what it has besides the file, and the policy that allows it.
 
-Its script swaps ``<main>`` for that of a new page when the server says that the content changed, and keeps what the reader has chosen: the
-filter, what is opened, how far is scrolled. Markup comes from the server's page only, which the browser parses without running anything.
+Its script swaps ``<main>`` for that of a new page when the server says that the content changed, and keeps what the
+reader has chosen: the filter, what is opened, how far is scrolled. Markup comes from the server's page only, which the
+browser parses without running anything.
 """
 
 from __future__ import annotations
@@ -14,10 +15,8 @@ from virt_dra.cli.shared.filter_script import FILTER_SCRIPT
 NOTICE: Final = '<p id="notice" class="bad" role="alert" hidden></p>'
 """The line that the server fills in where the page isn't kept up to date."""
 
-_LIVE: Final = f"""
-<form id="leave" method="post" action="/logout" style="display: inline"><button>Sign out</button></form> <span id="state" role="status"
-data-version="$version"></span>
-{NOTICE}"""
+_LIVE: Final = f""" <form id="leave" method="post" action="/logout" style="display: inline"><button>Sign
+out</button></form> <span id="state" role="status" data-version="$version"></span> {NOTICE}"""
 
 _SCRIPT: Final = r"""
 const state = document.getElementById("state"), notice = document.getElementById("notice");
@@ -84,7 +83,8 @@ listen();
 LIVE_SCRIPT: Final = FILTER_SCRIPT + _SCRIPT
 LIVE: Final = PageForm(policy="", script=LIVE_SCRIPT, live=_LIVE)
 LIVE_POLICY: Final = (
-    f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_source(LIVE_SCRIPT)}; connect-src 'self'; form-action 'self'; "
+    f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_source(LIVE_SCRIPT)}; "
+    "connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 """The page's policy as a header: this script and no other, and only the server it came from is asked."""

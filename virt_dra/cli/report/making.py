@@ -38,7 +38,11 @@ ReportProgress = Callable[[str], AbstractContextManager[Callable[[int, int], Non
 
 
 def contents_of(
-    known: KnownObjects, settings: ReportSettings, now: datetime, progress: ReportProgress, explained: WaitingAnswers | None = None
+    known: KnownObjects,
+    settings: ReportSettings,
+    now: datetime,
+    progress: ReportProgress,
+    explained: WaitingAnswers | None = None,
 ) -> ReportContents:
     """What the report says of these objects. ``now`` is for devices that are still being waited for.
 
@@ -63,13 +67,20 @@ def contents_of(
     vms = tuple(vm_rows(known, now, settings.address_keys))
     chosen, left_out = _linted(known, vms)
     if left_out:
-        notes += (f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",)
+        notes += (
+            f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",
+        )
     with progress("checking VMs") as report:
         judged = lint_documents(
             (), LintSettings.for_command(), known=EVERYTHING, address_keys=settings.address_keys, existing=objects,
-            namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen], progress=report,
+            namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen],
+            progress=report,
         )  # fmt: skip
-    started = [holder.since for holders in state.holders.values() for holder in holders if holder.since] if state is not None else []
+    started = (
+        [holder.since for holders in state.holders.values() for holder in holders if holder.since]
+        if state is not None
+        else []
+    )
     own = {holder.since for row in rows for holder in row.holders if holder.since}
     return ReportContents(
         nodes=len([node for node in nodes if node.name]),

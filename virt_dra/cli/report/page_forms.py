@@ -1,4 +1,5 @@
-"""What the page as a file and the live page have in common and apart: script and policy. Light to import: the serving process reads it."""
+"""What the page as a file and the live page have in common and apart: script and policy. Light to import: the serving
+process reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from virt_dra.cli.shared.filter_script import FILTER_SCRIPT
 
 @dataclass(frozen=True)
 class PageForm:
-    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: a template, in the header."""
+    """What the page as a file and the live page have apart. ``policy``: the policy's element; ``live``: a template, in
+    the header."""
 
     policy: str
     script: str

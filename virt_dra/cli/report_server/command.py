@@ -34,13 +34,12 @@ _RELOAD_SECONDS: Final = 10.0
 
 HELP: Final = """Serve the page of virt-dra report live: it follows the cluster, and browsers show what changes.
 
-A viewer signs in with a token of the cluster (kubectl create token NAME) or sends one (Authorization: Bearer). The API server says whose it
-is (TokenReview) and whether they may list everything that the page shows, in all namespaces (SubjectAccessReview); it is asked again each
-minute. Nothing is written to the cluster.
+A viewer signs in with a token of the cluster (kubectl create token NAME) or sends one (Authorization: Bearer). The API
+server says whose it is (TokenReview) and whether they may list everything that the page shows, in all namespaces
+(SubjectAccessReview); it is asked again each minute. Nothing is written to the cluster.
 
-The page is made in a process of its own, and follows a change within seconds; on large clusters with many waiting VMs two fifths of
-a processor are used at most.
-"""
+The page is made in a process of its own, and follows a change within seconds; on large clusters with many waiting VMs
+two fifths of a processor are used at most. """
 
 EPILOG: Final = """\b
 Examples:
@@ -64,21 +63,44 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port o
 @click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
 @click.option(
-    "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder with tls.crt and tls.key that something else renews."
+    "--tls-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder with tls.crt and tls.key that something else renews.",
 )
 @click.option(
     "--self-signed", type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for an authority of our own and its certificate, made and renewed here; browsers must trust current/ca.crt in it.",
+    help="Folder for an authority of our own and its certificate, made and renewed "
+"here; browsers must trust current/ca.crt in it.",
 )  # fmt: skip
-@click.option("--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate.")
-@click.option("--service", metavar="SERVICE.NAMESPACE", callback=parse_service, help="With --self-signed: the names of this Service.")
+@click.option(
+    "--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate."
+)
+@click.option(
+    "--service",
+    metavar="SERVICE.NAMESPACE",
+    callback=parse_service,
+    help="With --self-signed: the names of this Service.",
+)
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For viewers, with TLS; 0 for any free port.")
-@click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8443,
+    show_default=True,
+    help="For viewers, with TLS; 0 for any free port.",
+)
+@click.option(
+    "--plain-port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="For probes and metrics, without TLS.",
+)
 @log_level_option
 def command(
-    cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls_dir: Path | None, self_signed: Path | None,
-    dns_names: tuple[str, ...], service: tuple[str, str] | None, host: str, port: int, plain_port: int, log_level: int,
+    cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls_dir: Path | None,
+    self_signed: Path | None, dns_names: tuple[str, ...], service: tuple[str, str] | None, host: str, port: int,
+    plain_port: int, log_level: int,
 ) -> None:  # fmt: skip
     with required(_NEEDS, "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
         from virt_dra.cli.shared.tls_options import TlsOptions
@@ -96,7 +118,9 @@ def command(
         refuse([str(error)], "text")
 
 
-async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: ReloadingTls, host: str, port: int, plain_port: int) -> None:
+async def _serve(
+    cluster: ClusterChoice, following: FollowSettings, tls: ReloadingTls, host: str, port: int, plain_port: int
+) -> None:
     from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
     from virt_dra.report_server.gate import Gate
     from virt_dra.report_server.hardening import unreadable_to_others
@@ -110,7 +134,10 @@ async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: Reloadi
 
     log = logging.getLogger("virt_dra.report")
     if not unreadable_to_others():
-        log.warning("other processes of this user may read this one's memory, in which viewers' tokens are", extra={"fields": {}})
+        log.warning(
+            "other processes of this user may read this one's memory, in which viewers' tokens are",
+            extra={"fields": {}},
+        )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -124,7 +151,11 @@ async def _serve(cluster: ClusterChoice, following: FollowSettings, tls: Reloadi
             ports = await server.start(host, port, plain_port)
         except OSError as error:
             refuse(
-                [f"cannot listen on {host}, ports {port} and {plain_port}: {os.strerror(error.errno) if error.errno else error}"], "text"
+                [
+                    f"cannot listen on {host}, ports {port} and {plain_port}: "
+                    f"{os.strerror(error.errno) if error.errno else error}"
+                ],
+                "text",
             )
         log.info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
         await stack.enter_async_context(rendering.running())

@@ -1,4 +1,5 @@
-"""``virt-dra run``: reads YAML, runs every VM through the hand-overs on an embedded cluster, reports, and writes objects and XML."""
+"""``virt-dra run``: reads YAML, runs every VM through the hand-overs on an embedded cluster, reports, and writes
+objects and XML."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ from virt_dra.cli.shared.console import output_console, say, status
 from virt_dra.cli.shared.endings import NO_ROOM, interruptible
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.live_input import live_options, live_sourced
-from virt_dra.cli.shared.options import kubevirt_gates_option, kubevirt_option, namespace_option, output_option, parse_node
+from virt_dra.cli.shared.options import (
+    kubevirt_gates_option,
+    kubevirt_option,
+    namespace_option,
+    output_option,
+    parse_node,
+)
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import Written, read_written, save_folder, write_file
@@ -110,21 +117,25 @@ def _parse_out(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @severity_options(LintSettings.for_command)
 @click.option("--separate", is_flag=True, help="An embedded cluster for each FILE|DIR instead of one for all.")
 def command(
-    paths: tuple[str, ...], live: ClusterChoice | None, node: str | None, out: Path | None, output: str, verbose: bool, quiet: bool,
-    seed: int, kubevirt: KubeVirtVersion | None, gates: dict[str, bool], namespace: str, lint: LintSettings, separate: bool,
+    paths: tuple[str, ...], live: ClusterChoice | None, node: str | None, out: Path | None, output: str, verbose: bool,
+    quiet: bool, seed: int, kubevirt: KubeVirtVersion | None, gates: dict[str, bool], namespace: str,
+    lint: LintSettings, separate: bool,
 ) -> None:  # fmt: skip
     """Run every VirtualMachine and VirtualMachineInstance of the input from YAML to a libvirt domain.
 
-    FILEs are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and the cluster's objects (DeviceClasses,
-    ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Without Nodes, they are derived from the slices.
+    FILEs are YAML or JSON manifests (- is standard input): VMs, their claims and templates, and the cluster's objects
+    (DeviceClasses, ResourceSlices, and optionally Nodes, Namespaces, a KubeVirt object). Without Nodes, they are
+    derived from the slices.
 
     With --live the objects are those of a cluster, beside those of files, which replace them. Nothing is written to it.
 
-    VMs that run in a cluster or its dump (a VMI with its launcher pod) are taken over as they are, with their claims and devices. Other VMs
-    compete for the remaining devices, stopped ones (runStrategy Halted, Manual) last: for them the output shows what starting them would
-    do. If an object is given several times, the last one counts, as with kubectl apply, and the output names the places of the others.
+    VMs that run in a cluster or its dump (a VMI with its launcher pod) are taken over as they are, with their claims
+    and devices. Other VMs compete for the remaining devices, stopped ones (runStrategy Halted, Manual) last: for them
+    the output shows what starting them would do. If an object is given several times, the last one counts, as with
+    kubectl apply, and the output names the places of the others.
 
-    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready, unless it already runs.
+    The lint (virt-dra lint) comes first: its findings are shown with each VM, and a VM with a denial isn't ready,
+    unless it already runs.
 
     The output is a row for each VM, and every step of those that aren't ready.
     """
@@ -164,13 +175,15 @@ def _jobs(paths: tuple[str, ...], out: Path | None, *, live: bool, separate: boo
 
 
 def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) -> Written:
-    """The job's objects as they are written. Unreadable input ends the command with every problem, before anything runs."""
+    """The job's objects as they are written. Unreadable input ends the command with every problem, before anything
+    runs."""
     with status(f"reading {job.title}"):
         written = read_written(job.paths)
         if live:
             of_cluster = live_sourced(live, _kinds(), namespace, output)
             written = replace(
-                written, documents=(*(Document(each.object.to_wire(), each.source) for each in of_cluster), *written.documents)
+                written,
+                documents=(*(Document(each.object.to_wire(), each.source) for each in of_cluster), *written.documents),
             )
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
@@ -186,7 +199,9 @@ def _kinds() -> Sequence[type[TypedObject]]:
     return [*READ, Namespace, *INSTANCETYPES]
 
 
-def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: str) -> LintResult:
+def _lint(
+    job: _Job, documents: tuple[Document, ...], settings: RunSettings, lint: LintSettings, output: str
+) -> LintResult:
     """The verdict of the lint, as in ``virt-dra lint``. Ends the command if no object can be read, or none is a VM."""
     judgement = judged_for_run(documents, settings, lint)
     if not judgement.readable:
@@ -198,7 +213,8 @@ def _lint(job: _Job, documents: tuple[Document, ...], settings: RunSettings, lin
 
 
 def _chance(seed: int, documents: tuple[Document, ...]) -> Random:
-    """The source of names and UIDs: of the input, too, lest the UIDs of what an earlier run wrote are given out once more."""
+    """The source of names and UIDs: of the input, too, lest the UIDs of what an earlier run wrote are given out once
+    more."""
     digest = hashlib.sha256(repr((seed, [each.raw for each in documents])).encode(errors="surrogateescape"))
     return Random(int.from_bytes(digest.digest()))
 
@@ -248,7 +264,10 @@ def _report(job: _Job, ran: Ran, written: Mapping[str, str]) -> Json:
         "refused": [refused.to_json() for refused in ran.refused],
         "replaced": [replaced.to_json() for replaced in ran.replaced],
         "heldTwice": [device.to_json() for device in ran.held_twice],
-        "vms": [{**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")} for outcome in ran.outcomes],
+        "vms": [
+            {**outcome.to_json(), "xmlPath": written.get(f"{outcome.namespace}/{outcome.name}")}
+            for outcome in ran.outcomes
+        ],
     }
 
 

@@ -11,13 +11,15 @@ from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
 SHOWN_SUBJECTS = 3
-"""Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML all are."""
+"""Nodes (or other subjects, whose first line isn't indented) of which the details are shown as text; as JSON and YAML
+all are."""
 SHOWN_LINES = 8
 """Lines of details shown of each of them."""
 
 
 def notes_of(ran: Ran) -> list[str]:
-    """What is to be said of the input beside the VMs: an assumed release, refused and replaced objects, devices that are held twice."""
+    """What is to be said of the input beside the VMs: an assumed release, refused and replaced objects, devices that
+    are held twice."""
     assumed = ran.observed if ran.observed is not None and ran.observed.unreadable else None
     return [
         *([f"{assumed}; {assumed.advice}"] if assumed is not None else []),
@@ -30,7 +32,11 @@ def notes_of(ran: Ran) -> list[str]:
 def outcome_tree(outcome: VmOutcome, xml_path: str | None) -> Tree:
     """The tree of one VM. ``xml_path``: where its domain was written, if it was."""
     verdict = Text("ready", style="green") if outcome.ready else Text("not ready", style="red")
-    tree = Tree(Text.assemble(f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")))
+    tree = Tree(
+        Text.assemble(
+            f"{outcome.kind} {outcome.namespace}/{outcome.name}: ", verdict, Text(f"  ({outcome.source})", style="dim")
+        )
+    )
     if outcome.findings:
         verdict = Text("DENIED", style="bold red") if outcome.denied else Text("warnings")
         branch = tree.add(Text.assemble("lint: ", verdict))
@@ -70,10 +76,15 @@ def _facts(outcome: VmOutcome, step: HandOver) -> list[str]:
     match step:
         case HandOver.ADMISSION:
             known = [finding.message for finding in outcome.findings]
-            return [f"warning: {warning}" for warning in outcome.warnings if not any(message in warning for message in known)]
+            return [
+                f"warning: {warning}"
+                for warning in outcome.warnings
+                if not any(message in warning for message in known)
+            ]
         case HandOver.CLAIMS:
             return [
-                f"{claim.entry}: {claim.claim}" + (f" (from template {claim.template})" if claim.template else " (made by hand)")
+                f"{claim.entry}: {claim.claim}"
+                + (f" (from template {claim.template})" if claim.template else " (made by hand)")
                 for claim in outcome.claims
             ]
         case HandOver.PLACEMENT:
@@ -127,7 +138,8 @@ def _add_failure(branch: Tree, outcome: VmOutcome) -> None:
 
 
 def shown(details: Sequence[str]) -> list[str]:
-    """As many of the lines as anybody reads, and how many there are besides: a node has a line for each device that was refused."""
+    """As many of the lines as anybody reads, and how many there are besides: a node has a line for each device that was
+    refused."""
     lines: list[str] = []
     subjects = of_this = 0
     for line in details:

@@ -1,4 +1,5 @@
-"""``virt-dra scenario``: plays scenarios of the control loops on the embedded cluster or on a real one, and compares answers."""
+"""``virt-dra scenario``: plays scenarios of the control loops on the embedded cluster or on a real one, and compares
+answers."""
 
 from __future__ import annotations
 
@@ -36,17 +37,17 @@ from virt_dra.simulator.scenario.symbols import NoSuchSymbol
 
 HELP = """Play scenarios of the control loops and print the states that they lead to.
 
-A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, wait, settle, observe); the answer has the
-requests that the cluster refused and its states in a normal form, in which generated names are symbols. The format is in
-docs/spec/scenarios.md; docs/guides/scenarios.md shows how to write one. FILEs hold one or many, as YAML documents or JSON (- is standard
-input).
+A scenario gives objects and steps (apply, delete, patch, bind, run, finish, stop, device-status, wait, settle,
+observe); the answer has the requests that the cluster refused and its states in a normal form, in which generated names
+are symbols. The format is in docs/spec/scenarios.md; docs/guides/scenarios.md shows how to write one. FILEs hold one or
+many, as YAML documents or JSON (- is standard input).
 
-On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --live --kubeconfig FILE plays on a
-real cluster, which must be empty, with the feature gates that a scenario names; what it made there is taken away afterwards.
+On the embedded cluster time is virtual: ten minutes pass at once, and a scenario has one answer. --live --kubeconfig
+FILE plays on a real cluster, which must be empty, with the feature gates that a scenario names; what it made there is
+taken away afterwards.
 
-With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the cluster did not
-come to rest; a scenario that can't be played is answered with name and error.
-"""
+With --jsonl: one scenario per line in, one answer per line out, in order: name, refusals, states, and unsettled if the
+cluster did not come to rest; a scenario that can't be played is answered with name and error. """
 
 EPILOG = """\b
 Examples:
@@ -64,7 +65,8 @@ Exit codes: 0 all were played (and are as expected), 1 an answer differs or a sc
 
 @dataclass(frozen=True)
 class Played:
-    """A scenario with its answer, or why it has none. ``differences`` from the expected answer; None if none was expected."""
+    """A scenario with its answer, or why it has none. ``differences`` from the expected answer; None if none was
+    expected."""
 
     scenario: Scenario
     answer: Json | None
@@ -86,10 +88,13 @@ class Played:
 @cluster_options
 @click.option("--on", metavar="embedded|KUBECONFIG", hidden=True, help="As none, or --live --kubeconfig KUBECONFIG.")
 @click.option("--expect", metavar="FILE", help="Answers (JSON lines, or of -o json), found by name; shows differences.")
-@click.option("--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer.")
+@click.option(
+    "--jsonl", is_flag=True, help="Read one JSON scenario per line (FILE or standard input), write its JSON answer."
+)
 @output_option("text", "json", "yaml")
 def command(
-    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool, output: str,
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, on: str | None, expect: str | None, jsonl: bool,
+    output: str,
 ) -> None:  # fmt: skip
     if on is not None:
         if live or cluster.given:
@@ -98,10 +103,13 @@ def command(
         cluster = ClusterChoice(kubeconfig=on if live else None)
     if live != cluster.given:
         raise click.UsageError(
-            "--live and the --kubeconfig or --context of the cluster go together: what is played makes and removes objects there"
+            "--live and the --kubeconfig or --context of the cluster go together: "
+            "what is played makes and removes objects there"
         )
     where = cluster if live else None
-    logging.getLogger("virt_dra").addHandler(logging.NullHandler())  # retries are part of a play, and no message to the user
+    logging.getLogger("virt_dra").addHandler(
+        logging.NullHandler()
+    )  # retries are part of a play, and no message to the user
     if jsonl:
         if len(paths) > 1 or expect is not None:
             raise click.UsageError("--jsonl reads one file, or standard input, and compares nothing")
@@ -145,7 +153,9 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
             try:
                 found.append(read_scenario(document.raw))
             except ScenarioError as error:
-                problems += [f"{document.source}: {place}{': ' if place else ''}{message}" for place, message in error.problems]
+                problems += [
+                    f"{document.source}: {place}{': ' if place else ''}{message}" for place, message in error.problems
+                ]
     names = [scenario.name for scenario in found]
     problems += [f"two scenarios are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
@@ -188,13 +198,18 @@ def _played(scenario: Scenario, where: ClusterChoice | None) -> Played:
         return Played(scenario, None, str(error))
     except Exception as fault:  # noqa: BLE001 - a fault of ours in one scenario is reported; the others are still played
         where_from = traceback.extract_tb(fault.__traceback__)[-1]
-        return Played(scenario, None, f"internal error, please report it: {type(fault).__name__} in {where_from.name}: {fault}")
+        return Played(
+            scenario, None, f"internal error, please report it: {type(fault).__name__} in {where_from.name}: {fault}"
+        )
     return Played(scenario, answer)
 
 
 async def _on_server(scenario: Scenario, choice: ClusterChoice) -> Json:
     """Raises RuntimeError for a cluster that can't be used."""
-    from virt_dra.cluster.kube.cluster import ConnectionProblem, connect  # here, since its import takes a third of a second
+    from virt_dra.cluster.kube.cluster import (
+        ConnectionProblem,
+        connect,
+    )  # here, since its import takes a third of a second
     from virt_dra.cluster.kube.limits import ClientLimits
     from virt_dra.doctor.gather import enabled_features
     from virt_dra.simulator.scenario.server_target import server_target
@@ -233,7 +248,11 @@ def _show(played: Played) -> None:
         say(f"{name}: could not be played: {played.problem}")
         return
     if played.differences is not None:
-        say(f"{name}: as expected" if not played.differences else f"{name}: {counted(len(played.differences), 'difference')}")
+        say(
+            f"{name}: as expected"
+            if not played.differences
+            else f"{name}: {counted(len(played.differences), 'difference')}"
+        )
         for line in played.differences:
             say(f"  {line}")
         return
@@ -283,7 +302,10 @@ def _answer(number: int, line: bytes, where: ClusterChoice | None) -> Json:
         name = raw.get("name")
         played = _played(read_scenario(raw), where)
     except RecursionError:
-        return {"name": name if isinstance(name, str) else None, "error": f"line {number}: the JSON is nested too deeply"}
+        return {
+            "name": name if isinstance(name, str) else None,
+            "error": f"line {number}: the JSON is nested too deeply",
+        }
     except (BadLine, ScenarioError) as error:
         return {"name": name if isinstance(name, str) else None, "error": f"line {number}: {error}"}
     return played.to_json()

@@ -23,7 +23,8 @@ NEEDS = "reading a live cluster needs the kubernetes package; install it with: p
 
 
 class NoCluster(click.ClickException):
-    """There is no connection to a cluster, or the library for it is missing; the text says what to do. Exits as bad usage does."""
+    """There is no connection to a cluster, or the library for it is missing; the text says what to do. Exits as bad
+    usage does."""
 
     exit_code = BAD_INPUT
 

@@ -1,7 +1,8 @@
 """Output for people, with everything unprintable escaped: text that users wrote can't control the terminal.
 
-Names, messages and paths may contain escape sequences, bells, bidirectional overrides or rich's markup. All text for people goes through
-this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of their own, see ``output``.
+Names, messages and paths may contain escape sequences, bells, bidirectional overrides or rich's markup. All text for
+people goes through this module, which shows unprintable characters as escapes. Documents (JSON, YAML) have escapes of
+their own, see ``output``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def output_console() -> Console:
     from virt_dra.cli.shared.quiet import QuietConsole  # here, since rich takes 30 ms to import
 
     console = QuietConsole(highlight=False, markup=False, emoji=False)
-    return console if console.is_terminal else QuietConsole(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+    return (
+        console if console.is_terminal else QuietConsole(highlight=False, markup=False, emoji=False, width=_UNWRAPPED)
+    )
 
 
 @contextmanager

@@ -31,7 +31,8 @@ _NO_OUTPUT: Final = NO_ROOM | frozenset((errno.EIO, errno.EBADF, errno.ENXIO))
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """A context for a command: errors end the process with at most one line (none if nobody can read it), never with a traceback.
+    """A context for a command: errors end the process with at most one line (none if nobody can read it), never with a
+    traceback.
 
     Output is flushed here, because a failure at the interpreter's exit can't be caught.
     """
@@ -59,11 +60,15 @@ def orderly() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A context in which an interrupt ends the program at once, even while a task computes without yielding to the event loop.
+    """A context in which an interrupt ends the program at once, even while a task computes without yielding to the
+    event loop.
 
     asyncio only cancels the task, which takes effect at its next ``await``; a computation of seconds would go on.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
         yield
         return
 
@@ -78,7 +83,8 @@ def interruptible() -> Iterator[None]:
 
 
 def open_closed_files() -> None:
-    """Gives a process that was started without standard input, output or error an empty one, which also keeps their numbers taken."""
+    """Gives a process that was started without standard input, output or error an empty one, which also keeps their
+    numbers taken."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open as long as the process lives

@@ -22,5 +22,5 @@ document.addEventListener("keydown", event => {
   if (event.key === "Escape") { filter.value = ""; apply(); }
 });
 """
-"""Shows only elements whose ``data-text`` has every word of the field ``filter``, and says in ``count`` how many; / goes there, Escape
-clears it. Scripts that go on from it use its names: ``filter``, ``items``, ``apply``."""
+"""Shows only elements whose ``data-text`` has every word of the field ``filter``, and says in ``count`` how many; /
+goes there, Escape clears it. Scripts that go on from it use its names: ``filter``, ``items``, ``apply``."""

@@ -15,10 +15,15 @@ from virt_dra.cli.shared.suggestions import suggesting_switches
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GATE_DEFAULTS: Final = {name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))}
+GATE_DEFAULTS: Final = {
+    name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))
+}
 """Every known gate, with its value in a plain Kubernetes 1.37."""
 
-_GATE_OF: Final = {"device_binding_and_status": "device_binding_conditions", "compatibility_groups": "device_compatibility_groups"}
+_GATE_OF: Final = {
+    "device_binding_and_status": "device_binding_conditions",
+    "compatibility_groups": "device_compatibility_groups",
+}
 """Attribute of Features -> that of FeatureGates, where they differ."""
 
 _UNKNOWN: Final = re.compile(r"^unrecognized feature gate: ([^;]*);")
@@ -54,7 +59,9 @@ def _advised(problem: str) -> str:
 def gates_option(*names: str, help_text: str) -> Callable[[F], F]:
     """The option; its value is a FeatureGates, or None."""
     suggested = suggesting_switches(GATE_DEFAULTS)
-    return click.option(*names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text, shell_complete=suggested)
+    return click.option(
+        *names, metavar="GATE=BOOL,...", multiple=True, callback=parse_gates, help=help_text, shell_complete=suggested
+    )
 
 
 def gates_epilog() -> str:

@@ -53,7 +53,8 @@ class InventoryInput:
             raise click.UsageError("-A is all namespaces, -n one of them; give one of both")
 
     def documents(self, output: str) -> tuple[Document, ...]:
-        """The objects of the files as they are written; none of a cluster. Ends the command for files that can't be read."""
+        """The objects of the files as they are written; none of a cluster. Ends the command for files that can't be
+        read."""
         if self.live:
             return ()
         written = read_written(self.paths)
@@ -66,14 +67,17 @@ class InventoryInput:
     ) -> tuple[KnownObjects, ReadScope]:
         """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
 
-        ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are left out.
+        ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are
+        left out.
         """
         if not self.live:
             return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds, ""))
         objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
         return KnownObjects(objects, unread=scope.unread, partial=scope.partial), scope
 
-    def _of_files(self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None) -> KnownObjects:
+    def _of_files(
+        self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None
+    ) -> KnownObjects:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
             if documents is None:
@@ -87,17 +91,28 @@ class InventoryInput:
         for replaced in once.replaced:
             say(str(replaced), err=True)
         objects = [each.object for each in once.objects]
-        without = () if any(isinstance(each, ResourceSlice) for each in objects) else (ResourceSlice,)  # what a dump most often lacks
+        without = (
+            () if any(isinstance(each, ResourceSlice) for each in objects) else (ResourceSlice,)
+        )  # what a dump most often lacks
         return KnownObjects(objects, namespace, without)
 
 
 def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
-    """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source: InventoryInput``."""
+    """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source:
+    InventoryInput``."""
 
-    @click.option("-f", "--filename", "paths", metavar="FILE|DIR|URL", multiple=True, help="Manifests or a dump; - is standard input.")
+    @click.option(
+        "-f",
+        "--filename",
+        "paths",
+        metavar="FILE|DIR|URL",
+        multiple=True,
+        help="Manifests or a dump; - is standard input.",
+    )
     @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
     @click.option(
-        "-n", "--namespace", callback=lambda ctx, param, value: value if value is None else parse_namespace(ctx, param, value),
+        "-n", "--namespace", callback=lambda ctx, param,
+        value: value if value is None else parse_namespace(ctx, param, value),
         help="Of VMs and claims.  [default: of files all, of a cluster default]",
     )  # fmt: skip
     @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="VMs and claims of all namespaces.")

@@ -22,7 +22,9 @@ def _parse_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     ids = frozenset(id for value in values for part in value.split(",") if (id := part.strip()))
     unknown = sorted(ids - BY_ID.keys() - {EVERY})
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is no finding; virt-dra lint --list shows them, and {EVERY} stands for every one")
+        raise click.BadParameter(
+            f"{unknown[0]!r} is no finding; virt-dra lint --list shows them, and {EVERY} stands for every one"
+        )
     return ids | {id for id, check in BY_ID.items() if not check.opt_in} if EVERY in ids else ids
 
 
@@ -31,7 +33,9 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
 
     def add(command: Callable[..., R]) -> Callable[..., R]:
         @wraps(command)
-        def with_settings(*args: Any, deny: frozenset[str], warn: frozenset[str], ignore: frozenset[str], **kwargs: Any) -> R:
+        def with_settings(
+            *args: Any, deny: frozenset[str], warn: frozenset[str], ignore: frozenset[str], **kwargs: Any
+        ) -> R:
             return command(*args, lint=settings(deny=deny, warn=warn, ignore=ignore), **kwargs)
 
         with_options: Callable[..., R] = with_settings
@@ -41,7 +45,12 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
             ("--ignore", "Findings to leave out; overrides --deny and --warn."),
         ):
             with_options = click.option(
-                name, metavar="ID,...", multiple=True, callback=_parse_ids, help=text, shell_complete=suggesting((*BY_ID, EVERY))
+                name,
+                metavar="ID,...",
+                multiple=True,
+                callback=_parse_ids,
+                help=text,
+                shell_complete=suggesting((*BY_ID, EVERY)),
             )(with_options)
         return with_options
 

@@ -23,9 +23,12 @@ R = TypeVar("R")
 
 
 def live_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files alone are read."""
+    """Adds ``--live`` and the options of the cluster; the command gets ``live: ClusterChoice | None``, None where files
+    alone are read."""
 
-    @click.option("--live", "wanted", is_flag=True, help="Read a cluster, with your own rights; the objects of files replace its.")
+    @click.option(
+        "--live", "wanted", is_flag=True, help="Read a cluster, with your own rights; the objects of files replace its."
+    )
     @cluster_options
     @wraps(command)
     def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
@@ -39,7 +42,8 @@ def live_options(command: Callable[..., R]) -> Callable[..., R]:
 def live_objects(
     cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str
 ) -> tuple[list[TypedObject], ReadScope]:
-    """All objects of the kinds in a cluster; where that isn't allowed, those of the namespace. What is left out is said on standard error.
+    """All objects of the kinds in a cluster; where that isn't allowed, those of the namespace. What is left out is said
+    on standard error.
 
     Ends the command if there is no connection, or nothing can be read.
     """
@@ -59,7 +63,9 @@ def live_objects(
     return objects, scope
 
 
-def live_sourced(cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str) -> list[Sourced[TypedObject]]:
+def live_sourced(
+    cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str
+) -> list[Sourced[TypedObject]]:
     """As :func:`live_objects`, each with a name for where it was read."""
     objects, _ = live_objects(cluster, kinds, namespace, output)
     return [Sourced(each, DocumentSource(f"cluster: {each.kind or each.KIND} {each.key}", 0)) for each in objects]

@@ -46,7 +46,8 @@ def parse_service(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dict[str, bool]:
-    """``A=true,B=false``; ``A`` alone means true. Raises BadParameter for names that aren't ``known``. ``what``: a noun for one of them."""
+    """``A=true,B=false``; ``A`` alone means true. Raises BadParameter for names that aren't ``known``. ``what``: a noun
+    for one of them."""
     chosen: dict[str, bool] = {}
     for item in (part.strip() for value in values for part in value.split(",")):
         if not item:
@@ -55,7 +56,9 @@ def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dic
         enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
         if name not in known or enabled is None:
             shout = what.upper()
-            raise click.BadParameter(f"{item!r}: write {shout}=true or {shout}=false with a {what} of {', '.join(known)}")
+            raise click.BadParameter(
+                f"{item!r}: write {shout}=true or {shout}=false with a {what} of {', '.join(known)}"
+            )
         chosen[name] = enabled
     return chosen
 
@@ -91,11 +94,23 @@ def _parse_level(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 def output_option(*formats: str) -> Callable[[F], F]:
     """``--output``; the first format is the default."""
-    return click.option("-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="Format of the output.")
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Format of the output.",
+    )
 
 
 namespace_option = click.option(
-    "-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace, help="Namespace of objects that name none."
+    "-n",
+    "--namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    callback=parse_namespace,
+    help="Namespace of objects that name none.",
 )
 kubevirt_option = click.option(
     "--kubevirt-version", "kubevirt", metavar="VERSION", callback=_parse_version,
@@ -109,7 +124,8 @@ kubevirt_gates_option = click.option(
 )  # fmt: skip
 address_keys_option = click.option(
     "--address-keys", metavar="FILE", callback=_parse_keys,
-    help="Attributes that are addresses, besides the well-known ones: a YAML or JSON list of {driver, pci: [keys], mdev: [keys]}.",
+    help="Attributes that are addresses, besides the well-known ones: a YAML or "
+"JSON list of {driver, pci: [keys], mdev: [keys]}.",
 )  # fmt: skip
 log_level_option = click.option(
     "--log-level",
@@ -121,7 +137,12 @@ log_level_option = click.option(
 )
 """The level as a number of ``logging``."""
 wait_timeout_option = click.option(
-    "--timeout", metavar="SECONDS", type=click.FloatRange(0, 3600), default=300.0, show_default=True, help="Limit for all waiting together."
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 3600),
+    default=300.0,
+    show_default=True,
+    help="Limit for all waiting together.",
 )
 
 
@@ -130,11 +151,19 @@ def metadata_writers_options(command: Callable[..., R]) -> Callable[..., R]:
 
     @click.option(
         "--writes-metadata", metavar="DRIVER", multiple=True,
-        help="A driver that is configured to write KEP-5304 metadata files (path native). Webhook and operator need the same.",
+        help="A driver that is configured to write KEP-5304 metadata files (path "
+"native). Webhook and operator need the same.",
     )  # fmt: skip
-    @click.option("--writes-no-metadata", metavar="DRIVER", multiple=True, help="One that is configured not to (path metadata-shim).")
+    @click.option(
+        "--writes-no-metadata",
+        metavar="DRIVER",
+        multiple=True,
+        help="One that is configured not to (path metadata-shim).",
+    )
     @wraps(command)
-    def with_writers(*args: Any, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...], **kwargs: Any) -> R:
+    def with_writers(
+        *args: Any, writes_metadata: tuple[str, ...], writes_no_metadata: tuple[str, ...], **kwargs: Any
+    ) -> R:
         return command(*args, writers=metadata_writers(writes_metadata, writes_no_metadata), **kwargs)
 
     return with_writers

@@ -18,7 +18,8 @@ BAD_INPUT = 2
 
 
 def json_text(document: Json | list[Json], indent: int | None = None) -> str:
-    """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is unprintable."""
+    """JSON for programs and people: letters of all scripts as they are; all as JSON's escapes where something is
+    unprintable."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)
 
@@ -37,7 +38,9 @@ def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str]
     ``problems``: listed in the document in place of the sentences.
     """
     if output in ("json", "yaml"):
-        print_document({"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output)
+        print_document(
+            {"error": "; ".join(sentences), "problems": list(sentences if problems is None else problems)}, output
+        )
     else:
         for sentence in sentences:
             say(f"error: {sentence}", err=True)

@@ -12,8 +12,8 @@ from virt_dra.cli.shared.console import visible_lines
 
 
 class QuietConsole(Console):
-    """A console that shows unprintable characters as escapes. It raises BrokenPipeError once its reader has gone, for ``endings``; rich
-    itself would exit with code 1."""
+    """A console that shows unprintable characters as escapes. It raises BrokenPipeError once its reader has gone, for
+    ``endings``; rich itself would exit with code 1."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

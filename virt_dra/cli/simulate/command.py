@@ -31,13 +31,15 @@ HELP = (
     """Simulate how placement policies treat a cluster and its VMs: waiting, utilisation, fragmentation, evictions.
 
 FILE is a description (kind: Simulation) of a cluster, of VMs that arrive and leave, and of failures; its format is in
-docs/guides/simulator.md. Or FILEs are a dump of a cluster (kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml):
-then its pods are placed anew by each policy, oldest first.
+docs/guides/simulator.md. Or FILEs are a dump of a cluster (kubectl get
+nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml): then its pods are placed anew by each policy, oldest
+first.
 
---trace-nodes and --trace-pods read traces in the CSV columns of the FGD paper (USENIX ATC 2023). With --inflate, tasks drawn from the
-trace arrive until they ask for that multiple of the cluster's GPUs (until-full: 1.3), and stay.
+--trace-nodes and --trace-pods read traces in the CSV columns of the FGD paper (USENIX ATC 2023). With --inflate, tasks
+drawn from the trace arrive until they ask for that multiple of the cluster's GPUs (until-full: 1.3), and stay.
 
-With --what-if, changes apply to the dump one after the other, and the answer says which pods are evicted, move, start, or fit nowhere.
+With --what-if, changes apply to the dump one after the other, and the answer says which pods are evicted, move, start,
+or fit nowhere.
 
 \b
 Changes:
@@ -101,18 +103,35 @@ def _inflation(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--seed", type=click.IntRange(0, 2**63), help="Of what is drawn.  [default: the description's, else 0]")
 @click.option("--trace-nodes", metavar="CSV", help="Nodes of a trace.")
 @click.option("--trace-pods", metavar="CSV", help="Tasks of a trace.")
-@click.option("--inflate", metavar="until-full|LOAD", callback=_inflation, help="With a trace: draw tasks until this load.")
-@click.option("--what-if", "changes", metavar="CHANGE", multiple=True, help="On a dump: apply this, and say what it does to the pods.")
+@click.option(
+    "--inflate", metavar="until-full|LOAD", callback=_inflation, help="With a trace: draw tasks until this load."
+)
+@click.option(
+    "--what-if",
+    "changes",
+    metavar="CHANGE",
+    multiple=True,
+    help="On a dump: apply this, and say what it does to the pods.",
+)
 @click.option("--nodes-only", is_flag=True,
-              help="Policies choose nodes alone, as virt-dra extender does; kube-scheduler takes the first devices.")  # fmt: skip
+              help="Policies choose nodes alone, as virt-dra extender does; "
+"kube-scheduler takes the first devices.")  # fmt: skip
 @output_option("text", "json", "yaml", "csv", "html")
-@click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Also write the plots: .svg or .png.")
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the plots: .svg or .png.",
+)
 def command(
     paths: tuple[str, ...], policies: tuple[str, ...], until: float | None, seed: int | None, trace_nodes: str | None,
-    trace_pods: str | None, inflate: float | None, changes: tuple[str, ...], nodes_only: bool, output: str, plot: Path | None,
+    trace_pods: str | None, inflate: float | None, changes: tuple[str, ...], nodes_only: bool, output: str,
+    plot: Path | None,
 ) -> None:  # fmt: skip
     if changes:
-        _check_what_if(paths, policies, output, others=(until, trace_nodes, trace_pods, inflate, plot, nodes_only or None))
+        _check_what_if(
+            paths, policies, output, others=(until, trace_nodes, trace_pods, inflate, plot, nodes_only or None)
+        )
         with status("reading"), collector_paused():
             from virt_dra.cli.simulate.prospects import answer  # here, since it needs the launcher and the webhooks
 
@@ -161,13 +180,15 @@ def _plots(plot: Path | None, output: str) -> Draw | None:
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise
-        raise click.UsageError("plots need matplotlib: pip install 'virt-dra[plots]'; -o json and -o csv need nothing") from None
+        raise click.UsageError(
+            "plots need matplotlib: pip install 'virt-dra[plots]'; -o json and -o csv need nothing"
+        ) from None
     return draw
 
 
 def _read(
-    paths: tuple[str, ...], policies: tuple[str, ...], seed: int | None, trace_nodes: str | None, trace_pods: str | None,
-    inflate: float | None, output: str,
+    paths: tuple[str, ...], policies: tuple[str, ...], seed: int | None, trace_nodes: str | None,
+    trace_pods: str | None, inflate: float | None, output: str,
 ) -> tuple[Experiment, tuple[str, ...], int]:  # fmt: skip
     if trace_nodes is not None or trace_pods is not None:
         if trace_nodes is None or trace_pods is None:
@@ -209,7 +230,9 @@ def _simulated(experiment: Experiment, policies: Sequence[str], seed: int, outpu
     return found, False
 
 
-def _show(found: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None) -> None:
+def _show(
+    found: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None
+) -> None:
     unit = experiment.unit
     if output == "csv":
         click.echo(samples_csv(found), nl=False)

@@ -21,7 +21,8 @@ from virt_dra.simulator.experiment.trace import FULL_LOAD, read_trace
 
 
 def description_in(paths: Sequence[str], output: str) -> tuple[Description, str] | None:
-    """The description, and the name of its file; None if the files are a dump of a cluster. Ends the command for what can't be read."""
+    """The description, and the name of its file; None if the files are a dump of a cluster. Ends the command for what
+    can't be read."""
     if len(paths) != 1 or Path(paths[0]).is_dir():
         return None
     path = paths[0]
@@ -39,7 +40,13 @@ def description_in(paths: Sequence[str], output: str) -> tuple[Description, str]
     if KIND not in kinds:
         return None
     if len(documents) != 1:
-        refuse([f"{source}: has {len(documents)} documents; a description is one, and names other files under cluster.files"], output)
+        refuse(
+            [
+                f"{source}: has {len(documents)} documents; a description is one, "
+                "and names other files under cluster.files"
+            ],
+            output,
+        )
     with refused(output):
         return read_description(documents[0].raw, source), source
 
@@ -51,7 +58,11 @@ def _not_from_stdin(output: str) -> NoReturn:
 def experiment_of(description: Description, source: str, seed: int | None, output: str) -> Experiment:
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
-    objects = dumped_objects([str(base / each) for each in description.cluster.files], output) if description.cluster.files else ()
+    objects = (
+        dumped_objects([str(base / each) for each in description.cluster.files], output)
+        if description.cluster.files
+        else ()
+    )
     with refused(output):
         if description.arrivals is None:
             return build_experiment(description, source, objects, seed=seed)
@@ -73,7 +84,10 @@ def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
     found = cluster_of(dumped_objects(paths, output))
     if not found.nodes:
         refuse(
-            [f"{', '.join(paths)}: no Node; a dump is what kubectl get nodes,pods,… -A -o yaml writes, a description has kind: {KIND}"],
+            [
+                f"{', '.join(paths)}: no Node; a dump is what kubectl get nodes,pods,… "
+                f"-A -o yaml writes, a description has kind: {KIND}"
+            ],
             output,
         )
     return found
@@ -94,7 +108,9 @@ def parse_inflation(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 10:
-        raise ValueError(f"{text!r} is neither until-full nor a load of more than 0 and at most 10, such as 1.3 or 130%")
+        raise ValueError(
+            f"{text!r} is neither until-full nor a load of more than 0 and at most 10, such as 1.3 or 130%"
+        )
     return value
 
 
@@ -118,7 +134,8 @@ def _opened(path: str, output: str) -> Iterator[Iterable[str]]:
 
 
 def dumped_experiment(paths: Sequence[str], output: str) -> Experiment:
-    """The pods of a dump, to be placed anew in the order of their creation. Claims that no such pod has keep their devices."""
+    """The pods of a dump, to be placed anew in the order of their creation. Claims that no such pod has keep their
+    devices."""
     cluster = dumped_cluster(paths, output)
     with refused(output):
         return replayed(cluster, ", ".join(paths))

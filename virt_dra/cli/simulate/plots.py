@@ -27,7 +27,10 @@ def draw(found: Sequence[Measures], unit: str, format: str) -> bytes:
         axes = figure.subplots(2, 2)
         plots: list[tuple[str, Callable[[Measures, ClusterSample], float]]] = [
             (f"unused {unit}", lambda of, sample: (1 - sample.used) * of.cards),
-            (f"fragmented: free, and of no use to the typical VM (% of {unit})", lambda of, sample: sample.fragmentation * 100),
+            (
+                f"fragmented: free, and of no use to the typical VM (% of {unit})",
+                lambda of, sample: sample.fragmentation * 100,
+            ),
             ("VMs that wait", lambda of, sample: sample.waiting),
             (f"whole {unit} of the largest VM that still fits", lambda of, sample: sample.largest_vm),
         ]
@@ -44,7 +47,9 @@ def _only_grows(of: Measures) -> bool:
     return all(a.used <= b.used + 1e-9 for a, b in zip(of.samples, of.samples[1:], strict=False))
 
 
-def _plot(axis: Axes, title: str, value: Callable[[Measures, ClusterSample], float], found: Sequence[Measures], of_load: bool) -> None:
+def _plot(
+    axis: Axes, title: str, value: Callable[[Measures, ClusterSample], float], found: Sequence[Measures], of_load: bool
+) -> None:
     for number, each in enumerate(found):
         across = [sample.asked * 100 if of_load else sample.at / 3600 for sample in each.samples]
         axis.plot(

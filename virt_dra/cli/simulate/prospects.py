@@ -24,7 +24,8 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     with refused(output):
         parsed = [parse_change(text) for text in changes]
         added = [
-            added_vm(dumped_objects(each.subjects, output), objects, each.subjects[0]) if each.verb == "add" else None for each in parsed
+            added_vm(dumped_objects(each.subjects, output), objects, each.subjects[0]) if each.verb == "add" else None
+            for each in parsed
         ]
         cluster = cluster_of(objects)
         if not cluster.nodes:
@@ -37,7 +38,10 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
             raise BadExperiment(f"the cluster can't be simulated: {error}") from None
     if output in ("json", "yaml"):
         now = {"running": running, "waiting": waiting, "used": round(used, 6)}
-        print_document({"policy": policy, "notes": list(cluster.notes), "now": now, "changes": [_json(each) for each in outcomes]}, output)
+        print_document(
+            {"policy": policy, "notes": list(cluster.notes), "now": now, "changes": [_json(each) for each in outcomes]},
+            output,
+        )
         return
     for note in cluster.notes:
         say(note, err=True)

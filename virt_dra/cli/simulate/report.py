@@ -21,7 +21,19 @@ def summary(found: Sequence[Measures], unit: str) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("POLICY")
     gangs = any(each.gangs for each in found)
-    headings = ["STARTED", "WAITING", "WAIT p50", "p95", "p99", "USED mean", "end", f"UNUSED {unit}", "FRAGMENTED", "LARGEST VM", "EVICTED"]
+    headings = [
+        "STARTED",
+        "WAITING",
+        "WAIT p50",
+        "p95",
+        "p99",
+        "USED mean",
+        "end",
+        f"UNUSED {unit}",
+        "FRAGMENTED",
+        "LARGEST VM",
+        "EVICTED",
+    ]
     for heading in (*headings, *(("GANGS WAITING",) if gangs else ())):
         table.add_column(heading, justify="right")
     for each in found:
@@ -29,7 +41,10 @@ def summary(found: Sequence[Measures], unit: str) -> Table:
             each.policy + ("" if each.complete else " (interrupted)"),
             str(each.started),
             str(each.waiting),
-            *(shown(seconds) if seconds else "0s" for seconds in (each.pending_p50, each.pending_p95, each.pending_p99)),
+            *(
+                shown(seconds) if seconds else "0s"
+                for seconds in (each.pending_p50, each.pending_p95, each.pending_p99)
+            ),
             f"{each.used_mean:.1%}",
             f"{each.last.used:.1%}",
             f"{each.unallocated:.1f}",
@@ -48,7 +63,10 @@ def over_load(found: Sequence[Measures]) -> Table:
     for each in found:
         table.add_column(each.policy, justify="right")
     for load, samples in _at_loads(found):
-        cells = ["" if each is None else f"{(1 - each.used) * of.cards:.1f} / {each.fragmentation:.1%}" for each, of in samples]
+        cells = [
+            "" if each is None else f"{(1 - each.used) * of.cards:.1f} / {each.fragmentation:.1%}"
+            for each, of in samples
+        ]
         table.add_row(f"{load:.0%}", *cells)
     return table
 
@@ -58,13 +76,21 @@ def _at_loads(found: Sequence[Measures]) -> Iterator[tuple[float, list[tuple[Clu
     step = 1
     while step / _LOAD_STEPS <= highest + 0.005:
         load = step / _LOAD_STEPS
-        yield load, [(next((sample for sample in each.samples if sample.asked >= load - 0.005), None), each) for each in found]
+        yield (
+            load,
+            [(next((sample for sample in each.samples if sample.asked >= load - 0.005), None), each) for each in found],
+        )
         step += 1
 
 
 def document(found: Sequence[Measures], unit: str, seed: int) -> Json:
     notes = list(dict.fromkeys(note for each in found for note in each.notes))
-    return {"seed": seed, "unit": unit, **({"notes": notes} if notes else {}), "policies": [each.to_json() for each in found]}
+    return {
+        "seed": seed,
+        "unit": unit,
+        **({"notes": notes} if notes else {}),
+        "policies": [each.to_json() for each in found],
+    }
 
 
 def samples_csv(found: Sequence[Measures]) -> str:

@@ -27,12 +27,11 @@ from virt_dra.simulator.collector import kept_for_good
 
 HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
 
-Nodes that are alike (as many devices of the same models in the same states, arranged alike) are one: "480 nodes like node-7". Devices that
-several nodes reach have a place of their own.
+Nodes that are alike (as many devices of the same models in the same states, arranged alike) are one: "480 nodes like
+node-7". Devices that several nodes reach have a place of their own.
 
-With --claim or --vmi the answer of the allocator is laid over it: which devices it would choose on the first node that fits, and on other
-nodes which ones are nearest and why they are refused. Every state has a sign besides its colour.
-"""
+With --claim or --vmi the answer of the allocator is laid over it: which devices it would choose on the first node that
+fits, and on other nodes which ones are nearest and why they are refused. Every state has a sign besides its colour. """
 
 EPILOG = """\b
 Examples:
@@ -51,7 +50,10 @@ _FORMATS: Final = ("text", "json", "yaml", "svg", "png", "html")
 _READ: Final[tuple[type[TypedObject], ...]] = (
     *READ["devices"], VirtualMachine, VirtualMachineInstance, Node, DeviceClass, ResourceClaimTemplate,
 )  # fmt: skip
-PNG_NEEDS: Final = "-o png needs resvg_py, and a font of matplotlib; install them with: pip install 'virt-dra[plots]'; -o svg needs nothing"
+PNG_NEEDS: Final = (
+    "-o png needs resvg_py, and a font of matplotlib; install them with: "
+    "pip install 'virt-dra[plots]'; -o svg needs nothing"
+)
 
 
 @click.command(name="topology", help=HELP, epilog=EPILOG)
@@ -61,9 +63,15 @@ PNG_NEEDS: Final = "-o png needs resvg_py, and a font of matplotlib; install the
 @click.option("--claim", metavar="NAMESPACE/NAME", help="Lay the answer for this claim over it.")
 @click.option("--vmi", metavar="NAMESPACE/NAME", help="The same for a VM or VMI.")
 @output_option(*_FORMATS)
-@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write there.  [default: standard output]")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write there.  [default: standard output]",
+)
 def command(
-    source: InventoryInput, only: str | None, no_fold: bool, claim: str | None, vmi: str | None, output: str, out: Path | None
+    source: InventoryInput, only: str | None, no_fold: bool, claim: str | None, vmi: str | None, output: str,
+    out: Path | None
 ) -> None:  # fmt: skip
     if claim is not None and vmi is not None:
         raise click.UsageError("give one of --claim and --vmi")
@@ -147,7 +155,9 @@ def _png(folds: Sequence[NodeFold]) -> bytes:
         from matplotlib import get_data_path
     fonts = Path(get_data_path()) / "fonts" / "ttf"
     font = [str(fonts / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]
-    drawn = resvg_py.svg_to_bytes(svg_string=topology_svg(folds), font_files=font, sans_serif_family="DejaVu Sans", zoom=2)
+    drawn = resvg_py.svg_to_bytes(
+        svg_string=topology_svg(folds), font_files=font, sans_serif_family="DejaVu Sans", zoom=2
+    )
     return bytes(drawn)
 
 

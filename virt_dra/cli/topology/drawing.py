@@ -1,4 +1,5 @@
-"""The topology as SVG: a card per fold, with a box per device. Deterministic text; everything that users wrote is escaped."""
+"""The topology as SVG: a card per fold, with a box per device. Deterministic text; everything that users wrote is
+escaped."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def topology_svg(folds: Sequence[NodeFold]) -> str:
     note = f'<text x="0" y="{max(heights) + below + 12}" font-size="12" fill="#667">{more}</text>' if more else ""
     wide, high = width + 24, height + 24
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-12 -12 {wide} {high}" width="{wide}" height="{high}" role="img" {_FONT}>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-12 -12 {wide} {high}" '
+        f'width="{wide}" height="{high}" role="img" {_FONT}>'
         f'<title>Devices by node</title><rect x="-12" y="-12" width="{wide}" height="{high}" fill="#ffffff"/>'
         f'{"".join(cards)}<g transform="translate(0 {max(heights)})">{legend}</g>{note}</svg>'
     )
@@ -53,7 +55,8 @@ def card_svg(fold: NodeFold) -> str:
     """One card as a picture of its own, for pages."""
     card, height = card_parts(fold)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_CARD} {height}" width="{_CARD}" height="{height}" role="img" {_FONT}>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_CARD} {height}" '
+        f'width="{_CARD}" height="{height}" role="img" {_FONT}>'
         f"<title>{_text(fold.title)}</title>{card}</svg>"
     )
 
@@ -71,7 +74,10 @@ def card_parts(fold: NodeFold) -> tuple[str, int]:
         parts.append(drawn)
         y += height
     height = y + 8
-    frame = f'<rect x="0.5" y="0.5" width="{_CARD - 1}" height="{height - 1}" rx="8" class="frame" fill="#fafafc" stroke="#c4c4d0"/>'
+    frame = (
+        f'<rect x="0.5" y="0.5" width="{_CARD - 1}" height="{height - 1}" rx="8" '
+        'class="frame" fill="#fafafc" stroke="#c4c4d0"/>'
+    )
     return frame + "".join(parts), height
 
 
@@ -87,7 +93,9 @@ def _group(group: DeviceGroup, top: int) -> tuple[str, int]:
     parts: list[str] = []
     y = top
     if place:
-        parts.append(f'<text x="12" y="{y + 4}" font-size="11" class="place" fill="#5c5c6b">{_text(_short(place, 46))}</text>')
+        parts.append(
+            f'<text x="12" y="{y + 4}" font-size="11" class="place" fill="#5c5c6b">{_text(_short(place, 46))}</text>'
+        )
         y += 12
     for number, device in enumerate(group.devices):
         row, column = divmod(number, _PER_ROW)
@@ -105,22 +113,28 @@ def _box(device: PlacedDevice, x: int, y: int) -> str:
 
 def _square(look: StateLook, x: int, y: int) -> str:
     return (
-        f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_BOX}" rx="4" fill="{look.fill}" stroke="{look.ink}" stroke-opacity="0.45"/>'
-        f'<text x="{x + _BOX // 2}" y="{y + 18}" font-size="14" text-anchor="middle" fill="{look.ink}">{look.sign}</text>'
+        f'<rect x="{x}" y="{y}" width="{_BOX}" height="{_BOX}" rx="4" fill="{look.fill}" '
+        f'stroke="{look.ink}" stroke-opacity="0.45"/>'
+        f'<text x="{x + _BOX // 2}" y="{y + 18}" font-size="14" text-anchor="middle" '
+        f'fill="{look.ink}">{look.sign}</text>'
     )
 
 
 def _legend(width: int, folds: Sequence[NodeFold]) -> tuple[str, int]:
     """The looks that the picture has, and the legend's height."""
     devices = [device for fold in folds for device in fold.example.devices]
-    words = {state_shown(device) for device in devices} | {device.verdict.word for device in devices if device.verdict is not None}
+    words = {state_shown(device) for device in devices} | {
+        device.verdict.word for device in devices if device.verdict is not None
+    }
     looks = {word: look for word, look in (VERDICTS | LOOKS).items() if word in words}
     parts: list[str] = []
     per_row = max(width // 130, 1)
     for number, (word, look) in enumerate(looks.items()):
         row, column = divmod(number, per_row)
         x, y = column * 130, 8 + row * 36
-        parts.append(f'{_square(look, x, y)}<text x="{x + _BOX + 8}" y="{y + 18}" font-size="12" fill="#14141c">{word}</text>')
+        parts.append(
+            f'{_square(look, x, y)}<text x="{x + _BOX + 8}" y="{y + 18}" font-size="12" fill="#14141c">{word}</text>'
+        )
     rows = (len(looks) + per_row - 1) // per_row
     return "".join(parts), 8 + rows * 36
 

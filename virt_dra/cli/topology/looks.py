@@ -40,7 +40,10 @@ LOOKS: Final = {
     UNPUBLISHED: StateLook("!", "#e2c2ef", "#43135a", "magenta"),
     UNKNOWN: StateLook("?", "#ececf1", "#33333b", "bright_black"),
 }
-VERDICTS: Final = {CHOSEN: StateLook("✔", "#0d7f37", "#ffffff", "bold green"), REFUSED: StateLook("✘", "#ffffff", "#8a1510", "red")}
+VERDICTS: Final = {
+    CHOSEN: StateLook("✔", "#0d7f37", "#ffffff", "bold green"),
+    REFUSED: StateLook("✘", "#ffffff", "#8a1510", "red"),
+}
 _ORDER: Final = (UNHEALTHY, TAINTED, UNPUBLISHED, ALLOCATED, SHARED, BLOCKED, UNAVAILABLE, UNKNOWN, FREE)
 """Which state of a device with several is shown."""
 

@@ -19,36 +19,18 @@ SHOWN: Final = 2000
 _SEARCHED: Final = 4000
 """Characters of a card that the filter looks at."""
 
-_PAGE: Final = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>Devices by node</title>
-<style>
-:root { color-scheme: light dark; --line: #8886; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
-header { display: flex; flex-wrap: wrap; gap: 1rem; align-items: baseline; }
-h1 { font-size: 1.4rem; margin: 0; }
-input { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; }
-.cards { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1rem; align-items: flex-start; }
-$card_style
-[hidden] { display: none !important; }
-@media print { input { display: none; } .card { break-inside: avoid; } }
-</style>
-</head>
-<body>
-<header><h1>Devices by node</h1><label>Filter <input id="filter" type="search" placeholder="node, model, VM, state" autofocus></label>
-<span id="count" role="status"></span></header>
-<p>$count: $legend. / goes to the filter, Escape clears it. Point at a box for its device.</p>
-<main class="cards">
-$cards
-</main>
-<script>$script</script>
-</body>
-</html>
-""")
+_PAGE: Final = Template("""<!doctype html> <html lang="en"> <head> <meta charset="utf-8"> <meta name="viewport"
+content="width=device-width, initial-scale=1"> <meta http-equiv="Content-Security-Policy" content="default-src 'none';
+style-src 'unsafe-inline'; script-src 'unsafe-inline'"> <title>Devices by node</title> <style> :root { color-scheme:
+light dark; --line: #8886; } body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 84rem; padding:
+0 1rem; } header { display: flex; flex-wrap: wrap; gap: 1rem; align-items: baseline; } h1 { font-size: 1.4rem; margin:
+0; } input { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 6px; min-width: 16rem; }
+.cards { display: flex; flex-wrap: wrap; gap: 1rem; margin-top: 1rem; align-items: flex-start; } $card_style [hidden] {
+display: none !important; } @media print { input { display: none; } .card { break-inside: avoid; } } </style> </head>
+<body> <header><h1>Devices by node</h1><label>Filter <input id="filter" type="search" placeholder="node, model, VM,
+state" autofocus></label> <span id="count" role="status"></span></header> <p>$count: $legend. / goes to the filter,
+Escape clears it. Point at a box for its device.</p> <main class="cards"> $cards </main> <script>$script</script>
+</body> </html> """)
 
 
 def topology_page(folds: Sequence[NodeFold]) -> str:
@@ -63,6 +45,8 @@ def topology_page(folds: Sequence[NodeFold]) -> str:
 
 def fold_card(fold: NodeFold) -> str:
     """The card of like nodes, with the text that a page's filter looks at."""
-    devices = " ".join(f"{each.row.id} {each.label} {each.row.address} {words_of(each)}" for each in fold.example.devices)
+    devices = " ".join(
+        f"{each.row.id} {each.label} {each.row.address} {words_of(each)}" for each in fold.example.devices
+    )
     searched = visible(f"{fold.title} {' '.join(fold.nodes[:100])} {devices}".lower()[:_SEARCHED])
     return f'<div class="card" data-text="{escape(searched)}">{card_svg(fold)}</div>'

@@ -1,1 +1,2 @@
-"""``virt-dra webhook`` and ``virt-dra webhook-certificates``: from options to processes. Verdicts come from :mod:`webhooks`."""
+"""``virt-dra webhook`` and ``virt-dra webhook-certificates``: from options to processes. Verdicts come from
+:mod:`webhooks`."""

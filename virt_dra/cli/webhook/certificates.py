@@ -1,4 +1,5 @@
-"""``virt-dra webhook-certificates``: renews the webhook's serving certificate; only this process has the key of the signing authority."""
+"""``virt-dra webhook-certificates``: renews the webhook's serving certificate; only this process has the key of the
+signing authority."""
 
 from __future__ import annotations
 
@@ -52,43 +53,67 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, n
 @click.command(name="webhook-certificates", epilog=EPILOG)
 @cluster_options
 @click.option(
-    "--own-namespace", "namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True, callback=parse_namespace,
-    help="Namespace of the Secrets and the Service; also $POD_NAMESPACE.",
+    "--own-namespace", "namespace", envvar="POD_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True,
+    callback=parse_namespace, help="Namespace of the Secrets and the Service; also $POD_NAMESPACE.",
 )  # fmt: skip
-@click.option("--authority-secret", metavar="NAME", default=DEFAULT_AUTHORITY, show_default=True, help="Of the authority and its key.")
-@click.option("--secret", metavar="NAME", default=DEFAULT_SECRET, show_default=True, help="Of the webhook's certificate and its key.")
+@click.option(
+    "--authority-secret",
+    metavar="NAME",
+    default=DEFAULT_AUTHORITY,
+    show_default=True,
+    help="Of the authority and its key.",
+)
+@click.option(
+    "--secret",
+    metavar="NAME",
+    default=DEFAULT_SECRET,
+    show_default=True,
+    help="Of the webhook's certificate and its key.",
+)
 @click.option(
     "--webhook-configuration", metavar="NAME", default=DEFAULT_CONFIGURATION, show_default=True,
     help="The Validating- and MutatingWebhookConfiguration that get the authority as caBundle; empty for none.",
 )  # fmt: skip
-@click.option("--dns-name", "dns_names", multiple=True, help="A name (or IP address) of the certificate; may be repeated.")
+@click.option(
+    "--dns-name", "dns_names", multiple=True, help="A name (or IP address) of the certificate; may be repeated."
+)
 @click.option(
     "--service", metavar="SERVICE.NAMESPACE", callback=parse_service,
     help="The names of this Service.  [default, without --dns-name: virt-dra-webhook in --own-namespace]",
 )  # fmt: skip
 @click.option(
-    "--every", metavar="SECONDS", type=click.FloatRange(0.1, 86400), default=10.0, show_default=True, help="Time between two checks."
+    "--every",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 86400),
+    default=10.0,
+    show_default=True,
+    help="Time between two checks.",
 )
 @click.option("--once", is_flag=True, help="Check once, and exit.")
 @log_level_option
 def command(
-    cluster: ClusterChoice, namespace: str, authority_secret: str, secret: str, webhook_configuration: str, dns_names: tuple[str, ...],
-    service: tuple[str, str] | None, every: float, once: bool, log_level: int,
+    cluster: ClusterChoice, namespace: str, authority_secret: str, secret: str, webhook_configuration: str,
+    dns_names: tuple[str, ...], service: tuple[str, str] | None, every: float, once: bool, log_level: int,
 ) -> None:  # fmt: skip
-    """Keep the certificate of virt-dra's webhook without cert-manager: an authority of our own, its certificates, and the trust in it.
+    """Keep the certificate of virt-dra's webhook without cert-manager: an authority of our own, its certificates, and
+    the trust in it.
 
-    Certificates are renewed after two thirds of their lifetime. A new authority is trusted weeks before it signs. Any number of these
-    processes may run.
+    Certificates are renewed after two thirds of their lifetime. A new authority is trusted weeks before it signs. Any
+    number of these processes may run.
     """
     with required(_NEEDS, "cryptography"):
         from webhooks.tls.authority import service_names
     if authority_secret == secret:
-        raise click.UsageError("--authority-secret and --secret must differ, or the webhook would have the authority's key")
+        raise click.UsageError(
+            "--authority-secret and --secret must differ, or the webhook would have the authority's key"
+        )
     wanted = service or (None if dns_names else (DEFAULT_SERVICE, namespace))
     names = (*dns_names, *(service_names(*wanted) if wanted else ()))
     json_logging(sys.stderr, log_level)
     try:
-        asyncio.run(_run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every))
+        asyncio.run(
+            _run(cluster, authority_secret, secret, namespace, names, webhook_configuration, None if once else every)
+        )
     except _Refused as error:
         refuse([str(error)], "text")
 
@@ -98,14 +123,18 @@ class _Refused(Exception):
 
 
 async def _run(
-    choice: ClusterChoice, authority_secret: str, secret: str, namespace: str, names: Sequence[str], configuration: str, every: float | None
+    choice: ClusterChoice, authority_secret: str, secret: str, namespace: str, names: Sequence[str], configuration: str,
+    every: float | None
 ) -> None:  # fmt: skip
-    """Reconcile until a signal; once if ``every`` is None. Raises :class:`_Refused` if the first attempt fails, ClickException."""
+    """Reconcile until a signal; once if ``every`` is None. Raises :class:`_Refused` if the first attempt fails,
+    ClickException."""
     from virt_dra.installation.webhook_authority import StoredAuthority
 
     log = logging.getLogger(LOGGER)
     async with choice.connected() as cluster:
-        authority = StoredAuthority(cluster, authority_secret, secret, namespace, names, configuration, cluster.transport.clock, log=log)
+        authority = StoredAuthority(
+            cluster, authority_secret, secret, namespace, names, configuration, cluster.transport.clock, log=log
+        )
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT) if every is not None else ():
             asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -45,37 +45,67 @@ SIGTERM: /readyz fails at once; after --announce seconds no new connections are 
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a port or certificate that can't be used.
 """
 
-_NEEDS = "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
+_NEEDS = (
+    "this command needs aiohttp, cryptography and prometheus-client; install them with: pip install 'virt-dra[webhook]'"
+)
 
 
 @click.command(name="webhook", epilog=EPILOG)
 @click.option(
     "-f", "--filename", "paths", metavar="FILE|DIR", multiple=True,
-    help="Objects of the cluster: templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
+    help="Objects of the cluster: templates, claims, DeviceClasses, "
+"ResourceSlices, KubeVirt, VMIs; read once at the start.",
 )  # fmt: skip
-@click.option("--live", is_flag=True, help="Watch a cluster instead; ready once all its objects have been read. See --kubeconfig.")
+@click.option(
+    "--live", is_flag=True, help="Watch a cluster instead; ready once all its objects have been read. See --kubeconfig."
+)
 @cluster_options
 @click.option(
-    "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder with tls.crt and tls.key that something else renews."
+    "--tls-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder with tls.crt and tls.key that something else renews.",
 )
 @click.option(
     "--self-signed", type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for an authority of our own and its certificate, made and renewed here; current/ca.crt in it is the caBundle.",
+    help="Folder for an authority of our own and its certificate, made and "
+"renewed here; current/ca.crt in it is the caBundle.",
 )  # fmt: skip
-@click.option("--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate.")
-@click.option("--service", metavar="SERVICE.NAMESPACE", callback=parse_service, help="With --self-signed: the names of this Service.")
+@click.option(
+    "--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate."
+)
+@click.option(
+    "--service",
+    metavar="SERVICE.NAMESPACE",
+    callback=parse_service,
+    help="With --self-signed: the names of this Service.",
+)
 @click.option(
     "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Authorities (PEM) of the API servers' client certificates; other callers get no answer. Reloaded on changes.",
 )  # fmt: skip
 @click.option("--client-name", "client_names", metavar="NAME", multiple=True,
-              help="Common name or DNS name of these certificates; may be repeated.  [default: kube-apiserver]")  # fmt: skip
+              help="Common name or DNS name of these certificates; may be "
+"repeated.  [default: kube-apiserver]")  # fmt: skip
 @click.option("--unverified-callers", type=click.Choice([REFUSE, LIMIT, TELL]),
-              help="Answer reviews of callers without a verified certificate: not at all, by the content of the review alone, or by "
-              "everything known of the cluster.  [default: refuse with --client-ca, else limit with --live, tell with -f]")  # fmt: skip
+              help="Answer reviews of callers without a verified certificate: not at "
+"all, by the content of the review alone, or by "
+              "everything known of the cluster.  [default: refuse with --client-ca, "
+"else limit with --live, tell with -f]")  # fmt: skip
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="For reviews, with TLS; 0 for any free port.")
-@click.option("--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For probes and metrics, without TLS.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8443,
+    show_default=True,
+    help="For reviews, with TLS; 0 for any free port.",
+)
+@click.option(
+    "--plain-port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="For probes and metrics, without TLS.",
+)
 @kubevirt_option
 @kubevirt_gates_option
 @address_keys_option
@@ -83,38 +113,44 @@ _NEEDS = "this command needs aiohttp, cryptography and prometheus-client; instal
 @metadata_writers_options
 @click.option(
     "--wait-image", metavar="IMAGE", default="",
-    help="Image of path device-plugin's init container, with /bin/sh and sleep.  [default: that of the container compute]",
+    help="Image of path device-plugin's init container, with /bin/sh and "
+"sleep.  [default: that of the container compute]",
 )  # fmt: skip
 @click.option(
-    "--driver-wait", metavar="SECONDS", type=click.FloatRange(0, 3600), default=DRIVER_WAIT.total_seconds(), show_default=True,
-    help="With --live: how long a launcher pod is refused while no device or selector shows which driver will serve a request.",
+    "--driver-wait", metavar="SECONDS", type=click.FloatRange(0, 3600), default=DRIVER_WAIT.total_seconds(),
+    show_default=True, help="With --live: how long a launcher pod is refused while no device or "
+"selector shows which driver will serve a request.",
 )  # fmt: skip
-@click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024, show_default=True,
+@click.option("--max-body", metavar="BYTES", type=click.IntRange(1024, 64 * 1024 * 1024), default=3 * 1024 * 1024,
+    show_default=True,
               help="The largest request that is read.")  # fmt: skip
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1, 30), default=8.0, show_default=True,
               help="Limit for one answer; less than the webhook configuration's timeoutSeconds.")  # fmt: skip
 @click.option(
     "--announce", metavar="SECONDS", type=click.FloatRange(0, 300), default=10.0, show_default=True,
-    help="Time from SIGTERM until no connections are accepted, in which a cluster notices that this replica isn't ready.",
+    help="Time from SIGTERM until no connections are accepted, in which a "
+"cluster notices that this replica isn't ready.",
 )  # fmt: skip
 @log_level_option
 def command(
-    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, tls_dir: Path | None, self_signed: Path | None, dns_names: tuple[str, ...],
-    service: tuple[str, str] | None, client_ca: Path | None, client_names: tuple[str, ...], unverified_callers: UnverifiedPolicy | None,
-    host: str, port: int, plain_port: int, kubevirt: KubeVirtVersion | None, gates: dict[str, bool], address_keys: tuple[DriverKeys, ...],
-    lint: LintSettings, writers: frozenset[str], wait_image: str, driver_wait: float, max_body: int, timeout: float, announce: float,
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, tls_dir: Path | None, self_signed: Path | None,
+    dns_names: tuple[str, ...], service: tuple[str, str] | None, client_ca: Path | None, client_names: tuple[str, ...],
+    unverified_callers: UnverifiedPolicy | None, host: str, port: int, plain_port: int,
+    kubevirt: KubeVirtVersion | None, gates: dict[str, bool], address_keys: tuple[DriverKeys, ...], lint: LintSettings,
+    writers: frozenset[str], wait_image: str, driver_wait: float, max_body: int, timeout: float, announce: float,
     log_level: int,
 ) -> None:  # fmt: skip
     """Serve the admission webhooks for VirtualMachineInstances, VirtualMachines and launcher pods.
 
-    An object is validated by KubeVirt's rules, and with --live or -f also against everything it names: these are the findings of virt-dra
-    lint, as warnings or denials. Launcher pods get what their devices' integration path needs.
+    An object is validated by KubeVirt's rules, and with --live or -f also against everything it names: these are the
+    findings of virt-dra lint, as warnings or denials. Launcher pods get what their devices' integration path needs.
 
-    The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed); it is reloaded on changes, and
-    connections stay open. Any number of replicas may run.
+    The certificate comes from --tls-dir, or from an authority of our own in a folder (--self-signed); it is reloaded on
+    changes, and connections stay open. Any number of replicas may run.
 
-    Anybody who can connect can send reviews. With --client-ca only API servers are answered; otherwise, with --live, answers depend only
-    on the review itself and KubeVirt's release, without the lint's findings on the objects that a VM names: see docs/guides/callers.md.
+    Anybody who can connect can send reviews. With --client-ca only API servers are answered; otherwise, with --live,
+    answers depend only on the review itself and KubeVirt's release, without the lint's findings on the objects that a
+    VM names: see docs/guides/callers.md.
     """
     with required(_NEEDS, "aiohttp", "cryptography", "prometheus_client"):
         from virt_dra.cli.shared.tls_options import TlsOptions
@@ -142,7 +178,11 @@ def command(
         objects = _objects(paths)
         world = LintInputs.of(objects, version=kubevirt, gates=gates, address_keys=address_keys)
         # Without objects, references of a VM can't be checked.
-        serving.by(Preflight(world, lint, launcher) if objects else KubeVirtOnly(world.configuration.gates, launcher, lint.ignore))
+        serving.by(
+            Preflight(world, lint, launcher)
+            if objects
+            else KubeVirtOnly(world.configuration.gates, launcher, lint.ignore)
+        )
 
 
 def _objects(paths: tuple[str, ...]) -> tuple[TypedObject, ...]:

@@ -47,7 +47,8 @@ class Listening:
 
 @dataclass(frozen=True)
 class Serving:
-    """The options of the server, and its run until a signal. Raises UsageError, ClickException; ends the process if it can't serve."""
+    """The options of the server, and its run until a signal. Raises UsageError, ClickException; ends the process if it
+    can't serve."""
 
     tls: TlsOptions
     choice: CallerChoice
@@ -63,7 +64,8 @@ class Serving:
         except CertificateError as error:
             refuse([str(error)], "text")
         json_logging(sys.stderr, self.log_level)
-        # The knowledge lives as long as the process; traversing it in garbage collections would make single reviews slow.
+        # The knowledge lives as long as the process; traversing it in garbage collections would make single reviews
+        # slow.
         gc.collect()
         gc.freeze()
         asyncio.run(_serve(server, self.listening))
@@ -74,7 +76,9 @@ class Serving:
         json_logging(sys.stderr, self.log_level)
 
         async def serve() -> None:
-            async with live_server(cluster, settings, certificate, self.limits, self.choice.client_ca, self.choice.callers) as server:
+            async with live_server(
+                cluster, settings, certificate, self.limits, self.choice.client_ca, self.choice.callers
+            ) as server:
                 await _serve(server, self.listening)
 
         try:
@@ -92,11 +96,18 @@ async def _serve(server: WebhookServer, listening: Listening) -> None:
     try:
         ports = await server.start(host, port, plain_port)
     except OSError as error:
-        refuse([f"cannot listen on {host}, ports {port} and {plain_port}: {os.strerror(error.errno) if error.errno else error}"], "text")
+        refuse(
+            [
+                f"cannot listen on {host}, ports {port} and {plain_port}: "
+                f"{os.strerror(error.errno) if error.errno else error}"
+            ],
+            "text",
+        )
     logging.getLogger(LOGGER).info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
     if server.callers.unverified == LIMIT:
         logging.getLogger(LOGGER).warning(
-            "callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md", extra={"fields": {}}
+            "callers are not verified, so answers depend on the review's content only; see docs/guides/callers.md",
+            extra={"fields": {}},
         )
     renewal = asyncio.create_task(server.keep_certificate(_RELOAD_SECONDS))
     await stop.wait()

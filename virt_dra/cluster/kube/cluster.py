@@ -1,8 +1,9 @@
 """A real cluster behind the port: the API server asked through the ``kubernetes`` package's async client.
 
-:func:`connect` finds and connects to a cluster. Retries, limits and timing are in :mod:`~virt_dra.cluster.kube.transport`, unreadable
-objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any kind as JSON in :mod:`~virt_dra.cluster.kube.raw`.
-Importing this module costs a third of a second: import it where a cluster is really asked.
+:func:`connect` finds and connects to a cluster. Retries, limits and timing are in
+:mod:`~virt_dra.cluster.kube.transport`, unreadable objects in :mod:`~virt_dra.cluster.kube.decoding`, objects of any
+kind as JSON in :mod:`~virt_dra.cluster.kube.raw`. Importing this module costs a third of a second: import it where a
+cluster is really asked.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from virt_dra.cluster.kube.decoding import Decoder, parsed, parsed_list, parsed_
 from virt_dra.cluster.kube.errors import ConnectionProblem, of_status
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.kube.raw import RawObjects
-from virt_dra.cluster.kube.transport import KubeObserver, KubeRequest, NoKubeObserver, TooMuch, Transport, UntrustedServer, lost
+from virt_dra.cluster.kube.transport import (
+    KubeObserver,
+    KubeRequest,
+    NoKubeObserver,
+    TooMuch,
+    Transport,
+    UntrustedServer,
+    lost,
+)
 from virt_dra.cluster.kube.watch import lines, parsed_event
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
 from virt_dra.cluster.requester import Requester
@@ -68,13 +77,15 @@ class KubeCluster(RawObjects):
         return self._transport
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster asked for somebody else, whom we must be allowed to impersonate. Valid as long as this one."""
+        """The same cluster asked for somebody else, whom we must be allowed to impersonate. Valid as long as this
+        one."""
         view = copy(self)
         view._transport = replace(self._transport, requester=requester)
         return view
 
     async def credentials(self) -> Credentials:
-        """As they are now, for another client of the same server (kopf's). Raises :class:`~virt_dra.cluster.port.Unauthorized`."""
+        """As they are now, for another client of the same server (kopf's). Raises
+        :class:`~virt_dra.cluster.port.Unauthorized`."""
         return await credentials_of(self._transport.client)
 
     # --- Reader ---------------------------------------------------------------------------------------------------
@@ -83,7 +94,9 @@ class KubeCluster(RawObjects):
         """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
         resource = resource_of(kind)
         request = KubeRequest("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
-        answer = parsed_object(await self._transport.request(request), resource.kind, name, _namespace(resource, namespace))
+        answer = parsed_object(
+            await self._transport.request(request), resource.kind, name, _namespace(resource, namespace)
+        )
         return self._decoder.read(kind, resource, answer)
 
     async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
@@ -94,11 +107,15 @@ class KubeCluster(RawObjects):
             pages = [page async for page in self._pages_of(kind, namespace, _selection(labels, fields), 0)]
         return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version)
 
-    def pages(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> AsyncIterator[Listed[O]]:
+    def pages(
+        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[O]]:
         """See :class:`virt_dra.cluster.port.PagedReader`. There is always one page, be it empty."""
         return self._pages_of(kind, namespace, _selection(labels, fields), self._transport.limits.page)
 
-    async def _pages_of(self, kind: type[O], namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> AsyncIterator[Listed[O]]:
+    async def _pages_of(
+        self, kind: type[O], namespace: str, selection: tuple[tuple[str, str], ...], page: int
+    ) -> AsyncIterator[Listed[O]]:
         """``page`` 0: all at once."""
         resource = resource_of(kind)
         path = kube_paths.collection(resource, namespace)
@@ -108,7 +125,9 @@ class KubeCluster(RawObjects):
             limit = (("limit", str(number)),) if page else ()
             following = (("continue", token),) if token else ()
             most = 4 * wanted if number > 1 else 0
-            request = KubeRequest("GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most)
+            request = KubeRequest(
+                "GET", path, (*selection, *limit, *following), verb="list", subject=resource.plural, most=most
+            )
             try:
                 body = await self._transport.request(request)
             except TooMuch:
@@ -140,7 +159,8 @@ class KubeCluster(RawObjects):
     # --- Writer ---------------------------------------------------------------------------------------------------
 
     async def create(self, obj: O) -> O:
-        """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it was created."""
+        """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it
+        was created."""
         resource = resource_of(obj)
         path = kube_paths.collection(resource, obj.metadata.namespace or kube_paths.DEFAULT_NAMESPACE)
         request = KubeRequest("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
@@ -170,7 +190,9 @@ class KubeCluster(RawObjects):
         if operations is None:
             request = KubeRequest("PATCH", path, body=merge, content_type=MERGE_PATCH, verb="patch")
         else:
-            request = KubeRequest("PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False)
+            request = KubeRequest(
+                "PATCH", path, body=list(operations), content_type=JSON_PATCH, verb="patch", repeatable=False
+            )
         return await self._written(kind, resource, request, name, namespace)
 
     async def bind(self, pod: Pod, node: str) -> None:
@@ -184,7 +206,9 @@ class KubeCluster(RawObjects):
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         path = kube_paths.item(resource, pod.namespace, pod.name, "binding")
-        await self._transport.request(_about(KubeRequest("POST", path, body=body, verb="create", repeatable=False), resource))
+        await self._transport.request(
+            _about(KubeRequest("POST", path, body=body, verb="create", repeatable=False), resource)
+        )
 
     async def delete(
         self, kind: type[O], name: str, namespace: str = "", *,
@@ -202,20 +226,26 @@ class KubeCluster(RawObjects):
         path = kube_paths.item(resource, namespace, name)
         await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
-    async def _written(self, kind: type[O], resource: ApiResource, request: KubeRequest, name: str, namespace: str) -> O:
+    async def _written(
+        self, kind: type[O], resource: ApiResource, request: KubeRequest, name: str, namespace: str
+    ) -> O:
         body = await self._transport.request(_about(request, resource))
-        return self._decoder.read(kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace)))
+        return self._decoder.read(
+            kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace))
+        )
 
     # --- Watcher --------------------------------------------------------------------------------------------------
 
     async def watch(
         self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[O]]:
-        """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose time is over.
+        """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose
+        time is over.
 
-        Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen, bookmarks
-        included; see :mod:`virt_dra.cluster.watching.informer`), :class:`~virt_dra.cluster.port.Gone` when the version is too old.
-        Events are read from the connection on demand; the server cuts off a reader that is too slow.
+        Raises :class:`~virt_dra.cluster.port.Unavailable` when it was cut otherwise (go on from the last version seen,
+        bookmarks included; see :mod:`virt_dra.cluster.watching.informer`), :class:`~virt_dra.cluster.port.Gone` when
+        the version is too old. Events are read from the connection on demand; the server cuts off a reader that is too
+        slow.
         """
         resource = resource_of(kind)
         version = resource_version
@@ -229,7 +259,9 @@ class KubeCluster(RawObjects):
         loop = asyncio.get_running_loop()
         while True:
             began, number = loop.time(), 0
-            async with aclosing(self._watched(kind, resource, namespace, version, _selection(labels, fields))) as events:
+            async with aclosing(
+                self._watched(kind, resource, namespace, version, _selection(labels, fields))
+            ) as events:
                 async for reached, event in events:
                     version, number = reached, number + 1
                     if event is not None:
@@ -240,11 +272,21 @@ class KubeCluster(RawObjects):
     async def _watched(
         self, kind: type[O], resource: ApiResource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
     ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
-        """One watch until the server ends it: events with the version each leads to. None for an event without consequence."""
+        """One watch until the server ends it: events with the version each leads to. None for an event without
+        consequence."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
-        asked = (("watch", "1"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", seconds), ("resourceVersion", version))
+        asked = (
+            ("watch", "1"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", seconds),
+            ("resourceVersion", version),
+        )
         request = KubeRequest(
-            "GET", kube_paths.collection(resource, namespace), (*selection, *asked), verb="watch", subject=resource.plural
+            "GET",
+            kube_paths.collection(resource, namespace),
+            (*selection, *asked),
+            verb="watch",
+            subject=resource.plural,
         )
         async with self._transport.stream(request) as stream, aclosing(lines(stream)) as found:
             while True:
@@ -282,8 +324,9 @@ async def connect(
 ) -> AsyncIterator[KubeCluster]:  # fmt: skip
     """A cluster that has answered once.
 
-    Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run in. Credentials
-    are reloaded when they are refused, and a service account's token every minute. Raises :class:`ConnectionProblem`.
+    Looked for in this order: ``kubeconfig``, ``$KUBECONFIG``, ``~/.kube/config``, the service account of the pod we run
+    in. Credentials are reloaded when they are refused, and a service account's token every minute. Raises
+    :class:`ConnectionProblem`.
     """
     access = await found_access(kubeconfig, context)
     transport = Transport(access.client, limits or ClientLimits(), observer or NoKubeObserver(), access.renewed)
@@ -304,16 +347,25 @@ async def _check(transport: Transport, access: Access) -> None:
     except UntrustedServer as error:
         advice = "check certificate-authority in the kubeconfig, and that the server's name is in its certificate"
         if any(words in str(error) for words in _CLOCK_WORDS):
-            advice = f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: set it if it is wrong, else renew the certificate"
+            advice = (
+                f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC: "
+                "set it if it is wrong, else renew the certificate"
+            )
         raise ConnectionProblem("TLS", f"{error}; {tried}: {advice}") from error
     except Unauthorized as error:
         advice = "the credentials are missing, unknown or expired: log in again, or check the user of the context"
-        raise ConnectionProblem("Unauthorized", f"the server refused our credentials: {error}; {tried}: {advice}") from error
+        raise ConnectionProblem(
+            "Unauthorized", f"the server refused our credentials: {error}; {tried}: {advice}"
+        ) from error
     except Forbidden as error:
         advice = "grant it, or use another user"
-        raise ConnectionProblem("Forbidden", f"the server knows us but refuses us: {error}; {tried}: {advice}") from error
+        raise ConnectionProblem(
+            "Forbidden", f"the server knows us but refuses us: {error}; {tried}: {advice}"
+        ) from error
     except Unavailable as error:
-        advice = "check that the server runs and that its address and port are right, and the network and proxy on the way"
+        advice = (
+            "check that the server runs and that its address and port are right, and the network and proxy on the way"
+        )
         raise ConnectionProblem("Unreachable", f"{error}; {tried}: {advice}") from error
     except ApiError as error:
         advice = "is that a Kubernetes API server?"

@@ -1,5 +1,6 @@
-"""The way to a cluster: which configuration is used, and the client made of it. Reading kubeconfigs and credentials is the
-``kubernetes`` package's; what it leaves open (which file, what is wrong with it, credentials that expire) is decided here."""
+"""The way to a cluster: which configuration is used, and the client made of it. Reading kubeconfigs and credentials is
+the ``kubernetes`` package's; what it leaves open (which file, what is wrong with it, credentials that expire) is
+decided here."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Access:
         """Whether the last renewal brought other credentials."""
 
     async def renewed(self) -> bool:
-        """Reload the credentials; True if the request should be retried. For the service account the package does it by the clock."""
+        """Reload the credentials; True if the request should be retried. For the service account the package does it by
+        the clock."""
         if not self._path:
             return False
         loop = asyncio.get_running_loop()
@@ -62,7 +64,8 @@ class Access:
         except (ConfigException, OSError, yaml.YAMLError, ConnectionProblem) as error:
             log.warning("the credentials of %s can't be reloaded: %s", self.source, error)
             return False
-        # The client stays the same for those who hold it. Its connections know the old certificate; watches on them are restarted.
+        # The client stays the same for those who hold it. Its connections know the old certificate; watches on them are
+        # restarted.
         stale, self.client.rest_client = self.client.rest_client, fresh.rest_client
         self.client.configuration, self._credentials = configuration, credentials
         await stale.close()
@@ -106,7 +109,9 @@ async def found_access(kubeconfig: str | None, context: str | None, environ: Map
             return await _from_kubeconfig(path, context, origin)
     if environ.get(SERVICE_HOST_ENV_NAME) and Path(SERVICE_TOKEN_FILENAME).exists():
         if context:
-            raise ConnectionProblem("NoConfiguration", f'a pod\'s service account has no contexts: "{context}" needs a kubeconfig')
+            raise ConnectionProblem(
+                "NoConfiguration", f'a pod\'s service account has no contexts: "{context}" needs a kubeconfig'
+            )
         configuration = _configuration()
         try:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the package has no types here
@@ -115,7 +120,8 @@ async def found_access(kubeconfig: str | None, context: str | None, environ: Map
         return Access(_client(configuration, "the pod's service account"), "the pod's service account")
     raise ConnectionProblem(
         "NoConfiguration",
-        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is there, and this is no pod with a service account. "
+        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is "
+        "there, and this is no pod with a service account. "
         "Give --kubeconfig FILE or set KUBECONFIG",
     )
 
@@ -123,7 +129,11 @@ async def found_access(kubeconfig: str | None, context: str | None, environ: Map
 def _candidates(kubeconfig: str | None, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Path (or several, joined as in $KUBECONFIG; empty if there is none) and where it was named."""
     usual = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
-    return (kubeconfig or "", "given"), (environ.get("KUBECONFIG", ""), "$KUBECONFIG"), (str(usual) if usual.exists() else "", "default")
+    return (
+        (kubeconfig or "", "given"),
+        (environ.get("KUBECONFIG", ""), "$KUBECONFIG"),
+        (str(usual) if usual.exists() else "", "default"),
+    )
 
 
 async def _from_kubeconfig(path: str, context: str | None, origin: str) -> Access:

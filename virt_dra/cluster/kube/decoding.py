@@ -1,13 +1,13 @@
 """Typed objects from an API server's JSON.
 
-**What we can't read counts as not there.** An object that doesn't have the shape its class knows (a newer API wrote it) must not stop a
-list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In a watch it looks like one that
-leaves the selection: DELETED, with its metadata only. So list and watch agree, and no stale state of it stays in a store.
-Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a class doesn't know never make an object unreadable: they
-are kept and written back (:mod:`virt_dra.api.wire`).
+**What we can't read counts as not there.** An object that doesn't have the shape its class knows (a newer API wrote it)
+must not stop a list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In
+a watch it looks like one that leaves the selection: DELETED, with its metadata only. So list and watch agree, and no
+stale state of it stays in a store. Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a
+class doesn't know never make an object unreadable: they are kept and written back (:mod:`virt_dra.api.wire`).
 
-``metadata.managedFields`` is left out unless it is asked for: it is as large as the rest of many objects, nothing here reads it, and
-the API server keeps its own when an update brings none.
+``metadata.managedFields`` is left out unless it is asked for: it is as large as the rest of many objects, nothing here
+reads it, and the API server keeps its own when an update brings none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Decoder:
         self._managed_fields = managed_fields
         self._shared = SharedParts()
         self._told: dict[tuple[str, str], str] = {}
-        """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it is listed."""
+        """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it
+        is listed."""
 
     def read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
         """Raises :class:`Unreadable`."""
@@ -65,10 +66,16 @@ class Decoder:
         meta = raw.get("metadata")
         names = ("name", "namespace", "uid", "resourceVersion")
         try:
-            read = ObjectMeta.from_wire({name: meta[name] for name in names if name in meta} if isinstance(meta, dict) else None)
+            read = ObjectMeta.from_wire(
+                {name: meta[name] for name in names if name in meta} if isinstance(meta, dict) else None
+            )
         except WireError:
             return None
-        return kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind}).with_(metadata=read) if read.name else None
+        return (
+            kind.from_wire({"apiVersion": resource.api_version, "kind": resource.kind}).with_(metadata=read)
+            if read.name
+            else None
+        )
 
     def _read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
         # Items of a list of Kubernetes' own kinds don't say what they are.
@@ -86,7 +93,12 @@ class Decoder:
         if len(self._told) >= _REMEMBERED:
             self._told.clear()
         self._told[resource.kind, key] = version
-        log.warning("%s %s is left out: it doesn't have the shape known to this version of virt-dra: %s", resource.kind, key, error)
+        log.warning(
+            "%s %s is left out: it doesn't have the shape known to this version of virt-dra: %s",
+            resource.kind,
+            key,
+            error,
+        )
 
 
 def parsed(body: bytes) -> Json:
@@ -103,8 +115,9 @@ def parsed(body: bytes) -> Json:
 def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -> Json:
     """The JSON of the one object that was asked for or written.
 
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: a proxy's, or a server's fault.
-    It must not be used, as it may be the state of another object. ``name``, ``namespace``: "" for any, or none (reviews).
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer, whatever its HTTP status: a proxy's, or a
+    server's fault. It must not be used, as it may be the state of another object. ``name``, ``namespace``: "" for any,
+    or none (reviews).
     """
     answer = parsed(body)
     meta = answer.get("metadata")
@@ -112,15 +125,17 @@ def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -
     found = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")
     wanted = (kind, name or found[1], namespace or found[2])
     if found != wanted:
-        raise Unavailable(f"the server answered another object than was asked for: {_shown(found)} instead of {_shown(wanted)}")
+        raise Unavailable(
+            f"the server answered another object than was asked for: {_shown(found)} instead of {_shown(wanted)}"
+        )
     return answer
 
 
 def parsed_list(body: bytes, kind: str) -> tuple[list[Any], Json]:
     """Items and metadata of one page of a list of a kind.
 
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer: taken for a list without items it would mean that all
-    objects are gone.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for any other answer: taken for a list without items it would
+    mean that all objects are gone.
     """
     answer = parsed(body)
     items, meta = answer.get("items"), answer.get("metadata")

@@ -1,4 +1,5 @@
-"""An API server's refusals as the port's exceptions, and what can go wrong before there is a server to refuse anything. Pure."""
+"""An API server's refusals as the port's exceptions, and what can go wrong before there is a server to refuse anything.
+Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def refusal(status: int, body: bytes, retry_after: str = "") -> ApiError:
         return of_status(answer, status, retry_after)
     text = body[: 4 * _SHOWN].decode(errors="replace").strip()
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return _made(_BY_STATUS.get(status, ApiError), f"the server answered {status}: {shown}" if shown else f"the server answered {status}",
+    return _made(_BY_STATUS.get(status, ApiError), f"the server answered {status}: "
+f"{shown}" if shown else f"the server answered {status}",
                  status, "", _seconds(retry_after))  # fmt: skip
 
 

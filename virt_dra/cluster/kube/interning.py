@@ -1,7 +1,7 @@
 """Interning: equal parts of objects are parsed once and kept once.
 
-What a cluster holds repeats: 5,000 launcher pods have the same volumes and environment. Every part of an
-object is immutable, so objects can share it. Interning happens while an object is read, before anything else refers to it.
+What a cluster holds repeats: 5,000 launcher pods have the same volumes and environment. Every part of an object is
+immutable, so objects can share it. Interning happens while an object is read, before anything else refers to it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class SharedParts:
 
     def __init__(self) -> None:
         self._parts: dict[PartKey, object] = {}
-        """By content. Parts within parts are named by their ids in the keys: they live as long as the part that has them is remembered."""
+        """By content. Parts within parts are named by their ids in the keys: they live as long as the part that has
+        them is remembered."""
 
     def shared(self, obj: W) -> W:
-        """The same, its parts shared with what was read before. Changes ``obj``, which must be the caller's own and seen by nobody else.
+        """The same, its parts shared with what was read before. Changes ``obj``, which must be the caller's own and
+        seen by nobody else.
 
         A ResourceSlice is as it was read: its type shares the parts of devices.
         """
@@ -50,7 +52,11 @@ class SharedParts:
             elif key is not None:
                 key.append(part)
         share_members(obj)
-        return obj if key is None or obj.__pydantic_extra__ else cast("W", self._remembered((*key, id(obj.model_fields_set)), obj))
+        return (
+            obj
+            if key is None or obj.__pydantic_extra__
+            else cast("W", self._remembered((*key, id(obj.model_fields_set)), obj))
+        )
 
     def _part(self, value: Any) -> tuple[Any, object]:
         """What to keep of a value, and what stands for it in a key."""
@@ -70,7 +76,9 @@ class SharedParts:
             if not value:
                 return _NOTHING, _NOTHING_KEY
             parts = [self._part(entry) for entry in value.values()]
-            return self._joined(dict(zip(value, (kept for kept, _ in parts), strict=True)), (dict, *value, *(part for _, part in parts)))
+            return self._joined(
+                dict(zip(value, (kept for kept, _ in parts), strict=True)), (dict, *value, *(part for _, part in parts))
+            )
         return value, _UNIQUE  # lists and objects of fields that no type knows
 
     def _joined(self, value: object, key: PartKey) -> tuple[object, object]:

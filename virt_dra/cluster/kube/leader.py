@@ -1,14 +1,14 @@
 """One of several processes leads: it holds a Lease and renews it.
 
-Not taken: ``kubernetes.aio.leaderelection`` 37. It can't create a Lease at all (it sends ``pretty=True``, which its own client refuses),
-and could leave two leaders: a request that hangs blocks its loop for minutes, one that fails without an HTTP answer ends it, and the work
-goes on either way; the work is cancelled but not waited for; leases of others are timed by the wall clock, which can be set. It gives no
-lease back, counts no transitions, and writes local time as UTC.
+Not taken: ``kubernetes.aio.leaderelection`` 37. It can't create a Lease at all (it sends ``pretty=True``, which its own
+client refuses), and could leave two leaders: a request that hangs blocks its loop for minutes, one that fails without
+an HTTP answer ends it, and the work goes on either way; the work is cancelled but not waited for; leases of others are
+timed by the wall clock, which can be set. It gives no lease back, counts no transitions, and writes local time as UTC.
 
-Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that can't be set; we
-stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is before anybody can have seen it. A
-process that stood still (suspended, starved) and wakes up later than that sends no write: the transport asks before each. What it had
-sent before is bounded by resourceVersions.
+Why there are never two: others may take a Lease ``duration`` seconds after they saw its last renewal, by a clock that
+can't be set; we stop ``renew_deadline`` seconds after the *beginning* of the last renewal that succeeded, which is
+before anybody can have seen it. A process that stood still (suspended, starved) and wakes up later than that sends no
+write: the transport asks before each. What it had sent before is bounded by resourceVersions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True)
 class LeaseTiming:
-    """In seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError for what is unsafe."""
+    """In seconds, as kube-scheduler's; ``duration - renew_deadline`` is what the work has to stop. Raises ValueError
+    for what is unsafe."""
 
     duration: int = 15
     """After so long without a renewal others may take the lease. Whole seconds, as a Lease has them."""
@@ -52,7 +53,8 @@ class LeaseTiming:
     def __post_init__(self) -> None:
         if not self.duration > self.renew_deadline > 1.2 * self.retry > 0:
             raise ValueError(
-                f"a lease's duration ({self.duration} s) must be longer than its renew deadline ({self.renew_deadline} s), "
+                f"a lease's duration ({self.duration} s) must be longer than its "
+                f"renew deadline ({self.renew_deadline} s), "
                 f"and that longer than 1.2 times the pause between attempts ({self.retry} s)"
             )
 
@@ -61,12 +63,14 @@ async def lead(
     cluster: KubeCluster, name: str, namespace: str, identity: str, run: Callable[[], Awaitable[None]], *,
     timing: LeaseTiming = LeaseTiming(), leading: Callable[[bool], None] | None = None,
 ) -> None:  # fmt: skip
-    """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises; the lease is then free
-    for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its end).
+    """Waits for the lease, then does ``run`` while it is ours. Returns when ``run`` does, and raises what it raises;
+    the lease is then free for the next at once, as it is after a cancellation (which cancels ``run`` and waits for its
+    end).
 
-    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is called with True and False when
-    leadership begins and ends. The Lease has a rate limit of its own, so throttled requests don't delay its renewal. From now on
-    ``cluster`` writes only while the Lease is ours (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
+    Raises :class:`LeadershipLost`. ``identity`` must be another in every process. ``leading`` is called with True and
+    False when leadership begins and ends. The Lease has a rate limit of its own, so throttled requests don't delay its
+    renewal. From now on ``cluster`` writes only while the Lease is ours
+    (:class:`~virt_dra.cluster.kube.transport.NotWriting`).
     """
     candidate = _Candidate(cluster, name, namespace, identity, timing)
     cluster.transport.may_write = candidate.holds
@@ -96,11 +100,13 @@ async def lead(
 
 
 def may_take(spec: Mapping[str, Any], identity: str, unchanged: float, duration: float) -> bool:
-    """Whether a Lease may be taken or renewed, seen unchanged for so many seconds: it is free, ours, or ran out by what its holder
-    promised (``duration`` where it promised nothing)."""
+    """Whether a Lease may be taken or renewed, seen unchanged for so many seconds: it is free, ours, or ran out by what
+    its holder promised (``duration`` where it promised nothing)."""
     holder = spec.get("holderIdentity") or ""
     promised = spec.get("leaseDurationSeconds")
-    return holder in ("", identity) or unchanged >= (promised if isinstance(promised, int) and promised > 0 else duration)
+    return holder in ("", identity) or unchanged >= (
+        promised if isinstance(promised, int) and promised > 0 else duration
+    )
 
 
 def taken(spec: Mapping[str, Any], identity: str, duration: int, now: datetime) -> Json:
@@ -120,7 +126,9 @@ class _Candidate:
     def __init__(self, cluster: KubeCluster, name: str, namespace: str, identity: str, timing: LeaseTiming) -> None:
         used = cluster.transport
         # Two attempts fit into a deadline, so that one request that hangs doesn't cost the lease.
-        limits = ClientLimits(qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1)
+        limits = ClientLimits(
+            qps=0, timeout=timing.renew_deadline / 2, connect_timeout=timing.renew_deadline / 2, attempts=1
+        )
         self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
         self._lease: Json | None = None
@@ -167,12 +175,19 @@ class _Candidate:
         self._ours_until = 0.0
         if self._lease is None or self._holder() != self._identity:
             return
-        free = {**self._lease["spec"], "holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _micro_time(datetime.now(UTC))}
+        free = {
+            **self._lease["spec"],
+            "holderIdentity": None,
+            "leaseDurationSeconds": 1,
+            "renewTime": _micro_time(datetime.now(UTC)),
+        }
         try:
             async with asyncio.timeout(self._timing.retry):
                 await self._objects.update_raw({**self._lease, "spec": free})
         except (ApiError, TimeoutError) as error:
-            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT)
+            log.warning(
+                "the lease %s/%s could not be given back: %s", self._namespace, self._name, str(error) or _SILENT
+            )
 
     async def disown(self) -> None:
         """Release the Lease that a cancelled attempt may have acquired."""
@@ -182,7 +197,12 @@ class _Candidate:
         except NotFound:
             return
         except (ApiError, TimeoutError) as error:
-            log.warning("whether the lease %s/%s is ours could not be read: %s", self._namespace, self._name, str(error) or _SILENT)
+            log.warning(
+                "whether the lease %s/%s is ours could not be read: %s",
+                self._namespace,
+                self._name,
+                str(error) or _SILENT,
+            )
             return
         await self.release()
 
@@ -196,7 +216,9 @@ class _Candidate:
                     self._lease = None
                     return await self._taken()
         except (ApiError, TimeoutError) as error:
-            log.warning("the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, str(error) or _SILENT)
+            log.warning(
+                "the lease %s/%s could not be taken or renewed: %s", self._namespace, self._name, str(error) or _SILENT
+            )
             return False
 
     async def _taken(self) -> bool:
@@ -220,7 +242,9 @@ class _Candidate:
         spec = {**taken({}, self._identity, self._timing.duration, datetime.now(UTC)), "leaseTransitions": 0}
         meta = {"name": self._name, "namespace": self._namespace}
         try:
-            self._lease = await self._objects.create_raw({"apiVersion": LEASE, "kind": "Lease", "metadata": meta, "spec": spec})
+            self._lease = await self._objects.create_raw(
+                {"apiVersion": LEASE, "kind": "Lease", "metadata": meta, "spec": spec}
+            )
         except AlreadyExists:
             return False
         return True

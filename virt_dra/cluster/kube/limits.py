@@ -26,7 +26,8 @@ class ClientLimits:
     page: int = 500
     """Objects of one page of a list, at most."""
     page_bytes: int = 2 * 2**20
-    """What a page should have: fewer objects are asked for where they are large. More than four times as much isn't read."""
+    """What a page should have: fewer objects are asked for where they are large. More than four times as much isn't
+    read."""
 
 
 class TokenBucket:
@@ -40,7 +41,8 @@ class TokenBucket:
         self._at: float | None = None
 
     def take(self, now: float) -> float:
-        """Takes one token at a time ``now`` (of a clock that never goes back). Gives the seconds until the taker may go on."""
+        """Takes one token at a time ``now`` (of a clock that never goes back). Gives the seconds until the taker may go
+        on."""
         if self._rate <= 0:
             return 0.0
         if self._at is not None:

@@ -22,8 +22,8 @@ def collection(resource: ApiResource, namespace: str) -> str:
 
 
 def item(resource: ApiResource, namespace: str, name: str, subresource: str = "") -> str:
-    """One object; of a namespaced kind in ``default`` if no namespace is given. Raises :class:`~virt_dra.cluster.port.NotFound` for names
-    that no object can have and that would lead elsewhere."""
+    """One object; of a namespaced kind in ``default`` if no namespace is given. Raises
+    :class:`~virt_dra.cluster.port.NotFound` for names that no object can have and that would lead elsewhere."""
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise refusals.not_found(resource, name)
     path = f"{collection(resource, namespace or DEFAULT_NAMESPACE)}/{quote(name, safe='')}"

@@ -1,7 +1,7 @@
 """Objects of any kind as JSON, by the API server's own discovery: for installing, checking and applying manifests.
 
-Kinds are named by apiVersion and kind; their resource names and scopes come from discovery and are remembered, until a kind is asked for
-that wasn't there.
+Kinds are named by apiVersion and kind; their resource names and scopes come from discovery and are remembered, until a
+kind is asked for that wasn't there.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ class ServedKind:
         """For paths and messages; how objects are stored is not said."""
         return ApiResource(
             api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
-            has_status="status" in self.subresources, generation="none", keeps_status_on_create=False, unconditional_update=False,
-            native=False,
+            has_status="status" in self.subresources, generation="none", keeps_status_on_create=False,
+            unconditional_update=False, native=False,
         )  # fmt: skip
 
 
 class RawObjects:
     """What :class:`~virt_dra.cluster.kube.cluster.KubeCluster` can do with JSON objects. Raises the port's exceptions.
 
-    ``dry_run``: the server does everything but store. ``namespace`` is ignored for cluster-scoped kinds and means ``default`` if empty.
+    ``dry_run``: the server does everything but store. ``namespace`` is ignored for cluster-scoped kinds and means
+    ``default`` if empty.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -59,9 +60,11 @@ class RawObjects:
 
     # --- objects --------------------------------------------------------------------------------------------------
 
-    async def apply(self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False) -> Json:
-        """Server-side apply: the object as it then is. Raises :class:`~virt_dra.cluster.port.Conflict` for fields of other managers, whose
-        message names them, unless ``force``; the server refuses fields that it doesn't know."""
+    async def apply(
+        self, raw: Mapping[str, Any], *, field_manager: str, force: bool = False, dry_run: bool = False
+    ) -> Json:
+        """Server-side apply: the object as it then is. Raises :class:`~virt_dra.cluster.port.Conflict` for fields of
+        other managers, whose message names them, unless ``force``; the server refuses fields that it doesn't know."""
         served, namespace, name = await self._identified(raw)
         query = (("fieldManager", field_manager), ("force", "true" if force else "false"), *_dry(dry_run))
         path = item(served.resource, namespace, name)
@@ -73,7 +76,9 @@ class RawObjects:
         request = KubeRequest("GET", item(served.resource, namespace, name), verb="get", subject=served.plural)
         return await self._object(request, served, name, namespace)
 
-    async def list_raw(self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[Json, ...]:
+    async def list_raw(
+        self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> tuple[Json, ...]:
         """All of them, with apiVersion and kind filled in; of all namespaces if none is given."""
         served = await self.served_kind(api_version, kind)
         given = (("labelSelector", labels), ("fieldSelector", fields))
@@ -107,9 +112,13 @@ class RawObjects:
         served = await self.served_kind(api_version, kind)
         if operations is not None:
             body, content_type = [dict(operation) for operation in operations], JSON_PATCH
-            return await self._patched(served, name, namespace, subresource, dry_run, body, content_type, repeatable=False)
+            return await self._patched(
+                served, name, namespace, subresource, dry_run, body, content_type, repeatable=False
+            )
         body_, content_type = (merge, MERGE_PATCH) if merge is not None else (strategic, STRATEGIC_PATCH)
-        return await self._patched(served, name, namespace, subresource, dry_run, dict(body_ or {}), content_type, repeatable=True)
+        return await self._patched(
+            served, name, namespace, subresource, dry_run, dict(body_ or {}), content_type, repeatable=True
+        )
 
     async def delete_raw(
         self, api_version: str, kind: str, name: str, namespace: str = "", *,
@@ -122,7 +131,9 @@ class RawObjects:
         if dry_run:
             options["dryRun"] = ["All"]
         await self._transport.request(
-            KubeRequest("DELETE", item(served.resource, namespace, name), body=options, verb="delete", subject=served.plural)
+            KubeRequest(
+                "DELETE", item(served.resource, namespace, name), body=options, verb="delete", subject=served.plural
+            )
         )
 
     # --- the server -----------------------------------------------------------------------------------------------
@@ -172,7 +183,10 @@ class RawObjects:
         remembered = _named(kind, self._served.get(api_version, ()))
         found = remembered or _named(kind, await self.kinds_of(api_version))
         if found is None:
-            raise NotFound(f"the server doesn't serve {kind} of {api_version}: is its CustomResourceDefinition (or feature gate) missing?")
+            raise NotFound(
+                f"the server doesn't serve {kind} of {api_version}: is its "
+                "CustomResourceDefinition (or feature gate) missing?"
+            )
         return found
 
     # --- parts ----------------------------------------------------------------------------------------------------
@@ -186,19 +200,25 @@ class RawObjects:
         return parsed(await self._transport.request(request))
 
     async def _patched(
-        self, served: ServedKind, name: str, namespace: str, subresource: str, dry_run: bool, body: object, content_type: str, *,
-        repeatable: bool,
+        self, served: ServedKind, name: str, namespace: str, subresource: str, dry_run: bool, body: object,
+        content_type: str, *, repeatable: bool,
     ) -> Json:  # fmt: skip
         path = item(served.resource, namespace, name, subresource)
-        request = KubeRequest("PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable)
+        request = KubeRequest(
+            "PATCH", path, _dry(dry_run), body, content_type, verb="patch", subject=served.plural, repeatable=repeatable
+        )
         return await self._object(request, served, name, namespace)
 
-    async def _pages(self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int) -> tuple[Json, ...]:
+    async def _pages(
+        self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int
+    ) -> tuple[Json, ...]:
         found: list[Json] = []
         token = ""
         while True:
             query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
-            request = KubeRequest("GET", collection(served.resource, namespace), query, verb="list", subject=served.plural)
+            request = KubeRequest(
+                "GET", collection(served.resource, namespace), query, verb="list", subject=served.plural
+            )
             items, meta = parsed_list(await self._transport.request(request), served.kind)
             found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
             token = str(meta.get("continue") or "")

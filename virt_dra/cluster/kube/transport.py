@@ -1,9 +1,9 @@
-"""Requests to an API server through the ``kubernetes`` package's async client: paced, timed, repeated where that is safe, and refused
-with the port's exceptions. Knows nothing of objects.
+"""Requests to an API server through the ``kubernetes`` package's async client: paced, timed, repeated where that is
+safe, and refused with the port's exceptions. Knows nothing of objects.
 
-What is repeated, within :class:`~virt_dra.cluster.kube.limits.ClientLimits`: whatever was certainly not carried out (no connection; 429; an
-answer that carries Retry-After, by which a server says so), and what may be carried out twice when the answer was lost. The client's own
-retries stay off: they know neither Retry-After for writes nor a limit in time.
+What is repeated, within :class:`~virt_dra.cluster.kube.limits.ClientLimits`: whatever was certainly not carried out (no
+connection; 429; an answer that carries Retry-After, by which a server says so), and what may be carried out twice when
+the answer was lost. The client's own retries stay off: they know neither Retry-After for writes nor a limit in time.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class UntrustedServer(Unavailable):
 class Transport:
     """Not for several event loops. ``renew`` reloads credentials that were refused and returns True if they changed.
 
-    ``may_write`` is called before every attempt that isn't a GET, as leadership may have been lost while a request waited or was retried.
+    ``may_write`` is called before every attempt that isn't a GET, as leadership may have been lost while a request
+    waited or was retried.
     """
 
     client: ApiClient
@@ -145,7 +146,9 @@ class Transport:
     @asynccontextmanager
     async def stream(self, request: KubeRequest) -> AsyncIterator[aiohttp.StreamReader]:
         """The body of a successful answer as it comes. Reading it raises aiohttp's errors; see :func:`lost`."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_timeout, sock_read=self.limits.silence)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self.limits.connect_timeout, sock_read=self.limits.silence
+        )
 
         async def once() -> aiohttp.ClientResponse:
             response = await self._sent(request, timeout)
@@ -173,7 +176,9 @@ class Transport:
             attempt += 1
             await self._turn()
             if request.method != "GET" and not self.may_write():
-                raise NotWriting(f"this process is not the leader: {request.verb or request.method} of {request.path} was not sent")
+                raise NotWriting(
+                    f"this process is not the leader: {request.verb or request.method} of {request.path} was not sent"
+                )
             began = loop.time()
             try:
                 result = await self._translated(once)
@@ -227,7 +232,9 @@ class Transport:
         body = None if request.body is None else io.BytesIO(json.dumps(request.body).encode())
         loop = asyncio.get_running_loop()
         began = loop.time()
-        response = await self._session().request(request.method, url, headers=headers, data=body, timeout=timeout, **self._way)
+        response = await self._session().request(
+            request.method, url, headers=headers, data=body, timeout=timeout, **self._way
+        )
         self.clock.observe(response.headers.get("Date"), loop.time() - began)
         return response
 
@@ -235,8 +242,8 @@ class Transport:
         """The package's connections, with its TLS. Not through its ``request``, which can only send text."""
         rest, configuration = self.client.rest_client, self.client.configuration
         if rest.pool_manager is None:
-            # aiohttp would read the proxy's settings and ~/.netrc anew for every request, in a thread: 0.4 ms of each. And a password
-            # in ~/.netrc is none for an API server.
+            # aiohttp would read the proxy's settings and ~/.netrc anew for every request, in a thread: 0.4 ms of each.
+            # And a password in ~/.netrc is none for an API server.
             configuration.client_session_kwargs = {"trust_env": False}
             configuration.proxy = configuration.proxy or _environment_proxy(URL(self.server))
             rest.pool_manager = rest._create_pool_manager()

@@ -47,18 +47,27 @@ _OF_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
     """Type and object of an event of a watch of one kind.
 
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for what is no event (a proxy's error page, say), and for an event about an
-    object of another kind or of none: going on after it would be going on without knowing what changed.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for what is no event (a proxy's error page, say), and for an
+    event about an object of another kind or of none: going on after it would be going on without knowing what changed.
     """
     try:
         event: object = from_json(line, cache_strings="all")
     except ValueError as error:
         raise unavailable(f"a watch sent invalid JSON: {error}") from error
-    if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not isinstance(event.get("object"), dict):
+    if (
+        not isinstance(event, dict)
+        or not isinstance(event.get("type"), str)
+        or not isinstance(event.get("object"), dict)
+    ):
         raise unavailable("a watch sent something that is no event")
     type_, about = event["type"], event["object"]
     if type_ in _OF_OBJECTS:
         meta = about.get("metadata")
-        if about.get("kind") != kind or not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+        if (
+            about.get("kind") != kind
+            or not isinstance(meta, dict)
+            or not isinstance(meta.get("name"), str)
+            or not meta["name"]
+        ):
             raise unavailable(f"a watch of {kind} sent something that is no {kind}")
     return type_, about

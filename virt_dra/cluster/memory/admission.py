@@ -7,7 +7,13 @@ from typing import Protocol, TypeVar
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL, DeviceRequest, DeviceRequestAllocationResult, ResourceClaim, ResourceClaimTemplate
+from virt_dra.api.resource_v1 import (
+    ADMIN_ACCESS_LABEL,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
 from virt_dra.cluster.port import StatusCause
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
@@ -20,7 +26,8 @@ class Admission(Protocol):
         """The object with what it implies filled in. ``now`` is RFC 3339."""
 
     def permitted(self, new: O, old: O | None) -> O:
-        """The object without the fields of disabled gates that ``old``, if it is an update, doesn't use already (C-13.4)."""
+        """The object without the fields of disabled gates that ``old``, if it is an update, doesn't use already
+        (C-13.4)."""
 
     def permitted_status(self, new: O, old: O) -> O:
         """The same for the fields of its status."""
@@ -47,9 +54,17 @@ def admin_access_on_create(obj: TypedObject, namespace: Namespace | None) -> tup
 
 def admin_access_on_status(new: TypedObject, old: TypedObject, namespace: Namespace | None) -> tuple[StatusCause, ...]:
     """C-13.7: an allocation that newly grants admin access needs the namespace's consent, too."""
-    if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim) or any(result.admin_access for result in _results(old)):
+    if (
+        not isinstance(new, ResourceClaim)
+        or not isinstance(old, ResourceClaim)
+        or any(result.admin_access for result in _results(old))
+    ):
         return ()
-    paths = (f"status.allocation.devices.results[{index}].adminAccess" for index, result in enumerate(_results(new)) if result.admin_access)
+    paths = (
+        f"status.allocation.devices.results[{index}].adminAccess"
+        for index, result in enumerate(_results(new))
+        if result.admin_access
+    )
     return _consent(next(paths, None), namespace)
 
 

@@ -1,4 +1,5 @@
-"""A cluster in memory that keeps an API server's promises: the embedded default, and the ground controllers are tested on.
+"""A cluster in memory that keeps an API server's promises: the embedded default, and the ground controllers are tested
+on.
 
 docs/decisions/0007-embedded-cluster.md lists its guarantees and its differences from a real API server.
 """
@@ -45,20 +46,23 @@ NODE, POD = resource_of(Node), resource_of(Pod)
 class MemoryCluster:
     """Implements :class:`virt_dra.cluster.port.Cluster`.
 
-    ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`), ``uids`` a new uid. With
-    sources that repeat themselves a run is reproducible. For production see :func:`virt_dra.cluster.memory.embedded.embedded_cluster`.
-    ``history`` is the least number of changes of one kind that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an
-    API server does it, for somebody who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6.
-    ``plugins``: the admission plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission
+    ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`),
+    ``uids`` a new uid. With sources that repeat themselves a run is reproducible. For production see
+    :func:`virt_dra.cluster.memory.embedded.embedded_cluster`. ``history`` is the least number of changes of one kind
+    that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an API server does it, for somebody
+    who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6. ``plugins``: the
+    admission plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission
     plugin NodeRestriction (C-13.8), which limit users that are kubelets; without them these have what RBAC gives them.
 
-    Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for several threads.
+    Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for
+    several threads.
     """
 
     def __init__(
         self, clock: Callable[[], datetime], names: Callable[[], str], uids: Callable[[], str], *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False,
+        history: int = HISTORY,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._suffixes = names
@@ -79,7 +83,8 @@ class MemoryCluster:
     def deterministic(
         cls, now: datetime = datetime(2026, 1, 1, tzinfo=UTC), *,
         admission: Admission | None = None, namespaces_must_exist: bool = False, graceful_deletion: bool = False,
-        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False, history: int = HISTORY,
+        granular_status: bool = True, plugins: AdmissionPlugins = NO_PLUGINS, node_rules: bool = False,
+        history: int = HISTORY,
     ) -> Self:  # fmt: skip
         """For tests: the clock stands still, suffixes and uids are counted."""
         numbers = count(1)
@@ -90,7 +95,8 @@ class MemoryCluster:
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster for somebody else: every request needs their permission (C-13.6), else it is :class:`Forbidden`."""
+        """The same cluster for somebody else: every request needs their permission (C-13.6), else it is
+        :class:`Forbidden`."""
         view = copy(self)
         view._requester = requester.authenticated()
         return view
@@ -112,9 +118,11 @@ class MemoryCluster:
     # --- Writer ---------------------------------------------------------------------------------------------------
 
     async def create(self, obj: O) -> O:
-        """Store a new object. Status is dropped where it is a subresource; uid, times, version and generation are the server's.
+        """Store a new object. Status is dropped where it is a subresource; uid, times, version and generation are the
+        server's.
 
-        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden` (namespace).
+        Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`, :class:`NotFound` or :class:`Forbidden`
+        (namespace).
         """
         resource = resource_of(obj)
         self._authorize("create", resource, obj.metadata.namespace)
@@ -154,15 +162,19 @@ class MemoryCluster:
         """Replace only status. Raises as :meth:`update`, and :class:`NotFound` for kinds without the subresource."""
         if not resource_of(obj).has_status:
             raise refusals.no_such_subresource()
-        return self._update_status(obj, self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name, "status"))
+        return self._update_status(
+            obj, self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name, "status")
+        )
 
     async def patch(
         self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
     ) -> O:  # fmt: skip
-        """Apply a merge patch or JSON patch operations to the object as it is now, then as :meth:`update` or :meth:`update_status`.
+        """Apply a merge patch or JSON patch operations to the object as it is now, then as :meth:`update` or
+        :meth:`update_status`.
 
-        Raises :class:`BadRequest` unless exactly one of both is given, :class:`Invalid` for operations that can't be applied.
+        Raises :class:`BadRequest` unless exactly one of both is given, :class:`Invalid` for operations that can't be
+        applied.
         """
         resource = resource_of(kind)
         if (merge is None) == (operations is None):
@@ -175,7 +187,9 @@ class MemoryCluster:
         try:
             result = patches.merged(document, merge) if operations is None else patches.patched(document, operations)
             refusals.check_identity(resource, name, result)
-            obj = cast("O", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result}))
+            obj = cast(
+                "O", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result})
+            )
         except patches.PatchError as error:
             raise refusals.bad_patch(str(error)) from None
         except WireError as error:
@@ -188,7 +202,8 @@ class MemoryCluster:
         if not obj.metadata.resource_version:  # a patch that removes it is no longer bound to a version
             obj = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "resource_version"))
         if obj.metadata.uid not in ("", stored.metadata.uid):
-            # In a patch the UID is a change, not a precondition: refused after a stale version, and ignored in a custom resource's status.
+            # In a patch the UID is a change, not a precondition: refused after a stale version, and ignored in a custom
+            # resource's status.
             kept = obj.with_(metadata=as_in(obj.metadata, stored.metadata, "uid"))
             self._based_on(kept)
             if resource.native or subresource != "status":
@@ -214,7 +229,8 @@ class MemoryCluster:
     ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain; then whatever it alone owned.
 
-        A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions), :class:`Forbidden`.
+        A namespace goes with everything in it. Raises :class:`NotFound`, :class:`Conflict` (preconditions),
+        :class:`Forbidden`.
         """
         resource = resource_of(kind)
         self._authorize("delete", resource, namespace, name)
@@ -224,7 +240,9 @@ class MemoryCluster:
         if uid and uid != meta.uid:
             raise refusals.deletion_precondition(resource, name, "UID", uid, meta.uid, "deleted and then recreated")
         if resource_version and resource_version != meta.resource_version:
-            raise refusals.deletion_precondition(resource, name, "ResourceVersion", resource_version, meta.resource_version, "modified")
+            raise refusals.deletion_precondition(
+                resource, name, "ResourceVersion", resource_version, meta.resource_version, "modified"
+            )
         if resource == NAMESPACE and name in PROTECTED_NAMESPACES:
             raise refusals.forbidden(resource, name, "this namespace may not be deleted")
         self._delete(Place(resource, StoreKey(meta.namespace, name)), grace_seconds)
@@ -235,10 +253,11 @@ class MemoryCluster:
     async def watch(
         self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[WatchEvent[O]]:
-        """Every change after ``resource_version``, in order, without end. ``""`` and ``"0"`` start with an ADDED for what is there.
+        """Every change after ``resource_version``, in order, without end. ``""`` and ``"0"`` start with an ADDED for
+        what is there.
 
-        Raises, when first asked for an event, :class:`BadRequest` and :class:`Gone`; :class:`Gone` also when the reader is so slow
-        that the history it still has to read is dropped.
+        Raises, when first asked for an event, :class:`BadRequest` and :class:`Gone`; :class:`Gone` also when the reader
+        is so slow that the history it still has to read is dropped.
         """
         resource = resource_of(kind)
         self._authorize("watch", resource, namespace, fields=fields, everywhere=True)
@@ -262,10 +281,10 @@ class MemoryCluster:
     def load(self, objects: Iterable[TypedObject]) -> None:
         """Take objects as they are, status and server-set metadata included, and fill in what is missing. All or none.
 
-        Defaults are applied; rules and size are not checked: what a cluster gave away was valid, new objects are judged by :meth:`create`.
-        Owners that are not among the objects are taken to be alive elsewhere. Watches must list again (:class:`Gone`).
-        Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of ``objects`` too, and :class:`Invalid` for an object
-        without a name.
+        Defaults are applied; rules and size are not checked: what a cluster gave away was valid, new objects are judged
+        by :meth:`create`. Owners that are not among the objects are taken to be alive elsewhere. Watches must list
+        again (:class:`Gone`). Raises :class:`AlreadyExists` for a name that is taken, by an earlier object of
+        ``objects`` too, and :class:`Invalid` for an object without a name.
         """
         now = self._now()
         loaded: dict[Place, TypedObject] = {}
@@ -277,7 +296,9 @@ class MemoryCluster:
                 raise refusals.nameless(resource)
             if place in loaded:
                 raise refusals.already_exists(resource, place.key.name)
-            loaded[place] = self._defaulted(resource, obj).with_(metadata=self._filled_metadata(place, obj.metadata, now))
+            loaded[place] = self._defaulted(resource, obj).with_(
+                metadata=self._filled_metadata(place, obj.metadata, now)
+            )
         self._store.load(loaded)
         self._foreign_owners |= self._store.absent_owners()
 
@@ -310,10 +331,19 @@ class MemoryCluster:
         if not self._node_rules or by_role.allowed:
             return by_role
         by_node = authorize_node(request, self._store)
-        return by_node if by_node.allowed else Decision(allowed=False, reason="\n".join(filter(None, (by_node.reason, by_role.reason))))
+        return (
+            by_node
+            if by_node.allowed
+            else Decision(allowed=False, reason="\n".join(filter(None, (by_node.reason, by_role.reason))))
+        )
 
     def _restrict(
-        self, operation: Operation, resource: ApiResource, obj: TypedObject, old: TypedObject | None, subresource: str = ""
+        self,
+        operation: Operation,
+        resource: ApiResource,
+        obj: TypedObject,
+        old: TypedObject | None,
+        subresource: str = "",
     ) -> None:
         """Raises :class:`Forbidden` if a kubelet may not write this."""
         if self._node_rules and self._requester is not ADMIN:
@@ -332,7 +362,9 @@ class MemoryCluster:
         self._store_charges(charges)
         return replaced
 
-    def _mutated(self, operation: Operation, resource: ApiResource, obj: O, old: TypedObject | None, namespace: str) -> O:
+    def _mutated(
+        self, operation: Operation, resource: ApiResource, obj: O, old: TypedObject | None, namespace: str
+    ) -> O:
         """As the admission plugins change it. Raises :class:`Forbidden`."""
         if not self._plugins.mutating:
             return obj
@@ -363,7 +395,11 @@ class MemoryCluster:
         new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
         namespace = self._namespace(stored.metadata.namespace)
         granular = granular_faults(request, new, stored, self._decide) if self._granular_status else ()
-        causes = (*admin_access_on_status(new, stored, namespace), *granular, *self._admission.on_status_update(new, stored))
+        causes = (
+            *admin_access_on_status(new, stored, namespace),
+            *granular,
+            *self._admission.on_status_update(new, stored),
+        )
         return self._replace(resource, stored, new, causes)
 
     def _based_on(self, obj: O) -> tuple[ApiResource, O]:
@@ -431,7 +467,8 @@ class MemoryCluster:
             self._unsettled.append(Place(NAMESPACE, StoreKey("", place.key.namespace)))
 
     def _settle(self) -> None:
-        """Do what the controllers of a control plane would do: collect garbage, finish the deletion of emptied namespaces."""
+        """Do what the controllers of a control plane would do: collect garbage, finish the deletion of emptied
+        namespaces."""
         while self._unsettled:
             place = self._unsettled.popleft()
             obj = self._store.at(place)
@@ -454,12 +491,17 @@ class MemoryCluster:
             return owner.uid in self._foreign_owners
         # As the garbage collector asks for it: by kind and name, and then the UID must be the same.
         named = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
-        return (place.resource.group, place.resource.kind, place.key.name) == named and place.key.namespace in ("", dependent.namespace)
+        return (place.resource.group, place.resource.kind, place.key.name) == named and place.key.namespace in (
+            "",
+            dependent.namespace,
+        )
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _found(self, resource: ApiResource, name: str, namespace: str) -> TypedObject:
-        obj = self._store.at(Place(resource, StoreKey((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name)))
+        obj = self._store.at(
+            Place(resource, StoreKey((namespace or DEFAULT_NAMESPACE) if resource.namespaced else "", name))
+        )
         if obj is None:
             raise refusals.not_found(resource, name)
         return obj
@@ -497,13 +539,22 @@ class MemoryCluster:
         if meta.name or not meta.generate_name:
             return Place(resource, StoreKey(namespace, meta.name))
         for _ in range(generated_names.ATTEMPTS):
-            place = Place(resource, StoreKey(namespace, generated_names.generated(meta.generate_name, self._suffixes())))
+            place = Place(
+                resource, StoreKey(namespace, generated_names.generated(meta.generate_name, self._suffixes()))
+            )
             if self._store.at(place) is None:
                 break
         return place
 
     def _new_metadata(self, place: Place, meta: ObjectMeta) -> ObjectMeta:
-        for field in ("self_link", "deletion_timestamp", "deletion_grace_period_seconds", "generation", "resource_version", "namespace"):
+        for field in (
+            "self_link",
+            "deletion_timestamp",
+            "deletion_grace_period_seconds",
+            "generation",
+            "resource_version",
+            "namespace",
+        ):
             meta = meta.without(field)
         scope = {"namespace": place.key.namespace} if place.key.namespace else {}
         counted = {"generation": 1} if place.resource.generation == "content" else {}

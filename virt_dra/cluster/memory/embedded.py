@@ -1,4 +1,5 @@
-"""The embedded cluster with real sources: the system's clock and randomness. The edge; everything else takes them as arguments."""
+"""The embedded cluster with real sources: the system's clock and randomness. The edge; everything else takes them as
+arguments."""
 
 from __future__ import annotations
 
@@ -23,16 +24,20 @@ def strict_cluster(
     *,
     node_rules: bool = False,
 ) -> MemoryCluster:
-    """An empty cluster that is as strict as a kube-apiserver with these gates, its default admission plugins (without ServiceAccount) and
-    the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are charged. ``node_rules``: the authorizer
-    Node and the plugin NodeRestriction, too, as most clusters have them (C-13.8)."""
+    """An empty cluster that is as strict as a kube-apiserver with these gates, its default admission plugins (without
+    ServiceAccount) and the authorizer RBAC: namespaces must exist, pods stay until their kubelets confirm, quotas are
+    charged. ``node_rules``: the authorizer Node and the plugin NodeRestriction, too, as most clusters have them
+    (C-13.8)."""
     return MemoryCluster(
-        clock, names, uids, admission=KindRules(compiled_rules(gates), strict=True), namespaces_must_exist=True, graceful_deletion=True,
-        granular_status=gates.granular_status_authorization, plugins=default_plugins(gates), node_rules=node_rules,
+        clock, names, uids, admission=KindRules(compiled_rules(gates), strict=True), namespaces_must_exist=True,
+        graceful_deletion=True, granular_status=gates.granular_status_authorization, plugins=default_plugins(gates),
+        node_rules=node_rules,
     )  # fmt: skip
 
 
 def embedded_cluster(random: Random | None = None) -> MemoryCluster:
     """An empty cluster. ``random``: what names and UIDs are made of; without it they are new ones each time."""
     chance = random or SystemRandom()
-    return MemoryCluster(lambda: datetime.now(UTC), random_suffixes(chance), lambda: str(UUID(int=chance.getrandbits(128), version=4)))
+    return MemoryCluster(
+        lambda: datetime.now(UTC), random_suffixes(chance), lambda: str(UUID(int=chance.getrandbits(128), version=4))
+    )

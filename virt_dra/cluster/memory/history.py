@@ -20,7 +20,8 @@ class Change:
     after: TypedObject | None
 
     def seen_by(self, selector: ObjectSelector) -> WatchEvent[TypedObject] | None:
-        """The event for a watcher that sees only what it selects: leaving the selection looks like a deletion, entering like a creation.
+        """The event for a watcher that sees only what it selects: leaving the selection looks like a deletion, entering
+        like a creation.
 
         A deletion shows the object as it last was, with the resourceVersion of the deletion, as the API server does.
         """
@@ -77,7 +78,8 @@ class ChangeHistory:
         return self._dropped + low
 
     async def next(self, position: int) -> Change:
-        """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell too far behind."""
+        """The change at a position, waiting for it if need be. Raises :class:`Gone` when the reader fell too far
+        behind."""
         while position >= self.end:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[future] = None

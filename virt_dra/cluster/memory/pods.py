@@ -1,4 +1,5 @@
-"""What only pods have: they are bound to a node, and deleted when their node's kubelet says so. Pure functions of the stored pod.
+"""What only pods have: they are bound to a node, and deleted when their node's kubelet says so. Pure functions of the
+stored pod.
 
 The wording of refused bindings is the API server's; the cases of :func:`deletion` are those of its graceful deletion.
 """
@@ -47,19 +48,25 @@ def check_target(node: str) -> None:
 
 def topology_labels(node: Node | None) -> Mapping[str, str]:
     """What a pod bound to the node gets from it."""
-    return {} if node is None else {key: node.metadata.labels[key] for key in TOPOLOGY_LABELS if key in node.metadata.labels}
+    return (
+        {}
+        if node is None
+        else {key: node.metadata.labels[key] for key in TOPOLOGY_LABELS if key in node.metadata.labels}
+    )
 
 
 @dataclass(frozen=True)
 class PodDeletion:
-    """What a request to delete leads to: ``marked`` is to be stored if it isn't None, then the pod goes if ``removed``."""
+    """What a request to delete leads to: ``marked`` is to be stored if it isn't None, then the pod goes if
+    ``removed``."""
 
     marked: Pod | None
     removed: bool
 
 
 def deletion(pod: Pod, grace_seconds: int | None, now: str) -> PodDeletion:
-    """A pod on a node is marked, and stays until it is deleted with grace 0; one without a node, or finished, goes at once.
+    """A pod on a node is marked, and stays until it is deleted with grace 0; one without a node, or finished, goes at
+    once.
 
     A grace period that runs can only be shortened. Finalizers hold every pod.
     """

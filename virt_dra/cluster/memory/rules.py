@@ -1,4 +1,5 @@
-"""The default admission: the defaults and the validation of :mod:`virt_dra.api`, with expressions compiled by :mod:`virt_dra.cel`."""
+"""The default admission: the defaults and the validation of :mod:`virt_dra.api`, with expressions compiled by
+:mod:`virt_dra.cel`."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 class KindRules:
     """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
 
-    ``rules`` supply what validation itself can't know: compilers of expressions, feature gates.
-    ``strict``: pods have all their defaults and can't be changed but as on a real API server; otherwise only their claims are looked at.
+    ``rules`` supply what validation itself can't know: compilers of expressions, feature gates. ``strict``: pods have
+    all their defaults and can't be changed but as on a real API server; otherwise only their claims are looked at.
     """
 
     def __init__(self, rules: Rules = COMPILED, *, strict: bool = False) -> None:
@@ -36,7 +37,11 @@ class KindRules:
 
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         defaulted = apply_defaults(with_core_defaults(obj) if self._strict else obj, now)
-        if self._rules.gates.pod_group_preemption_policy and isinstance(defaulted, PodGroup) and defaulted.spec.preemption_policy is None:
+        if (
+            self._rules.gates.pod_group_preemption_policy
+            and isinstance(defaulted, PodGroup)
+            and defaulted.spec.preemption_policy is None
+        ):
             return defaulted.with_(spec=defaulted.spec.with_(preemption_policy="PreemptLowerPriority"))
         return defaulted
 
@@ -56,7 +61,9 @@ class KindRules:
     def on_update(self, new: TypedObject, old: TypedObject) -> Sequence[StatusCause]:
         errors = validate_update(new, old, self._rules)
         if self._strict and isinstance(new, Pod) and isinstance(old, Pod):
-            others = (error for error in errors if error.detail != FIXED_FIELDS)  # the strict rules say more exactly what may not change
+            others = (
+                error for error in errors if error.detail != FIXED_FIELDS
+            )  # the strict rules say more exactly what may not change
             errors = tuple(dict.fromkeys((*others, *strict_pod_update(new, old))))
         return _causes(errors)
 

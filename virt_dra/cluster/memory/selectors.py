@@ -33,7 +33,8 @@ Operator = Literal["in", "notin", "exists", "!", ">", "<"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition on one label. ``=`` is ``in`` with one value; ``notin`` and ``!`` hold where the label is absent."""
+    """One condition on one label. ``=`` is ``in`` with one value; ``notin`` and ``!`` hold where the label is
+    absent."""
 
     key: str
     operator: Operator
@@ -82,7 +83,9 @@ class ObjectSelector:
         if self.namespace and obj.metadata.namespace != self.namespace:
             return False
         labels = obj.metadata.labels
-        return all(requirement.matches(labels) for requirement in self.requirements) and all(term.matches(obj) for term in self.terms)
+        return all(requirement.matches(labels) for requirement in self.requirements) and all(
+            term.matches(obj) for term in self.terms
+        )
 
     @property
     def everything(self) -> bool:
@@ -138,7 +141,9 @@ class _LabelParser:
         if not _is_identifier(key):
             raise _unparsable(f"found '{key}', expected: identifier")
         if faults := names.label_key(key):
-            raise _unparsable(f"<nil>: Invalid value: {quoted(key)}: {'; '.join(faults)}")  # upstream prints a path it doesn't have
+            raise _unparsable(
+                f"<nil>: Invalid value: {quoted(key)}: {'; '.join(faults)}"
+            )  # upstream prints a path it doesn't have
         if absent:
             return Requirement(key, "!")
         if self._peek() in ("", ","):
@@ -188,9 +193,14 @@ class _LabelParser:
         faults: list[str] = []
         for index, value in enumerate(sorted(requirement.values)):
             if requirement.operator in (">", "<") and _integer(value) is None:
-                faults.append(f"values[{index}]: Invalid value: {quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer")
+                faults.append(
+                    f"values[{index}]: Invalid value: {quoted(value)}: for 'Gt', "
+                    "'Lt' operators, the value must be an integer"
+                )
             if broken := names.label_value(value):
-                faults.append(f"values[{index}][{requirement.key}]: Invalid value: {quoted(value)}: {'; '.join(broken)}")
+                faults.append(
+                    f"values[{index}][{requirement.key}]: Invalid value: {quoted(value)}: {'; '.join(broken)}"
+                )
         if faults:
             raise _unparsable(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
         return requirement
@@ -330,12 +340,18 @@ _SLICE: _FieldTable = {
 
 def _selectable(resource: ApiResource) -> tuple[_FieldTable, Callable[[str], str]]:
     """The fields of a resource and how a request for another one is refused; both differ by resource (C-2.4)."""
-    own = {(k.API_VERSION, k.KIND): table for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))}
+    own = {
+        (k.API_VERSION, k.KIND): table
+        for k, table in ((Pod, _POD), (Node, _NODE), (Namespace, _NAMESPACES), (ResourceSlice, _SLICE))
+    }
     table = own.get((resource.api_version, resource.kind))
     if table is None and not resource.native:
         return _METADATA, lambda path: f"field label not supported: {path}"
     if table is None:
-        return _METADATA, lambda path: f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        return (
+            _METADATA,
+            lambda path: f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        )
     if resource.kind == ResourceSlice.KIND:
         return table, lambda path: f"field label not supported for {resource.api_version}, Kind={resource.kind}: {path}"
     return table, lambda path: f"field label not supported: {path}"

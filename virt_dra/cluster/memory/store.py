@@ -1,4 +1,5 @@
-"""The objects of the embedded cluster by resource, namespace and name; their versions, histories, owners and uids. No rules."""
+"""The objects of the embedded cluster by resource, namespace and name; their versions, histories, owners and uids. No
+rules."""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ class ObjectStore:
         self._population[place.key.namespace] -= 1
 
     def load(self, objects: Mapping[Place, TypedObject]) -> None:
-        """Store all with their own resourceVersions; those without get one that is newer than all. Histories are cleared.
+        """Store all with their own resourceVersions; those without get one that is newer than all. Histories are
+        cleared.
 
         Raises :class:`AlreadyExists` for the first place that is taken, and has then stored nothing.
         """
@@ -151,7 +153,11 @@ class ObjectStore:
         self.version = max(self.version, *_versions(objects.values())) + 1
         newest = str(self.version)
         for place, obj in objects.items():
-            versioned = obj if obj.metadata.resource_version else obj.with_(metadata=obj.metadata.with_(resource_version=newest))
+            versioned = (
+                obj
+                if obj.metadata.resource_version
+                else obj.with_(metadata=obj.metadata.with_(resource_version=newest))
+            )
             self._enter(place, None, versioned)
         self._floor = self.version
         for table in self._tables.values():

@@ -1,4 +1,5 @@
-"""What the API server does to an object between the request and the store: status kept apart, generation counted, leftovers removed.
+"""What the API server does to an object between the request and the store: status kept apart, generation counted,
+leftovers removed.
 
 Pure functions of the submitted and the stored object. Defaults and validation are ``admission``'s.
 """
@@ -12,7 +13,13 @@ from virt_dra.api.core_v1 import Namespace, Pod, PodCondition, PodStatus
 from virt_dra.api.defaults import retimed_taint
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.policies.pod_defaults import with_label_keys
-from virt_dra.api.resource_v1 import AllocatedDeviceStatus, DeviceRequestAllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    AllocatedDeviceStatus,
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import Json, Wire
 from virt_dra.cluster.kinds import ApiResource
@@ -23,7 +30,10 @@ W = TypeVar("W", bound=Wire)
 
 _GATED = (
     PodCondition(
-        type="PodScheduled", status="False", reason="SchedulingGated", message="Scheduling is blocked due to non-empty scheduling gates"
+        type="PodScheduled",
+        status="False",
+        reason="SchedulingGated",
+        message="Scheduling is blocked due to non-empty scheduling gates",
     ),
 )
 """The condition with which a pod begins that has scheduling gates."""
@@ -36,7 +46,9 @@ def for_create(resource: ApiResource, obj: O) -> O:
         return obj
     bare = obj.without("status")
     if isinstance(bare, Pod):
-        status = PodStatus(phase="Pending", conditions=_GATED) if bare.spec.scheduling_gates else PodStatus(phase="Pending")
+        status = (
+            PodStatus(phase="Pending", conditions=_GATED) if bare.spec.scheduling_gates else PodStatus(phase="Pending")
+        )
         return bare.with_(spec=with_label_keys(bare).spec, status=status)
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
@@ -44,7 +56,8 @@ def for_create(resource: ApiResource, obj: O) -> O:
 def for_update(resource: ApiResource, submitted: O, stored: O, now: str, permitted: Callable[[O, O], O]) -> O:
     """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3).
 
-    ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a field, too.
+    ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a
+    field, too.
     """
     kept = as_in(submitted, stored, "status") if resource.has_status else submitted
     meta = _each_owner_once(submitted.metadata.without("self_link"))
@@ -73,15 +86,20 @@ def for_status_update(submitted: O, stored: O, permitted: Callable[[O, O], O]) -
     """Only status from the request (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled gates (C-13.4)."""
     updated = permitted(as_in(stored, submitted, "status"), stored)
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):
-        return updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
+        return (
+            updated.with_(status=_without_stale_devices(updated, stored).status) if updated.status.devices else updated
+        )
     return updated
 
 
 def as_served(resource: ApiResource, obj: TypedObject) -> Json:
-    """The document a patch applies to. Kubernetes' own kinds have a spec and a status even if empty, and no empty metadata."""
+    """The document a patch applies to. Kubernetes' own kinds have a spec and a status even if empty, and no empty
+    metadata."""
     document = obj.to_wire()
     if resource.native:
-        document["metadata"] = {field: value for field, value in document.get("metadata", {}).items() if value not in ({}, [], "", None)}
+        document["metadata"] = {
+            field: value for field, value in document.get("metadata", {}).items() if value not in ({}, [], "", None)
+        }
         for field in ("spec", "status"):
             if isinstance(type(obj).model_fields[field].default if field in type(obj).model_fields else None, Wire):
                 document.setdefault(field, {})
@@ -96,7 +114,8 @@ def marked_for_deletion(obj: TypedObject, now: str) -> TypedObject:
 
 
 def finalized(new: ObjectMeta, old: ObjectMeta) -> bool:
-    """Whether an update removes the last finalizer of an object marked for deletion, which ends it. Not during a grace period."""
+    """Whether an update removes the last finalizer of an object marked for deletion, which ends it. Not during a grace
+    period."""
     return old.deletion_timestamp is not None and not new.finalizers and not old.deletion_grace_period_seconds
 
 
@@ -107,7 +126,8 @@ def next_generation(meta: ObjectMeta) -> ObjectMeta:
 def unchanged(resource: ApiResource, new: TypedObject, old: TypedObject) -> bool:
     """Whether writing ``new`` would store what is stored already; then the resourceVersion stays.
 
-    Kubernetes' own kinds are stored without empty fields, so an empty field equals an absent one; custom resources as given.
+    Kubernetes' own kinds are stored without empty fields, so an empty field equals an absent one; custom resources as
+    given.
     """
     return new == old and (resource.native or new.to_wire() == old.to_wire())
 
@@ -127,9 +147,12 @@ def _each_owner_once(meta: ObjectMeta) -> ObjectMeta:
 
 
 def _without_stale_devices(new: ResourceClaim, old: ResourceClaim) -> ResourceClaim:
-    """Device data goes with the allocation of its device; data of devices that never were allocated is left to validation (C-13.5)."""
+    """Device data goes with the allocation of its device; data of devices that never were allocated is left to
+    validation (C-13.5)."""
     allocated, before = _allocated(new), _allocated(old)
-    kept = tuple(device for device in new.status.devices if _identity(device) in allocated or _identity(device) not in before)
+    kept = tuple(
+        device for device in new.status.devices if _identity(device) in allocated or _identity(device) not in before
+    )
     return new if len(kept) == len(new.status.devices) else new.with_(status=new.status.with_(devices=kept))
 
 

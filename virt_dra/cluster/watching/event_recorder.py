@@ -1,7 +1,8 @@
-"""A recorder of Kubernetes Events that never blocks its caller: repeated Events are counted, floods are throttled, failures are logged.
+"""A recorder of Kubernetes Events that never blocks its caller: repeated Events are counted, floods are throttled,
+failures are logged.
 
-Follows ``client-go/tools/record``: a repetition within a window increments the count of the existing Event; an object that
-causes many Events gets one every five minutes after the first 25. Writes core/v1 Events, which every client shows.
+Follows ``client-go/tools/record``: a repetition within a window increments the count of the existing Event; an object
+that causes many Events gets one every five minutes after the first 25. Writes core/v1 Events, which every client shows.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class _Written:
 
 
 class EventRecorder:
-    """:meth:`record` never waits and never raises; :meth:`run` writes. ``suffixes`` makes Events' names unique (``uuid4().hex``)."""
+    """:meth:`record` never waits and never raises; :meth:`run` writes. ``suffixes`` makes Events' names unique
+    (``uuid4().hex``)."""
 
     def __init__(
         self, cluster: Writer, component: str, instance: str, *,
@@ -115,7 +117,9 @@ class EventRecorder:
                 await self._say(said)
             except ApiError as error:
                 self.dropped += 1
-                log.warning("an event about %s %s could not be written: %s", said.regarding.kind, said.regarding.name, error)
+                log.warning(
+                    "an event about %s %s could not be written: %s", said.regarding.kind, said.regarding.name, error
+                )
 
     async def _say(self, said: _Said) -> None:
         key = (said.subject, said.type, said.reason, said.message)

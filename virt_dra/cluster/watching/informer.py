@@ -1,11 +1,12 @@
 """An informer: a local store of all objects of one kind, kept equal to the cluster by list and watch.
 
-**Level-triggered.** A notification says only that an object may have changed: several changes may be merged into one, and after a gap (a
-watch that broke, a version that is too old) only the difference between before and after is notified. Handlers must decide by the state,
-never by counting or by the kind of change. Guarantees:
+**Level-triggered.** A notification says only that an object may have changed: several changes may be merged into one,
+and after a gap (a watch that broke, a version that is too old) only the difference between before and after is
+notified. Handlers must decide by the state, never by counting or by the kind of change. Guarantees:
 
-* every notification is ``(old, new)`` with ``None`` for "absent", and ``old`` is the ``new`` of the previous one for that object; an object
-  that was deleted and recreated under its name (another UID) is notified as deleted first, then as created;
+* every notification is ``(old, new)`` with ``None`` for "absent", and ``old`` is the ``new`` of the previous one for
+  that object; an object that was deleted and recreated under its name (another UID) is notified as deleted first, then
+  as created;
 * the store has the new state before it is notified, in the cluster's order;
 * once nothing changes any more, the store equals a list, and every difference was notified, deletions in gaps included;
 * a resourceVersion that the store has already is not notified again.
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 _TURN = 0.005
 """Seconds of applying a list before the event loop is yielded."""
 _TRIES_FROM_A_VERSION = 5
-"""After so many failures in a row the list is repeated, whatever the reason: a restored server may not know our version."""
+"""After so many failures in a row the list is repeated, whatever the reason: a restored server may not know our
+version."""
 
 
 class ListerWatcher(Reader, Watcher, Protocol):
@@ -77,7 +79,8 @@ class InformerStore(Generic[O]):
         self._indexes: dict[str, dict[Hashable, dict[CacheKey, None]]] = {name: {} for name in self._functions}
 
     def add_index(self, name: str, function: IndexFunction[O]) -> None:
-        """Index the objects, those that are there too, by another function. Raises ValueError for a name that is taken."""
+        """Index the objects, those that are there too, by another function. Raises ValueError for a name that is
+        taken."""
         if name in self._functions:
             raise ValueError(f"there is an index {name} already")
         self._functions[name] = function
@@ -97,7 +100,8 @@ class InformerStore(Generic[O]):
         return tuple(self._objects)
 
     def by_index(self, index: str, value: Hashable) -> tuple[O, ...]:
-        """The objects that the index's function found this value for, by namespace and name. Raises KeyError for an unknown index."""
+        """The objects that the index's function found this value for, by namespace and name. Raises KeyError for an
+        unknown index."""
         return tuple(self._objects[key] for key in sorted(self._indexes[index].get(value, ())))
 
     def index_values(self, index: str) -> tuple[Hashable, ...]:
@@ -149,10 +153,12 @@ class Informer(Generic[O]):
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """``transform`` makes what is stored of what is read, to save memory; it must keep name, namespace, uid and resourceVersion.
+        """``transform`` makes what is stored of what is read, to save memory; it must keep name, namespace, uid and
+        resourceVersion.
 
-        ``optional``: a kind that the cluster doesn't serve (yet) counts as one without objects; it is looked for again every
-        ``longest_pause`` seconds. Otherwise the informer isn't synced before it is served. Pauses after failures are in seconds.
+        ``optional``: a kind that the cluster doesn't serve (yet) counts as one without objects; it is looked for again
+        every ``longest_pause`` seconds. Otherwise the informer isn't synced before it is served. Pauses after failures
+        are in seconds.
         """
         self.kind = kind
         self.store: InformerStore[O] = InformerStore(indexes)
@@ -189,7 +195,8 @@ class Informer(Generic[O]):
     def on_change(self, handler: ChangeHandler[O]) -> None:
         """Call ``handler(old, new)`` for every change from now on, and at once for every object in the store.
 
-        It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the informer.
+        It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the
+        informer.
         """
         self._handlers.append(handler)
         for obj in self.store.values():
@@ -218,7 +225,9 @@ class Informer(Generic[O]):
             lasted = self._clock() - began > self._longest_pause  # of a quiet kind, without an event that would show it
             self._failures = 1 if lasted else self._failures + 1
             if self._failures > 1 or reason != "Ended":
-                await asyncio.sleep(backoff(self._failures, self._chance(), first=self._first_pause, longest=self._longest_pause))
+                await asyncio.sleep(
+                    backoff(self._failures, self._chance(), first=self._first_pause, longest=self._longest_pause)
+                )
 
     async def _list(self) -> None:
         began = self._clock()
@@ -235,11 +244,13 @@ class Informer(Generic[O]):
         self._synced.set()
 
     async def _pages(self) -> AsyncIterator[Listed[O]]:
-        """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all objects at once.
-        At once if the state was gone before the last part the time before."""
+        """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all
+        objects at once. At once if the state was gone before the last part the time before."""
         if isinstance(self._cluster, PagedReader) and not self._at_once:
             try:
-                async for page in self._cluster.pages(self.kind, self._namespace, labels=self._labels, fields=self._fields):
+                async for page in self._cluster.pages(
+                    self.kind, self._namespace, labels=self._labels, fields=self._fields
+                ):
                     yield page
             except Gone:
                 self._at_once = True
@@ -257,7 +268,9 @@ class Informer(Generic[O]):
 
     async def _follow(self) -> None:
         """Until the watch ends or fails."""
-        events = self._cluster.watch(self.kind, self._namespace, resource_version=self._version, labels=self._labels, fields=self._fields)
+        events = self._cluster.watch(
+            self.kind, self._namespace, resource_version=self._version, labels=self._labels, fields=self._fields
+        )
         try:
             async for event in events:
                 self._failures = 0
@@ -284,7 +297,8 @@ class Informer(Generic[O]):
             self._upsert(obj)
 
     async def _replace_yielding(self, items: Sequence[O]) -> None:
-        """As :meth:`_replace`, yielding the event loop; between yields some objects are still in their previous state."""
+        """As :meth:`_replace`, yielding the event loop; between yields some objects are still in their previous
+        state."""
         there = {key_of(obj) for obj in items}
         until = asyncio.get_running_loop().time() + _TURN
         for key in self.store.keys():  # noqa: SIM118 - as above
@@ -334,7 +348,8 @@ class Informer(Generic[O]):
 
 @asynccontextmanager
 async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
-    """Runs informers while the body does; the body begins when all have synced. A handler's exception ends the body, and is raised.
+    """Runs informers while the body does; the body begins when all have synced. A handler's exception ends the body,
+    and is raised.
 
     An exception comes out as it was raised; only several at once come out as a group.
     """

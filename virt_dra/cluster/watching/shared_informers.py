@@ -1,4 +1,5 @@
-"""One informer for each kind, shared by all loops of a process, so that each kind is listed, watched and held in memory once."""
+"""One informer for each kind, shared by all loops of a process, so that each kind is listed, watched and held in memory
+once."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class SharedInformers:
-    """Informers by kind. A loop asks for those that it reads when it is made, before :meth:`run`; each index has one name and owner.
+    """Informers by kind. A loop asks for those that it reads when it is made, before :meth:`run`; each index has one
+    name and owner.
 
-    ``make`` makes an informer of a kind; by default one over the whole cluster that waits for kinds the cluster doesn't serve.
+    ``make`` makes an informer of a kind; by default one over the whole cluster that waits for kinds the cluster doesn't
+    serve.
     """
 
     def __init__(self, cluster: Cluster, make: Callable[[Cluster, type[Any]], Informer[Any]] | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Transforms for :class:`~virt_dra.cluster.watching.informer.Informer` that drop fields, so that large stores take less memory.
+"""Transforms for :class:`~virt_dra.cluster.watching.informer.Informer` that drop fields, so that large stores take less
+memory.
 
-A transformed object must never be written whole (``update``), as that would remove the dropped fields from the cluster: patch it, or read
-the object first.
+A transformed object must never be written whole (``update``), as that would remove the dropped fields from the cluster:
+patch it, or read the object first.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def known_fields_only(obj: W) -> W:
 
 
 def leaving_out(*paths: str) -> Callable[[O], O]:
-    """A transform that leaves out fields by their Python names (``spec.containers.env``; a list or map on the way means each of its
-    entries) and every field that our types don't know."""
+    """A transform that leaves out fields by their Python names (``spec.containers.env``; a list or map on the way means
+    each of its entries) and every field that our types don't know."""
     split = tuple(tuple(path.split(".")) for path in paths)
 
     def transform(obj: O) -> O:

@@ -1,7 +1,8 @@
-"""A work queue of keys: each key is queued once, processed by one worker at a time, and requeued with back-off after a failure.
+"""A work queue of keys: each key is queued once, processed by one worker at a time, and requeued with back-off after a
+failure.
 
-After ``k8s.io/client-go/util/workqueue``, whose rules controllers rely on. No library for asyncio has them: ``asyncio.Queue`` keeps
-duplicates, job runners know no keys, kopf's queues are its own.
+After ``k8s.io/client-go/util/workqueue``, whose rules controllers rely on. No library for asyncio has them:
+``asyncio.Queue`` keeps duplicates, job runners know no keys, kopf's queues are its own.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class WorkQueue(Generic[K]):
     """Keys in the order of their first addition. For one event loop; every method is called on it.
 
     * A key that is ready is not added twice. A key that is added while it is in work is processed again afterwards.
-    * A delayed key (``add_after``, a failure) may be added at once. Processing it cancels the delay; the work returns a new one if it
-      needs one. The shorter of two delays counts.
+    * A delayed key (``add_after``, a failure) may be added at once. Processing it cancels the delay; the work returns a
+      new one if it needs one. The shorter of two delays counts.
     * Work that raises is retried after 5 ms, 10 ms, … up to ``longest_delay`` seconds; success resets the back-off.
     """
 
@@ -119,7 +120,8 @@ class WorkQueue(Generic[K]):
             self._notify()
 
     def close(self) -> None:
-        """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done. A successor lists everything anyway."""
+        """Drop all keys and accept no more; :meth:`run` ends when the keys in work are done. A successor lists
+        everything anyway."""
         self._closed = True
         self._ready.clear()
         self._since.clear()
@@ -136,7 +138,8 @@ class WorkQueue(Generic[K]):
             await self._change()
 
     async def run(self, work: Callable[[K], Awaitable[float | None]], *, workers: int = 1) -> None:
-        """Process keys until :meth:`close` or cancellation. ``work`` returns after how many seconds to requeue the key, or None."""
+        """Process keys until :meth:`close` or cancellation. ``work`` returns after how many seconds to requeue the key,
+        or None."""
         async with asyncio.TaskGroup() as group:
             for number in range(workers):
                 group.create_task(self._work(work), name=f"worker {number}")
@@ -173,9 +176,18 @@ class WorkQueue(Generic[K]):
         delay = backoff(failures, self._chance(), first=self._first_delay, longest=self._longest_delay)
         fields = {"key": str(key), "failures": failures, "againInSeconds": round(delay, 3)}
         if isinstance(error, ApiError):  # an outage, for which our stack trace is of no use
-            log.warning("reconciling %s failed (attempt %d): %s; retrying in %.3f s", key, failures, error, delay, extra={"fields": fields})
+            log.warning(
+                "reconciling %s failed (attempt %d): %s; retrying in %.3f s",
+                key,
+                failures,
+                error,
+                delay,
+                extra={"fields": fields},
+            )
         else:
-            log.exception("reconciling %s failed (attempt %d); retrying in %.3f s", key, failures, delay, extra={"fields": fields})
+            log.exception(
+                "reconciling %s failed (attempt %d); retrying in %.3f s", key, failures, delay, extra={"fields": fields}
+            )
         self.add_after(key, delay)
 
     def _set_alarm(self) -> None:

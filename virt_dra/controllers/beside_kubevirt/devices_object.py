@@ -36,7 +36,8 @@ RESOLVED: Final = "Resolved"
 PENDING: Final = "Pending"
 ERROR: Final = "Error"
 RELEASED: Final = "Released"
-"""States of a device: its address reaches the VM; it will have an address; waiting won't help; the VMI has finished and released it."""
+"""States of a device: its address reaches the VM; it will have an address; waiting won't help; the VMI has finished and
+released it."""
 FINISHED_VMI: Final = "VMIFinished"
 """Reason of a released device, and of DevicesResolved=False and DevicesHealthy=Unknown on a finished VMI."""
 NOT_RESOLVED: Final = "DevicesNotResolved"
@@ -50,18 +51,30 @@ _MESSAGE = 4096
 def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
     """Named like the VMI and owned by it, so that garbage collection removes it."""
     owner = OwnerReference(
-        api_version=KUBEVIRT_API, kind=vmi.KIND, name=vmi.name, uid=vmi.metadata.uid, controller=True, block_owner_deletion=False
+        api_version=KUBEVIRT_API,
+        kind=vmi.KIND,
+        name=vmi.name,
+        uid=vmi.metadata.uid,
+        controller=True,
+        block_owner_deletion=False,
     )
-    return ObjectMeta(name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,))
+    return ObjectMeta(
+        name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,)
+    )
 
 
 def frozen_in(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> StatusEntries:
     """The entries of the devices that a pod was started with, from the object."""
-    return one_each((device.kind, _entry(device)) for device in reported_for(stored, pod) if _has_address(device) or _needs_none(device))
+    return one_each(
+        (device.kind, _entry(device))
+        for device in reported_for(stored, pod)
+        if _has_address(device) or _needs_none(device)
+    )
 
 
 def reported_for(stored: VirtualMachineInstanceDevices | None, pod: Pod | None) -> tuple[VmiDevice, ...]:
-    """The devices that the object reports for a pod, or without a pod for the last one; none for another pod (K-10.5)."""
+    """The devices that the object reports for a pod, or without a pod for the last one; none for another pod
+    (K-10.5)."""
     if stored is None:
         return ()
     status, target = stored.status, stored.status.migration_target
@@ -96,8 +109,9 @@ def status_for(
     now: datetime,
     target: MigrationTarget | None = None,
 ) -> VirtualMachineInstanceDevicesStatus:
-    """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the device-plugin path, or
-    are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a running migration."""
+    """The object's status. ``claimed``: the DRA devices, which are listed in deviceStatus (K-5.12); others take the
+    device-plugin path, or are networks. ``pending``: the new condition Allocatable, if there is one. ``target``: of a
+    running migration."""
     devices = _devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices)}
     if pod is not None:
@@ -105,7 +119,11 @@ def status_for(
         if pod.spec.node_name:
             fields["nodeName"] = pod.spec.node_name
     elif stored is not None:  # the pod is gone, but its name and node remain useful
-        kept = (("podName", stored.status.pod_name), ("podUID", stored.status.pod_uid), ("nodeName", stored.status.node_name))
+        kept = (
+            ("podName", stored.status.pod_name),
+            ("podUID", stored.status.pod_uid),
+            ("nodeName", stored.status.node_name),
+        )
         fields |= {key: value for key, value in kept if value is not None}
     paths = tuple(dict.fromkeys(device.integration_path for device in devices if device.integration_path))
     if paths:
@@ -120,7 +138,9 @@ def status_for(
     return status.with_(migration_target=target) if target is not None else status
 
 
-def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datetime) -> VirtualMachineInstanceDevicesStatus:
+def finished(
+    status: VirtualMachineInstanceDevicesStatus, phase: str, now: datetime
+) -> VirtualMachineInstanceDevicesStatus:
     """The status of a VMI that has finished: its last devices, now released. Idempotent."""
     message = f"the VMI has finished ({phase}) and released its devices; this is their last status"
     devices = tuple(
@@ -138,7 +158,9 @@ def finished(status: VirtualMachineInstanceDevicesStatus, phase: str, now: datet
     return status.with_(ready=_ready(devices), devices=devices, conditions=listed, migration_target=None)
 
 
-def target_for(report: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None) -> MigrationTarget:
+def target_for(
+    report: DeviceReport, pod: Pod, record: Integration | None, stored: VirtualMachineInstanceDevices | None
+) -> MigrationTarget:
     """The status of a migration's target pod and its devices."""
     devices = _devices(report, pod, record, reported_for(stored, pod))
     fields: Json = {"ready": _ready(devices), "podName": pod.name, "podUID": pod.metadata.uid}
@@ -151,7 +173,9 @@ def _ready(devices: Sequence[VmiDevice]) -> str:
     return f"{sum(device.state == RESOLVED for device in devices)}/{len(devices)}"
 
 
-def _devices(report: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]) -> tuple[VmiDevice, ...]:
+def _devices(
+    report: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]
+) -> tuple[VmiDevice, ...]:
     known = {(device.kind, device.name): device for device in before}
     return tuple(_device(device, pod, record, known) for device in report.devices)
 
@@ -163,9 +187,16 @@ def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, b
     return record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
 
 
-def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]) -> VmiDevice:
+def _device(
+    device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]
+) -> VmiDevice:
     subject, outcome = device.subject, device.outcome
-    fields: Json = {"name": subject.name, "kind": subject.kind, "claimName": subject.claim_name, "requestName": subject.request_name}
+    fields: Json = {
+        "name": subject.name,
+        "kind": subject.kind,
+        "claimName": subject.claim_name,
+        "requestName": subject.request_name,
+    }
     old = before.get((subject.kind, subject.name))
     path = _path(subject, pod, record, old)
     if path is not None:
@@ -200,7 +231,8 @@ def _device(device: ReportedDevice, pod: Pod | None, record: Integration | None,
 
 
 def _taint(taint: DeviceTaint) -> DeviceTaint:
-    """The taint without unknown fields: the API server would drop them, and the object would be written again and again."""
+    """The taint without unknown fields: the API server would drop them, and the object would be written again and
+    again."""
     kept = {"key": taint.key, "effect": taint.effect}
     kept |= {"value": taint.value} if taint.value else {}
     return DeviceTaint.from_wire(kept | ({"timeAdded": taint.time_added} if taint.time_added else {}))
@@ -220,7 +252,9 @@ def _conditions(
     conditions = put(conditions, DEVICES_RESOLVED, "False" if first else "True", reason, message, now)
     unhealthy = report.unhealthy
     if unhealthy:
-        conditions = put(conditions, DEVICES_HEALTHY, "False", unhealthy[0].reason, shortened(sentences(unhealthy), _MESSAGE), now)
+        conditions = put(
+            conditions, DEVICES_HEALTHY, "False", unhealthy[0].reason, shortened(sentences(unhealthy), _MESSAGE), now
+        )
     elif unresolved:
         conditions = put(conditions, DEVICES_HEALTHY, "Unknown", NOT_RESOLVED, "", now)
     else:
@@ -229,7 +263,8 @@ def _conditions(
 
 
 def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Iterable[Json]) -> str:
-    """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where that is known."""
+    """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where
+    that is known."""
     why = next((str(each.get("message") or "") for each in conditions if each.get("type") == ALLOCATABLE), "")
     waiting = [each for each in unresolved if each.reason == NOT_ALLOCATED]
     if not why or not waiting:
@@ -239,7 +274,9 @@ def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Iterable[Json
 
 
 def transitions(
-    vmi: VirtualMachineInstance, old: VirtualMachineInstanceDevicesStatus | None, new: VirtualMachineInstanceDevicesStatus
+    vmi: VirtualMachineInstance,
+    old: VirtualMachineInstanceDevicesStatus | None,
+    new: VirtualMachineInstanceDevicesStatus,
 ) -> tuple[Event, ...]:
     """The Events for a change of the object; none without a change, so that a restart doesn't repeat them."""
     was_target, target = old.migration_target if old is not None else None, new.migration_target
@@ -251,7 +288,8 @@ def transitions(
     was, now = _by_type(old), _by_type(new)
     if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
         found = ", ".join(
-            f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}" for device in new.devices
+            f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}"
+            for device in new.devices
         )
         # kube-scheduler allocates claims a moment before it binds the pod.
         place = f"on node {new.node_name}: " if new.node_name else ""
@@ -264,13 +302,17 @@ def transitions(
     return tuple(events)
 
 
-def _troubles(vmi: VirtualMachineInstance, where: str, old: Iterable[VmiDevice], new: Iterable[VmiDevice]) -> list[Event]:
+def _troubles(
+    vmi: VirtualMachineInstance, where: str, old: Iterable[VmiDevice], new: Iterable[VmiDevice]
+) -> list[Event]:
     """A warning for each device whose error or warning is new."""
     before = {(device.kind, device.name): (device.state, device.reason) for device in old}
     return [
         warning(vmi, device.reason, shortened(f"{where}{device.kind}/{device.name}: {device.message}"))
         for device in new
-        if device.reason and device.state != PENDING and before.get((device.kind, device.name)) != (device.state, device.reason)
+        if device.reason
+        and device.state != PENDING
+        and before.get((device.kind, device.name)) != (device.state, device.reason)
     ]
 
 

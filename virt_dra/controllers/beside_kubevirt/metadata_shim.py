@@ -1,7 +1,9 @@
-"""The plan that fills in what the pod webhook left open: metadata files and addresses, as annotations of launcher pods (K-11, 0012). Pure.
+"""The plan that fills in what the pod webhook left open: metadata files and addresses, as annotations of launcher pods
+(K-11, 0012). Pure.
 
-What is written holds data of drivers and tenants only as JSON strings, or as addresses of a checked syntax. It is written from when a
-pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among several devices (K-5.8).
+What is written holds data of drivers and tenants only as JSON strings, or as addresses of a checked syntax. It is
+written from when a pair's claim is allocated and reserved for the pod (K-5.4), and never chooses among several devices
+(K-5.8).
 """
 
 from __future__ import annotations
@@ -32,7 +34,13 @@ from virt_dra.api.names import byte_length
 from virt_dra.api.reading.json_annotations import AnnotationError
 from virt_dra.controllers.beside_kubevirt.publication import BAD_RECORD
 from virt_dra.controllers.devices.inputs import DeviceInputs
-from virt_dra.controllers.devices.metadata_files import Filled, FillInProblem, frozen_addresses, metadata_files, resolved_in
+from virt_dra.controllers.devices.metadata_files import (
+    Filled,
+    FillInProblem,
+    frozen_addresses,
+    metadata_files,
+    resolved_in,
+)
 from virt_dra.controllers.devices.networks import used_pairs
 from virt_dra.controllers.devices.outcomes import ResolvedDevice, UnresolvedDevice
 from virt_dra.controllers.devices.subjects import DeviceSubject
@@ -65,7 +73,8 @@ class FillInPlan:
 
 
 def plan(inputs: DeviceInputs) -> FillInPlan:
-    """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives (K-10.5)."""
+    """One patch for each launcher pod that lacks something: the current one, and a migration's target before it arrives
+    (K-10.5)."""
     actions: list[PatchAnnotations] = []
     problems: list[FillInProblem] = []
     current: tuple[FillInProblem, ...] = ()
@@ -77,18 +86,25 @@ def plan(inputs: DeviceInputs) -> FillInPlan:
         if not _fits(pod, filled.annotations):
             filled = fill_in(inputs, pod, addresses_only=True)
         problems += filled.problems
-        changes = {key: value for key, value in filled.annotations.items() if pod.metadata.annotations.get(key) != value}
+        changes = {
+            key: value for key, value in filled.annotations.items() if pod.metadata.annotations.get(key) != value
+        }
         if changes and _fits(pod, changes):
             actions.append(PatchAnnotations.of(pod, changes, unchanged=True))
         elif changes:
-            problems.append(FillInProblem(TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"))
+            problems.append(
+                FillInProblem(
+                    TOO_LARGE, pod.key, f"the annotations would have more than {ANNOTATIONS_LIMIT // 1024} KiB"
+                )
+            )
         if inputs.pod is not None and pod.metadata.uid == inputs.pod.metadata.uid:
             current = tuple(problems[before:])
     return FillInPlan(tuple(actions), tuple(problems), current)
 
 
 def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> Filled:
-    """The annotations that a pod's record asks for, as far as known. ``addresses_only``: without attributes that KubeVirt ignores."""
+    """The annotations that a pod's record asks for, as far as known. ``addresses_only``: without attributes that
+    KubeVirt ignores."""
     try:
         record = Integration.from_annotations(pod.metadata.annotations)
     except AnnotationError as error:
@@ -104,7 +120,8 @@ def fill_in(inputs: DeviceInputs, pod: Pod, *, addresses_only: bool = False) -> 
 
 
 def _fits(pod: Pod, changes: Mapping[str, str | None]) -> bool:
-    """True if the annotations stay within the API's limit (K-12.2); of those dropped by the informer only the size is known."""
+    """True if the annotations stay within the API's limit (K-12.2); of those dropped by the informer only the size is
+    known."""
     after = {key: value for key, value in {**pod.metadata.annotations, **changes}.items() if value is not None}
     size = sum(byte_length(key) + byte_length(value) for key, value in after.items() if key != REST)
     return size + rest_of(after) <= ANNOTATIONS_LIMIT
@@ -129,14 +146,17 @@ def _metadata(inputs: DeviceInputs, pod: Pod, record: Integration, addresses_onl
 
 
 def _not_the_pods(pair: ClaimRequestPair) -> FillInProblem:
-    return FillInProblem(NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod")
+    return FillInProblem(
+        NOT_THE_PODS, str(pair), "the pod's container compute doesn't use this request of a claim of the pod"
+    )
 
 
 # --- variables ---
 
 
 def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
-    """The variables of the device-plugin path: all of them, or none yet; the container starts once and reads them once."""
+    """The variables of the device-plugin path: all of them, or none yet; the container starts once and reads them
+    once."""
     if not record.devices:
         return NOTHING
     devices, problems = _checked(inputs.vmi, pod, record)
@@ -150,7 +170,9 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
     values: dict[str, list[tuple[RecordedDevice, Addresses]]] = defaultdict(list)
     for device, outcome in zip(devices, outcomes, strict=True):
         if isinstance(outcome, ResolvedDevice):
-            values[_suffix(device.resource)].append((device, frozen_addresses(inputs, pod, outcome) or outcome.addresses))
+            values[_suffix(device.resource)].append(
+                (device, frozen_addresses(inputs, pod, outcome) or outcome.addresses)
+            )
     annotations: dict[str, str | None] = {ADDRESSES_READY_ANNOTATION: ADDRESSES_READY}
     found: list[FillInProblem] = []
     for suffix, members in values.items():
@@ -158,7 +180,8 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
         pcis = [addresses.pci for _, addresses in members if addresses.mdev is None and addresses.pci is not None]
         if mdevs and pcis:
             message = (
-                f"devices of resource {members[0][0].resource} have PCI addresses and mdev UUIDs; give each kind a resource of its own"
+                f"devices of resource {members[0][0].resource} have PCI addresses and "
+                "mdev UUIDs; give each kind a resource of its own"
             )
             found.append(FillInProblem(MIXED_ADDRESSES, members[0][0].name, message))
         # KubeVirt ignores an empty variable, so both may be set.
@@ -172,7 +195,9 @@ def _suffix(resource: str) -> str:
     return resource_variable("", resource)
 
 
-def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tuple[tuple[RecordedDevice, ...], tuple[FillInProblem, ...]]:
+def _checked(
+    vmi: VirtualMachineInstance, pod: Pod, record: Integration
+) -> tuple[tuple[RecordedDevice, ...], tuple[FillInProblem, ...]]:
     """The devices of the record in the VMI's order, in which KubeVirt takes addresses; or the problems with them."""
     used, problems = used_pairs(pod), list[FillInProblem]()
     order = {(kind, name, resource): position for position, (kind, name, resource) in enumerate(_plugin_entries(vmi))}
@@ -180,14 +205,20 @@ def _checked(vmi: VirtualMachineInstance, pod: Pod, record: Integration) -> tupl
     for device in record.devices:
         if (device.kind, device.name, device.resource) not in order:
             problems.append(
-                FillInProblem(NOT_THE_VMIS, device.name, f"the VMI has no {device.kind} entry of that name with resource {device.resource}")
+                FillInProblem(
+                    NOT_THE_VMIS,
+                    device.name,
+                    f"the VMI has no {device.kind} entry of that name with resource {device.resource}",
+                )
             )
         pair = ClaimRequestPair(device.claim, device.request)
         if pair not in used or record.path_of(pair) != DEVICE_PLUGIN:
             problems.append(_not_the_pods(pair))
         kinds[_suffix(device.resource)].add(device.kind)
     problems += [
-        FillInProblem(SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable")
+        FillInProblem(
+            SHARED_VARIABLE, f"{PCI_PREFIX}{suffix}", "gpus and hostDevices have resources that share this variable"
+        )
         for suffix, used_by in kinds.items()
         if len(used_by) > 1
     ]

@@ -21,7 +21,8 @@ _PASSING: Final = timedelta(seconds=2)
 
 
 def error_at(vmi: VirtualMachineInstance, count_from: CountFrom = as_stated) -> datetime | None:
-    """The time from which a failed creation counts as an error. None: nothing failed, or the failure has no time and counts at once.
+    """The time from which a failed creation counts as an error. None: nothing failed, or the failure has no time and
+    counts at once.
 
     A first attempt may fail because an informer lacks a new object, and the next succeeds at once.
     """
@@ -48,7 +49,9 @@ def with_creation_failure(
     final = failure.reason.startswith(FAILED_CREATE) and (moment is None or moment <= now)
     said = f"({failure.reason or 'no reason'}): {shortened(failure.message or '', _MESSAGE)}"
     if final:
-        message = f"KubeVirt can't create the launcher pod {said}. It retries; see the VMI's events for the latest attempt"
+        message = (
+            f"KubeVirt can't create the launcher pod {said}. It retries; see the VMI's events for the latest attempt"
+        )
     else:
         message = f"KubeVirt has not created the launcher pod yet {said}"
     outcomes = tuple(

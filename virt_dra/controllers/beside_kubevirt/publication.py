@@ -1,4 +1,5 @@
-"""The plan that publishes a VMI's devices beside KubeVirt: in an object of our own and in an annotation of the VMI (K-5.21, K-9.2, 0012).
+"""The plan that publishes a VMI's devices beside KubeVirt: in an object of our own and in an annotation of the VMI
+(K-5.21, K-9.2, 0012).
 
 A plan is empty when both are up to date.
 """
@@ -18,7 +19,14 @@ from virt_dra.api.kubevirt_v1 import DeviceStatus, VirtualMachineInstance
 from virt_dra.api.meta import Condition
 from virt_dra.api.reading.json_annotations import AnnotationError
 from virt_dra.api.virt_dra_v1alpha1 import MigrationTarget, VirtualMachineInstanceDevices
-from virt_dra.controllers.beside_kubevirt.devices_object import finished, frozen_in, metadata_of, status_for, target_for, transitions
+from virt_dra.controllers.beside_kubevirt.devices_object import (
+    finished,
+    frozen_in,
+    metadata_of,
+    status_for,
+    target_for,
+    transitions,
+)
 from virt_dra.controllers.beside_kubevirt.pod_creation import with_creation_failure
 from virt_dra.controllers.devices.delivery import NOTHING_UNFILLED, with_obstacles
 from virt_dra.controllers.devices.inputs import DeviceInputs, annotation_value, with_shared
@@ -46,9 +54,11 @@ class PublicationPlan:
 NOTHING: Final = PublicationPlan()
 
 
-def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED) -> PublicationPlan:
-    """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``: why the current pod
-    can't be filled in (``delivery.NOT_FILLED_IN``)."""
+def plan(
+    inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mapping[str, str] = NOTHING_UNFILLED
+) -> PublicationPlan:
+    """The writes that publish the devices. ``pending``: the new condition Allocatable, if there is one. ``unfilled``:
+    why the current pod can't be filled in (``delivery.NOT_FILLED_IN``)."""
     vmi, pod, stored = inputs.vmi, inputs.pod, inputs.stored
     if stored is not None and stored.metadata.deletion_timestamp is not None:
         return NOTHING  # recreated once it is gone
@@ -80,19 +90,30 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None, unfilled: Mappi
         labels = {**before.metadata.labels, PART_OF_LABEL: PART_OF}
         actions.append(Update(before.with_(metadata=before.metadata.with_(labels=labels), status=status)))
     transition_events = transitions(vmi, before.status if before is not None else None, status) if actions else ()
-    return PublicationPlan((*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *transition_events))
+    return PublicationPlan(
+        (*actions, *_annotation(vmi, status.device_status)), (*(events if actions else ()), *transition_events)
+    )
 
 
-def plan_finished(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime) -> PublicationPlan:
+def plan_finished(
+    vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None, now: datetime
+) -> PublicationPlan:
     """The write that marks the object of a finished VMI, which otherwise stays as it is, like the VMI's annotation."""
     if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
         return NOTHING
     status = finished(stored.status, vmi.status.phase or "", now)
-    return NOTHING if status.to_wire() == stored.status.to_wire() else PublicationPlan((Update(stored.with_(status=status)),))
+    return (
+        NOTHING
+        if status.to_wire() == stored.status.to_wire()
+        else PublicationPlan((Update(stored.with_(status=status)),))
+    )
 
 
-def _target(inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
-    """The status of the pod that the VMI migrates to (K-10.5). Nothing is frozen, as the guest doesn't run there yet."""
+def _target(
+    inputs: DeviceInputs, stored: VirtualMachineInstanceDevices | None
+) -> tuple[MigrationTarget | None, tuple[Event, ...]]:
+    """The status of the pod that the VMI migrates to (K-10.5). Nothing is frozen, as the guest doesn't run there
+    yet."""
     pod = migration_target(inputs.vmi, inputs.pods)
     if pod is None:
         return None, ()
@@ -116,25 +137,34 @@ def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration |
     try:
         return (Integration.from_annotations(pod.metadata.annotations) if pod is not None else None), ()
     except AnnotationError as error:
-        return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),)
+        return Integration(), (
+            warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),
+        )
 
 
 def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
-    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid, which prevents the pod's creation."""
+    """The devices that the VMI's annotation names, before there is a pod; none if it is invalid, which prevents the
+    pod's creation."""
     try:
         wanted = read_device_claims(vmi.metadata.annotations)
         assigned = assign(vmi, wanted) if wanted else ()
     except AnnotationError:
         return ()
-    return tuple(DeviceSubject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned))
+    return tuple(
+        DeviceSubject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned)
+    )
 
 
-def _plugin_devices(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int) -> tuple[DeviceSubject, ...]:
+def _plugin_devices(
+    vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None, first: int
+) -> tuple[DeviceSubject, ...]:
     """The devices of the device-plugin path: those of the record that the VMI has. gpus first, in spec order."""
     if pod is None:
         return _wanted_plugin_devices(vmi, first)
     devices = vmi.spec.domain.devices
-    recorded = {(device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())}
+    recorded = {
+        (device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())
+    }
     found: list[DeviceSubject] = []
     for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
         for entry in entries:
@@ -145,7 +175,8 @@ def _plugin_devices(vmi: VirtualMachineInstance, pod: Pod | None, record: Integr
 
 
 def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:
-    """The deviceStatus on the VMI, from when a device has an address. A value that isn't ours (K-4.2) is corrected or removed."""
+    """The deviceStatus on the VMI, from when a device has an address. A value that isn't ours (K-4.2) is corrected or
+    removed."""
     wanted = annotation_value(status)
     if vmi.metadata.annotations.get(DEVICE_STATUS_ANNOTATION) == wanted:
         return ()

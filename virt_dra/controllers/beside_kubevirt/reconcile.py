@@ -1,4 +1,5 @@
-"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry (decision 0012)."""
+"""The reconcile of a VMI beside KubeVirt: write the addresses into its pods, publish its devices, make KubeVirt retry
+(decision 0012)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from virt_dra.controllers.writes import Write, write
 class BesideKubevirtPlan:
     """``first`` (what the VM waits for) is written before ``then`` (what is published about it).
 
-    ``events`` are emitted once ``then`` is done. ``requeue_at``: when time alone may change the plan. ``problems`` are for the log.
+    ``events`` are emitted once ``then`` is done. ``requeue_at``: when time alone may change the plan. ``problems`` are
+    for the log.
     """
 
     first: tuple[Write, ...] = ()
@@ -53,9 +55,15 @@ def plan(inputs: DeviceInputs, pending: Condition | None = None) -> BesideKubevi
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, key: str, now: datetime, options: ResolutionOptions = DEFAULTS, explain: Explain | None = None
+    sources: Sources,
+    cluster: Cluster,
+    key: str,
+    now: datetime,
+    options: ResolutionOptions = DEFAULTS,
+    explain: Explain | None = None,
 ) -> Reconciled:
-    """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` if a write failed and should be retried."""
+    """Gather, plan and write for the VMI ``namespace/name``. Raises :class:`ApiError` if a write failed and should be
+    retried."""
     inputs = gather(sources, key, now, options)
     if inputs is None:
         return await _reconcile_finished(sources, cluster, key, now)
@@ -64,7 +72,10 @@ async def reconcile(
     batches = (planned.first, planned.then, (retry.action,) if retry.action is not None else ())
     results = [await write(cluster, writes, inputs.vmi) for writes in batches]
     return Reconciled(
-        events=(*(planned.events if results[1].done else ()), *(event for result in results for event in result.refused)),
+        events=(
+            *(planned.events if results[1].done else ()),
+            *(event for result in results for event in result.refused),
+        ),
         problems=planned.problems,
         stale=any(result.stale for result in results),
         requeue_at=earliest(planned.requeue_at, retry.requeue_at),

@@ -1,10 +1,11 @@
 """The pure plan that makes KubeVirt retry early what failed for a reason that may be gone by now (K-12.8).
 
-KubeVirt's controllers back off exponentially, up to 1,000 s, and don't notice that a template now exists, or a file in a container. They
-reconcile a VMI as soon as it changes, so the operator changes an annotation: of VMIs whose pod our webhook refused (or was not available
-for), and of those whose launcher doesn't find the metadata that we supply. The operator can't see all of the reasons (it has no permission
-to read templates), so it repeats this at growing intervals: a VMI waits about a tenth longer than necessary, at most a minute, and a
-namespace causes no more than five such writes a second.
+KubeVirt's controllers back off exponentially, up to 1,000 s, and don't notice that a template now exists, or a file in
+a container. They reconcile a VMI as soon as it changes, so the operator changes an annotation: of VMIs whose pod our
+webhook refused (or was not available for), and of those whose launcher doesn't find the metadata that we supply. The
+operator can't see all of the reasons (it has no permission to read templates), so it repeats this at growing intervals:
+a VMI waits about a tenth longer than necessary, at most a minute, and a namespace causes no more than five such writes
+a second.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: C
     if failure is None:
         over = written is not None and vmi.metadata.deletion_timestamp is None
         return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: None})) if over else NOTHING
-    since = min(count_from(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO), now)
+    since = min(
+        count_from(moment_of(failure.last_transition_time) or moment_of(vmi.metadata.creation_timestamp) or _LONG_AGO),
+        now,
+    )
     last = moment_of(written)
     # A time in the future isn't the operator's: VM authors may write the annotation, too.
     last = since if last is None or last > now else max(last, since)
@@ -57,4 +61,7 @@ def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: C
     due = last + pause
     if due > now:
         return Retry(requeue_at=due)
-    return Retry(PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}), now + pause)
+    return Retry(
+        PatchAnnotations.of(vmi, {RETRY_ANNOTATION: now.astimezone(UTC).isoformat(timespec="milliseconds")}),
+        now + pause,
+    )

@@ -1,7 +1,7 @@
 """Whether a device's address can reach the VM through the pod as it was made (K-4.5, K-11.1, 0012). Pure.
 
-A resolved device counts as ready only if it does. What is in the way was decided when the pod was created, so only another pod helps: for a
-VM, a restart.
+A resolved device counts as ready only if it does. What is in the way was decided when the pod was created, so only
+another pod helps: for a VM, a restart.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ NOT_IN_RECORD: Final = "NotInIntegrationRecord"
 """virt-dra's record on the pod can't be read, or has nothing of this request: nothing is filled in for it."""
 
 REASONS: Final = (REQUEST_NOT_USED, NOT_IN_RECORD, NO_INTEGRATION_PATH, METADATA_CLASH)
-"""In the order in which they are checked. Then comes what keeps the operator from filling in the pod (``metadata_shim``)."""
+"""In the order in which they are checked. Then comes what keeps the operator from filling in the pod
+(``metadata_shim``)."""
 
 NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -54,7 +55,8 @@ NOT_FILLED_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "AnnotationsTooLarge": (DEVICE_PLUGIN, METADATA_SHIM),
     }
 )
-"""Reasons for which nothing is written for any device of these paths: a container's variables are written together or not at all."""
+"""Reasons for which nothing is written for any device of these paths: a container's variables are written together or
+not at all."""
 
 
 def with_obstacles(
@@ -69,14 +71,16 @@ def with_obstacles(
 ) -> DeviceResolution:
     """The resolution, with an obstacle for each resolved device whose address can't reach the VM.
 
-    ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write metadata files.
-    ``running``: the guest runs with this pod, which proves that nothing is in the way. ``unfilled``: why the operator can't fill in the
-    pod, by reasons of :data:`NOT_FILLED_IN`.
+    ``record``: what the pod webhook did to the pod, None where it left the pod alone. ``writers``: drivers that write
+    metadata files. ``running``: the guest runs with this pod, which proves that nothing is in the way. ``unfilled``:
+    why the operator can't fill in the pod, by reasons of :data:`NOT_FILLED_IN`.
     """
     if pod is None or running:
         return resolution
     resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
-    found = [_obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved]
+    found = [
+        _obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved
+    ]
     obstacles = tuple(each for each in found if each is not None)
     return replace(resolution, obstacles=obstacles) if obstacles else resolution
 
@@ -93,8 +97,10 @@ def _obstacle(
     if _is_left_out(pod, pair):
         return obstacle(
             REQUEST_NOT_USED,
-            f"container {COMPUTE} of pod {pod.name} doesn't use request {pair.request} of claim {pair.claim}, so it gets no device of it: "
-            "KubeVirt before 1.8.3 uses one request of a claim only, and none of a kind of devices whose feature gate is off. Give the "
+            f"container {COMPUTE} of pod {pod.name} doesn't use request {pair.request} "
+            f"of claim {pair.claim}, so it gets no device of it: "
+            "KubeVirt before 1.8.3 uses one request of a claim only, and none of a "
+            "kind of devices whose feature gate is off. Give the "
             "device a claim of its own, or turn the gate on, and restart the VM",
         )
     if record is None:
@@ -103,7 +109,8 @@ def _obstacle(
     if recorded is None:
         return obstacle(
             NOT_IN_RECORD,
-            f"virt-dra's record on pod {pod.name} can't be read or has nothing of request {pair.request} of claim {pair.claim}, so its "
+            f"virt-dra's record on pod {pod.name} can't be read or has nothing of "
+            f"request {pair.request} of claim {pair.claim}, so its "
             "address is not handed on. Restart the VM",
         )
     if recorded.path == NONE and not _served_by_kubevirt(vmi, subject.kind, subject.name):
@@ -113,13 +120,16 @@ def _obstacle(
     if shimmed and outcome.result.driver in writers:
         return obstacle(
             METADATA_CLASH,
-            f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so its container can't "
+            f"driver {outcome.result.driver} mounts a metadata file of its own where "
+            "the pod has virt-dra's volume, so its container can't "
             f"be made: {_why_shimmed(recorded)}",
         )
     return None
 
 
-def _unfilled(outcome: ResolvedDevice, record: Integration | None, unfilled: Mapping[str, str]) -> UnresolvedDevice | None:
+def _unfilled(
+    outcome: ResolvedDevice, record: Integration | None, unfilled: Mapping[str, str]
+) -> UnresolvedDevice | None:
     subject = outcome.subject
     path = record.path_of(ClaimRequestPair(subject.claim_name, subject.request_name)) if record is not None else NATIVE
     for reason, message in unfilled.items():
@@ -130,7 +140,8 @@ def _unfilled(outcome: ResolvedDevice, record: Integration | None, unfilled: Map
 
 
 def _is_left_out(pod: Pod, pair: ClaimRequestPair) -> bool:
-    """True if the container compute doesn't use the request; False for a pod without that container (a hand-made one)."""
+    """True if the container compute doesn't use the request; False for a pod without that container (a hand-made
+    one)."""
     if all(container.name != COMPUTE for container in pod.spec.containers):
         return False
     used = used_pairs(pod)
@@ -145,17 +156,30 @@ def _served_by_kubevirt(vmi: VirtualMachineInstance, kind: str, name: str) -> bo
 def _no_path(recorded: RecordedPair) -> str:
     if recorded.reason == NO_METADATA_READ:
         return (
-            "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt 1.8.0 or newer, or give the "
+            "this KubeVirt reads no metadata files, so the device's address does not "
+            "reach it: use KubeVirt 1.8.0 or newer, or give the "
             f"device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}"
         )
     if recorded.reason == NO_DEVICE_CLAIMS:
-        return f"path device-plugin was asked for and no annotation {DEVICE_CLAIMS_ANNOTATION} says which claim it is: add that"
-    return f"nothing brings the device's address to KubeVirt ({recorded.reason or 'no reason given'}): name the claim and one request of it"
+        return (
+            f"path device-plugin was asked for and no annotation {DEVICE_CLAIMS_ANNOTATION} "
+            "says which claim it is: add that"
+        )
+    return (
+        f"nothing brings the device's address to KubeVirt ({recorded.reason or 'no reason given'}): "
+        "name the claim and one request of it"
+    )
 
 
 def _why_shimmed(recorded: RecordedPair) -> str:
     if recorded.reason == ASKED_FOR:
-        return f"annotation {PATH_ANNOTATION} asked for path {METADATA_SHIM}. Remove it or set it to {NATIVE}, and restart the VM"
+        return (
+            f"annotation {PATH_ANNOTATION} asked for path {METADATA_SHIM}. Remove "
+            f"it or set it to {NATIVE}, and restart the VM"
+        )
     if recorded.reason == DRIVER_UNKNOWN:
         return "no device that matches the request was known when the pod was made. Restart the VM"
-    return "the devices that matched the request when the pod was made were of drivers that write no such file. Restart the VM"
+    return (
+        "the devices that matched the request when the pod was made were of "
+        "drivers that write no such file. Restart the VM"
+    )

@@ -21,10 +21,11 @@ from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_ke
 
 @dataclass(frozen=True)
 class DeviceInputs:
-    """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the current one.
+    """Everything that plans for one VMI depend on. ``pods``: its launcher pods that haven't finished; ``pod``: the
+    current one.
 
-    ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name. ``holders``:
-    address (:func:`sources.address_on`) -> the keys of VMIs that publish it.
+    ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name.
+    ``holders``: address (:func:`sources.address_on`) -> the keys of VMIs that publish it.
     """
 
     vmi: VirtualMachineInstance
@@ -76,12 +77,15 @@ def _publishing(sources: Sources, address: str) -> Iterable[str]:
 
 
 def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
-    """True if the devices are still its VMI's: those of a terminating VMI may be allocated again before its object is gone."""
+    """True if the devices are still its VMI's: those of a terminating VMI may be allocated again before its object is
+    gone."""
     vmi = sources.vmi(devices.key)
     return vmi is not None and not ends(vmi) and owned_by(devices, vmi)
 
 
-def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions) -> set[str]:
+def _addresses(
+    pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions
+) -> set[str]:
     """The addresses of all allocated devices of the pod's claims."""
     found: set[str] = set()
     node = pod.spec.node_name if pod is not None else None
@@ -100,11 +104,14 @@ def _addresses(pod: Pod | None, claims: Mapping[str, ResourceClaim], published: 
 
 def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView]) -> bool:
     selector = rule.spec.device_selector
-    return selector is not None and any(selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools)
+    return selector is not None and any(
+        selector.driver in (None, driver) and selector.pool in (None, pool) for driver, pool in pools
+    )
 
 
 def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceResolution:
-    """With a warning for each device whose address a VMI that comes before this one publishes on the same node (K-5.13)."""
+    """With a warning for each device whose address a VMI that comes before this one publishes on the same node
+    (K-5.13)."""
     node = inputs.pod.spec.node_name if inputs.pod is not None else None
     warnings: list[DeviceWarning] = []
     for outcome in resolution.outcomes if node else ():
@@ -118,7 +125,8 @@ def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceRes
                 # Don't disclose names of another namespace.
                 own = [key for key in earlier if key.startswith(f"{inputs.vmi.namespace}/")]
                 message = (
-                    f"{outcome.addresses.identity} on node {node} is also a device of {f'VMI {own[0]}' if own else 'another namespace'}; "
+                    f"{outcome.addresses.identity} on node {node} is also a device of "
+                    f"{f'VMI {own[0]}' if own else 'another namespace'}; "
                     "only a driver that shares the device makes this work"
                 )
                 warnings.append(DeviceWarning(outcome.subject, SHARED_ADDRESS, message))
@@ -130,14 +138,22 @@ def annotation_value(status: DeviceStatus | None) -> str | None:
     entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
     known = [entry.device_resource_claim_status for entry in entries]
     addressed = any(each is not None and each.attributes is not None for each in known)
-    return json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":")) if status is not None and addressed else None
+    return (
+        json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":"))
+        if status is not None and addressed
+        else None
+    )
 
 
 def requeue_at(inputs: DeviceInputs) -> datetime | None:
-    """When time alone may change what is planned: a grace period ends, of the first unpublished device (K-5.9) or of a claim that the
-    informer lacks (K-5.4)."""
+    """When time alone may change what is planned: a grace period ends, of the first unpublished device (K-5.9) or of a
+    claim that the informer lacks (K-5.4)."""
     moments = [overdue_at(claim, inputs.options) for claim in inputs.claims.values() if _unpublished(inputs, claim.key)]
-    moments += [missed_at(pod, inputs.options) for pod in inputs.pods if any(key not in inputs.claims for key in claim_keys(pod))]
+    moments += [
+        missed_at(pod, inputs.options)
+        for pod in inputs.pods
+        if any(key not in inputs.claims for key in claim_keys(pod))
+    ]
     return min((moment for moment in moments if moment is not None and moment > inputs.now), default=None)
 
 

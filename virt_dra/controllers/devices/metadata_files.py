@@ -1,4 +1,5 @@
-"""The metadata file of a claim's request, made from what its driver publishes, as an annotation of a pod (K-7.8). Pure."""
+"""The metadata file of a claim's request, made from what its driver publishes, as an annotation of a pod (K-7.8).
+Pure."""
 
 from __future__ import annotations
 
@@ -42,23 +43,33 @@ class Filled:
     waiting: tuple[UnresolvedDevice, ...] = ()
 
 
-def resolved_in(inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, ...]) -> Sequence[ResolvedDevice | UnresolvedDevice]:
+def resolved_in(
+    inputs: DeviceInputs, pod: Pod, subjects: tuple[DeviceSubject, ...]
+) -> Sequence[ResolvedDevice | UnresolvedDevice]:
     options = replace(inputs.options, now=inputs.now, migration_target=True, spread=False)
     return resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, subjects).outcomes
 
 
-def metadata_files(inputs: DeviceInputs, pod: Pod, wanted: Mapping[ClaimRequestPair, Layout], *, addresses_only: bool) -> Filled:
+def metadata_files(
+    inputs: DeviceInputs, pod: Pod, wanted: Mapping[ClaimRequestPair, Layout], *, addresses_only: bool
+) -> Filled:
     """The files of pairs that the pod has, each as an annotation, as far as they are known now."""
     entries = {entry.name: entry for entry in pod.spec.resource_claims}
     subjects = tuple(_subject(inputs.vmi, pod, position, pair) for position, pair in enumerate(wanted))
     outcomes = dict(zip(wanted, resolved_in(inputs, pod, subjects), strict=True))
     devices = {
-        pair: _device(inputs, pod, outcome, addresses_only) for pair, outcome in outcomes.items() if isinstance(outcome, ResolvedDevice)
+        pair: _device(inputs, pod, outcome, addresses_only)
+        for pair, outcome in outcomes.items()
+        if isinstance(outcome, ResolvedDevice)
     }
     annotations: dict[str, str | None] = {}
     for pair in devices:
         # KubeVirt 1.8.0 may look for a request in another request's file of the claim.
-        others = [other for other in devices if other.claim == pair.claim and other != pair] if wanted[pair] == "KubeVirt-1.8.0" else []
+        others = (
+            [other for other in devices if other.claim == pair.claim and other != pair]
+            if wanted[pair] == "KubeVirt-1.8.0"
+            else []
+        )
         outcome = outcomes[pair]
         claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
         requests = [_request(each, devices[each]) for each in (pair, *others)]
@@ -75,9 +86,15 @@ def _subject(vmi: VirtualMachineInstance, pod: Pod, position: int, pair: ClaimRe
 
 
 def _file(entry: PodResourceClaim, claim: ResourceClaim, requests: Sequence[Json]) -> str:
-    """The file's content (K-7.8), one object. A driver increments ``generation`` with every rewrite; ours is always 1."""
+    """The file's content (K-7.8), one object. A driver increments ``generation`` with every rewrite; ours is always
+    1."""
     metadata: Json = {"name": claim.name, "namespace": claim.namespace, "uid": claim.metadata.uid, "generation": 1}
-    content: Json = {"kind": METADATA_KIND, "apiVersion": METADATA_VERSION, "metadata": metadata, "requests": list(requests)}
+    content: Json = {
+        "kind": METADATA_KIND,
+        "apiVersion": METADATA_VERSION,
+        "metadata": metadata,
+        "requests": list(requests),
+    }
     if not entry.resource_claim_name:
         content["podClaimName"] = entry.name
     return json.dumps(content, separators=(",", ":"), sort_keys=True)
@@ -104,7 +121,11 @@ def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_o
     }
     claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
     for status in claim.status.devices:
-        if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device) and status.network_data is not None:
+        if (status.driver, status.pool, status.device) == (
+            result.driver,
+            result.pool,
+            result.device,
+        ) and status.network_data is not None:
             device["networkData"] = status.network_data.to_wire()
     return device
 

@@ -11,9 +11,11 @@ from virt_dra.controllers.pods.launcher_pods import COMPUTE
 
 
 def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0) -> tuple[DeviceSubject, ...]:
-    """In spec order, counted from ``first``: networks with a claim whose interface is an SR-IOV function or a binding plugin's.
+    """In spec order, counted from ``first``: networks with a claim whose interface is an SR-IOV function or a binding
+    plugin's.
 
-    Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off, leaves them out of it (K-4.5).
+    Once there is a pod, only those whose devices it gets: an older KubeVirt, or one whose gate is off, leaves them out
+    of it (K-4.5).
     """
     interfaces = {interface.name: interface for interface in reversed(vmi.spec.domain.devices.interfaces)}
     used = used_pairs(pod) if pod is not None else None

@@ -16,7 +16,8 @@ from virt_dra.api.resource_v1 import ResourceClaim
 CLAIM_LAG: Final = timedelta(seconds=10)
 """How long after a pod's binding its claims may still be missing in the informer (K-5.4)."""
 CountFrom = Callable[[datetime], datetime]
-"""A timestamp of another clock, which may be ahead of ours -> the time to count from for it (:mod:`virt_dra.cluster.cluster_clock`)."""
+"""A timestamp of another clock, which may be ahead of ours -> the time to count from for it
+(:mod:`virt_dra.cluster.cluster_clock`)."""
 
 
 def as_stated(moment: datetime) -> datetime:
@@ -28,9 +29,10 @@ def as_stated(moment: datetime) -> datetime:
 class ResolutionOptions:
     """``spread``: entries of one claim and request take its devices in order (K-5.8). ``keys``: K-6.6.
 
-    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still not
-    published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing :data:`CLAIM_LAG` after its
-    running pod got its node; without it that one is an error at once. ``writers``: drivers that write metadata files.
+    ``migration_target``: resolve for a migration's target pod (K-5.1). ``now``, if given, turns a device that is still
+    not published ``grace`` after its allocation from pending into an error (K-5.9), and a claim that is missing
+    :data:`CLAIM_LAG` after its running pod got its node; without it that one is an error at once. ``writers``: drivers
+    that write metadata files.
     """
 
     spread: bool = False
@@ -67,11 +69,18 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
 
     The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
     """
-    bound = next((each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None)
+    bound = next(
+        (each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None
+    )
     return moment_after(bound.last_transition_time, CLAIM_LAG, options.count_from) if bound is not None else None
 
 
 def overdue_at(claim: ResourceClaim, options: ResolutionOptions) -> datetime | None:
-    """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation timestamp."""
+    """When a device that is allocated and not published becomes an error (K-5.9); None if the claim has no allocation
+    timestamp."""
     allocation = claim.status.allocation
-    return moment_after(allocation.allocation_timestamp, options.grace, options.count_from) if allocation is not None else None
+    return (
+        moment_after(allocation.allocation_timestamp, options.grace, options.count_from)
+        if allocation is not None
+        else None
+    )

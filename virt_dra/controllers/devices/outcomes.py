@@ -48,9 +48,9 @@ AMBIGUOUS_DEVICE: Final = "AmbiguousDevice"
 DUPLICATE_ADDRESS: Final = "DuplicateAddress"
 """Another device of this VMI has the same address (K-5.13)."""
 REASONS: Final = (
-    POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED, NOT_RESERVED,
-    REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH, DEVICE_NOT_PUBLISHED,
-    AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
+    POD_MISSING, CLAIM_NOT_LISTED, CLAIM_NOT_GENERATED, CLAIM_NOT_NEEDED, CLAIM_MISSING, CLAIM_FOREIGN, NOT_ALLOCATED,
+    NOT_RESERVED, REQUEST_NOT_IN_CLAIM, ADMIN_ACCESS, TOO_MANY_DEVICES, TOO_FEW_DEVICES, POOL_INCOMPLETE, NODE_MISMATCH,
+    DEVICE_NOT_PUBLISHED, AMBIGUOUS_DEVICE, CONFLICTING_ATTRIBUTES, NO_ADDRESS, DUPLICATE_ADDRESS,
 )  # fmt: skip
 """Every reason, in the order of the steps."""
 PARENT_ADDRESS_IGNORED: Final = "ParentAddressIgnored"
@@ -64,7 +64,8 @@ OutcomeState = Literal["pending", "error"]
 
 @dataclass(frozen=True)
 class ResolvedDevice:
-    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the device."""
+    """A device with its address. ``claim`` is the object's name, ``published`` what the driver says about the
+    device."""
 
     subject: DeviceSubject
     claim: str
@@ -75,12 +76,15 @@ class ResolvedDevice:
     def status(self) -> DeviceStatusInfo:
         found = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
         attributes = {key: value for key, value in found if value is not None}
-        return _status(self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes})
+        return _status(
+            self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes}
+        )
 
 
 @dataclass(frozen=True)
 class UnresolvedDevice:
-    """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far (K-5.12)."""
+    """Why a device has no address yet (``pending``) or won't get one by waiting (``error``), and what is known so far
+    (K-5.12)."""
 
     subject: DeviceSubject
     reason: str

@@ -1,6 +1,8 @@
-"""From an allocation result to the published device: driver, pool and name, in the pool's newest generation (K-5.9, K-5.10).
+"""From an allocation result to the published device: driver, pool and name, in the pool's newest generation (K-5.9,
+K-5.10).
 
-Only for lookups of allocated devices. The allocator's stricter view of a pool decides whether its devices may be allocated at all.
+Only for lookups of allocated devices. The allocator's stricter view of a pool decides whether its devices may be
+allocated at all.
 """
 
 from __future__ import annotations
@@ -55,8 +57,11 @@ class PublishedPool:
 
     @cached_property
     def announced(self) -> tuple[int, ...]:
-        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input) is ignored."""
-        return tuple(sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")}))
+        """The numbers of slices that the slices announce, ascending. A slice that announces none (in hand-made input)
+        is ignored."""
+        return tuple(
+            sorted({s.spec.pool.resource_slice_count for s in self.slices if s.spec.pool.given("resource_slice_count")})
+        )
 
     @property
     def complete(self) -> bool:
@@ -69,7 +74,9 @@ class PublishedPool:
     def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         """Every device of that name: one, unless it is not published (none) or the driver published it twice."""
         return tuple(
-            PublishedDevice(device, s) for s, named in zip(self.slices, self._named, strict=True) for device in named.get(name, ())
+            PublishedDevice(device, s)
+            for s, named in zip(self.slices, self._named, strict=True)
+            for device in named.get(name, ())
         )
 
 
@@ -184,7 +191,9 @@ class _Generation:
 
     def devices(self, name: str) -> tuple[PublishedDevice, ...]:
         slices = (self.slices[each] for each in sorted(self._with.get(name, ())))
-        return tuple(PublishedDevice(device, each) for each in slices for device in each.spec.devices if device.name == name)
+        return tuple(
+            PublishedDevice(device, each) for each in slices for device in each.spec.devices if device.name == name
+        )
 
 
 @runtime_checkable
@@ -222,8 +231,8 @@ def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
 def newest(objects: Iterable[O]) -> tuple[O, ...]:
     """Each object once, in its newest version: of one name the one with the highest resourceVersion.
 
-    Hand-made objects without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of one name
-    come in an order that does not depend on the input's.
+    Hand-made objects without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of
+    one name come in an order that does not depend on the input's.
     """
     by_name: dict[str, list[O]] = {}
     nameless: list[O] = []

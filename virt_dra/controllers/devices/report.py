@@ -1,4 +1,5 @@
-"""The report on a VMI's devices: their addresses, frozen while the VMI runs; their taints and health (K-5.14, K-5.26). Pure."""
+"""The report on a VMI's devices: their addresses, frozen while the VMI runs; their taints and health (K-5.14, K-5.26).
+Pure."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ HEALTH_WARNINGS: Final = (DEVICE_CHANGED, DEVICE_TAINTED, DEVICE_UNHEALTHY)
 
 @dataclass(frozen=True)
 class ReportedDevice:
-    """``entry``: the published entry, ``frozen`` as it was when the VMI started. ``taints``: its present taints, tolerated or not.
-    ``obstacle``: why a resolved device doesn't reach the VM.
+    """``entry``: the published entry, ``frozen`` as it was when the VMI started. ``taints``: its present taints,
+    tolerated or not. ``obstacle``: why a resolved device doesn't reach the VM.
     """
 
     outcome: ResolutionOutcome
@@ -57,10 +58,13 @@ class ReportedDevice:
 
     @property
     def problem(self) -> UnresolvedDevice | DeviceWarning | None:
-        """The first problem to report. For a device in use, only a lasting one: a pool that the driver is republishing is no problem."""
+        """The first problem to report. For a device in use, only a lasting one: a pool that the driver is republishing
+        is no problem."""
         if isinstance(self.outcome, UnresolvedDevice):
             reason, state = self.outcome.reason, self.outcome.state
-            transient = reason in (POD_MISSING, POOL_INCOMPLETE) or (reason == DEVICE_NOT_PUBLISHED and state == "pending")
+            transient = reason in (POD_MISSING, POOL_INCOMPLETE) or (
+                reason == DEVICE_NOT_PUBLISHED and state == "pending"
+            )
             return None if self.frozen and transient else self.outcome
         return self.obstacle or next(iter(self.warnings), None)
 
@@ -99,7 +103,9 @@ class DeviceReport:
     @property
     def unhealthy(self) -> tuple[UnresolvedDevice | DeviceWarning, ...]:
         """The lasting problems of devices that are in use."""
-        lost = (device.problem for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen)
+        lost = (
+            device.problem for device in self.devices if isinstance(device.outcome, UnresolvedDevice) and device.frozen
+        )
         unhealthy = (warned for warned in self.warnings if warned.reason in HEALTH_WARNINGS)
         return (*(problem for problem in lost if problem is not None), *unhealthy)
 
@@ -114,7 +120,8 @@ NO_ENTRIES: Final[StatusEntries] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What else is known of a VMI. ``before``: the entries that were published last; ``running``: whether they are frozen.
+    """What else is known of a VMI. ``before``: the entries that were published last; ``running``: whether they are
+    frozen.
 
     ``rules`` and ``pod`` may be left out: then taints are those of the slices, and health isn't known.
     """
@@ -126,7 +133,8 @@ class ReportContext:
 
 
 def device_report(resolution: DeviceResolution, known: ReportContext) -> DeviceReport:
-    """The report on a resolution. A running VMI keeps its entries: a device that vanished, changed or was tainted is reported (K-5.14)."""
+    """The report on a resolution. A running VMI keeps its entries: a device that vanished, changed or was tainted is
+    reported (K-5.14)."""
     return DeviceReport(tuple(_settled(outcome, resolution, known) for outcome in resolution.outcomes))
 
 
@@ -145,7 +153,9 @@ def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, known: Re
     if health is not None and health.health == "Unhealthy":
         detail = f": {health.message}" if health.message else ""
         warnings.append(
-            DeviceWarning(subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs")
+            DeviceWarning(
+                subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs"
+            )
         )
     obstacle = next((each for each in resolution.obstacles if each.subject is subject), None)
     return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
@@ -180,16 +190,26 @@ def _show(entry: DeviceStatusInfo) -> str:
 
 
 def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaint, ...]:
-    """The published taints of a device, then those of the rules that select it, in order of their names (A-24, C-3.8)."""
+    """The published taints of a device, then those of the rules that select it, in order of their names (A-24,
+    C-3.8)."""
     published = outcome.published
-    added = (rule.spec.taint for rule in sorted(rules, key=lambda rule: rule.name) if selects(rule, published.slice, published.device))
+    added = (
+        rule.spec.taint
+        for rule in sorted(rules, key=lambda rule: rule.name)
+        if selects(rule, published.slice, published.device)
+    )
     return (*published.device.taints, *added)
 
 
 def _tainted(outcome: ResolvedDevice, taints: Iterable[DeviceTaint]) -> Iterable[DeviceWarning]:
     for taint in taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in outcome.result.tolerations):
-            message = f"device {outcome.result.device} has taint {taint.key}={taint.value}:{taint.effect}; see the driver's logs"
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            tolerates(t, taint) for t in outcome.result.tolerations
+        ):
+            message = (
+                f"device {outcome.result.device} has taint "
+                f"{taint.key}={taint.value}:{taint.effect}; see the driver's logs"
+            )
             yield DeviceWarning(outcome.subject, DEVICE_TAINTED, message)
 
 
@@ -198,13 +218,21 @@ def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None
 
     The device's own entry, else the only one of its request: the kubelet may name a device by its CDI id.
     """
-    status = next((status for status in pod.status.container_statuses if status.name == COMPUTE), None) if pod is not None else None
+    status = (
+        next((status for status in pod.status.container_statuses if status.name == COMPUTE), None)
+        if pod is not None
+        else None
+    )
     if status is None:
         return None
     claim = f"claim:{outcome.subject.claim_name}"
     names = (f"{claim}/{outcome.subject.request_name}", claim)
     listed = [
-        health for name in names for resource in status.allocated_resources_status if resource.name == name for health in resource.resources
+        health
+        for name in names
+        for resource in status.allocated_resources_status
+        if resource.name == name
+        for health in resource.resources
     ]
     result = outcome.result
     own = [health for health in listed if health.resource_id == f"{result.driver}/{result.pool}/{result.device}"]

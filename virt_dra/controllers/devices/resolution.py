@@ -1,7 +1,9 @@
-"""Where each DRA device of a VMI is: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no clock.
+"""Where each DRA device of a VMI is: pod -> claim -> allocation -> slice -> address (K-5.1 to K-5.13). Pure; no I/O, no
+clock.
 
-The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated comes before
-NotReserved, as a claim can only be reserved once it is allocated: in the other order NotAllocated would never be reported.
+The steps are taken in the order of the rules and the first that fails gives the reason. One deviation: NotAllocated
+comes before NotReserved, as a claim can only be reserved once it is allocated: in the other order NotAllocated would
+never be reported.
 """
 
 from __future__ import annotations
@@ -58,16 +60,18 @@ def resolve(
 ) -> DeviceResolution:
     """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
 
-    ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold
-    more than is needed, in any order and more than once. ``subjects``: the devices, if not the VMI's DRA devices. Never raises on
-    well-typed objects.
+    ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and
+    ``slices`` may hold more than is needed, in any order and more than once. ``subjects``: the devices, if not the
+    VMI's DRA devices. Never raises on well-typed objects.
     """
     subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:
         return _no_pod(subjects, _NO_POD)
     objection = not_current(vmi, pod, migration_target=options.migration_target)
     if objection:
-        return _no_pod(subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod")
+        return _no_pod(
+            subjects, f"pod {pod.name} is not the VMI's current launcher pod: {objection}; waiting for that pod"
+        )
     published = slices if isinstance(slices, Publications) else PublishedDevices.of(slices)
     namespace = pod.namespace or vmi.namespace or "default"
     by_name: dict[str, ResourceClaim] = {}
@@ -75,10 +79,14 @@ def resolve(
     for claim in sorted(newest(claims), key=lambda claim: bool(claim.namespace)):
         if (claim.namespace or namespace) == namespace:
             by_name[claim.name] = claim
-    search = _Search(vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects))
+    search = _Search(
+        vmi, pod, namespace, by_name, published, options, Counter((s.claim_name, s.request_name) for s in subjects)
+    )
     outcomes = _without_duplicates(tuple(search.locate(subject, turn) for subject, turn in _turns(subjects)))
     ignored = tuple(
-        DeviceWarning(o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address")
+        DeviceWarning(
+            o.subject, PARENT_ADDRESS_IGNORED, f"{o.addresses.ignored}; the mdev is used without its parent's address"
+        )
         for o in outcomes
         if isinstance(o, ResolvedDevice) and o.addresses.ignored
     )
@@ -111,17 +119,22 @@ def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[Resolu
             if holder is not outcome.subject:
                 address = outcome.addresses.mdev or outcome.addresses.pci
                 message = (
-                    f"device {outcome.result.device} of claim {outcome.claim} has address {address}, which {holder} of this VMI "
-                    "already has; a VM can't have one device twice: remove one entry, or let its request allocate another device"
+                    f"device {outcome.result.device} of claim {outcome.claim} has "
+                    f"address {address}, which {holder} of this VMI "
+                    "already has; a VM can't have one device twice: remove one entry, "
+                    "or let its request allocate another device"
                 )
-                outcome = UnresolvedDevice(outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device)
+                outcome = UnresolvedDevice(
+                    outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device
+                )
         kept.append(outcome)
     return tuple(kept)
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The steps that locate one device; each is a method that returns the next object or the reason why there is none."""
+    """The steps that locate one device; each is a method that returns the next object or the reason why there is
+    none."""
 
     vmi: VirtualMachineInstance
     pod: Pod
@@ -157,20 +170,25 @@ class _Search:
         if entry is None:
             wanted = f"claimName {subject.claim_name!r}" if subject.claim_name else "an empty claimName"
             listed = ", ".join(e.name for e in self.pod.spec.resource_claims or self.vmi.spec.resource_claims) or "none"
-            message = f"the device has {wanted}, which no entry of resourceClaims has (entries: {listed}); name one of them or add an entry"
+            message = (
+                f"the device has {wanted}, which no entry of resourceClaims has "
+                f"(entries: {listed}); name one of them or add an entry"
+            )
             return UnresolvedDevice(subject, CLAIM_NOT_LISTED, "error", message)
         recorded = next((s for s in self.pod.status.resource_claim_statuses if s.name == entry.name), None)
         in_status = recorded.resource_claim_name if recorded is not None else None
         if entry.resource_claim_name and in_status and in_status != entry.resource_claim_name:
             message = (
-                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, its status {in_status}; recreate the pod"
+                f"entry {entry.name!r} of the pod names ResourceClaim {entry.resource_claim_name}, "
+                f"its status {in_status}; recreate the pod"
             )
             return UnresolvedDevice(subject, CLAIM_FOREIGN, "error", message)
         try:
             reference = claim_name(self.pod, entry)
         except UnsupportedClaimSource:
             message = (
-                f"entry {entry.name!r} of resourceClaims names neither a ResourceClaim nor a ResourceClaimTemplate; give it one of them"
+                f"entry {entry.name!r} of resourceClaims names neither a ResourceClaim "
+                "nor a ResourceClaimTemplate; give it one of them"
             )
             return UnresolvedDevice(subject, CLAIM_NOT_LISTED, "error", message)
         if isinstance(reference, NotCreatedYet):
@@ -181,7 +199,8 @@ class _Search:
             return UnresolvedDevice(subject, CLAIM_NOT_GENERATED, "pending", message)
         if isinstance(reference, NotNeeded) or not reference.name or (recorded is not None and not in_status):
             message = (
-                f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, so no device can come from it; recreate the pod"
+                f"the pod's status says that entry {entry.name!r} needs no ResourceClaim, "
+                "so no device can come from it; recreate the pod"
             )
             return UnresolvedDevice(subject, CLAIM_NOT_NEEDED, "error", message)
         return reference.name
@@ -193,7 +212,8 @@ class _Search:
         if entry is None:
             return None
         return entry.with_(
-            resource_claim_name=entry.resource_claim_name or None, resource_claim_template_name=entry.resource_claim_template_name or None
+            resource_claim_name=entry.resource_claim_name or None,
+            resource_claim_template_name=entry.resource_claim_template_name or None,
         )
 
     def claim(self, subject: DeviceSubject, name: str) -> ResourceClaim | UnresolvedDevice:
@@ -201,7 +221,11 @@ class _Search:
         claim = self.claims.get(name)
         if claim is None:
             running = self.pod.status.phase == "Running" and not self._may_be_new()
-            advice = "it was deleted while the pod runs; restart the VM" if running else "it is used as soon as it is created"
+            advice = (
+                "it was deleted while the pod runs; restart the VM"
+                if running
+                else "it is used as soon as it is created"
+            )
             message = f"ResourceClaim {name} does not exist in namespace {self.namespace}; {advice}"
             return UnresolvedDevice(subject, CLAIM_MISSING, "error" if running else "pending", message, name)
         foreign = self._foreign(subject, claim)
@@ -209,12 +233,17 @@ class _Search:
             message = f"{foreign}; the status of the pod is stale or the claim was replaced: recreate the pod"
             return UnresolvedDevice(subject, CLAIM_FOREIGN, "error", message, name)
         if claim.status.allocation is None:
-            message = f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+            message = (
+                f"ResourceClaim {name} is not allocated yet; if this lasts, the pod's condition PodScheduled says why"
+            )
             return UnresolvedDevice(subject, NOT_ALLOCATED, "pending", message, name)
         if not self._reserved(claim):
-            holders = ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
+            holders = (
+                ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
+            )
             message = (
-                f"ResourceClaim {name} is allocated but not reserved for pod {self.pod.name} (reserved for: {holders}); "
+                f"ResourceClaim {name} is allocated but not reserved for pod "
+                f"{self.pod.name} (reserved for: {holders}); "
                 "waiting for the scheduler to reserve it"
             )
             return UnresolvedDevice(subject, NOT_RESERVED, "pending", message, name)
@@ -226,23 +255,31 @@ class _Search:
             return ""
         owners = claim.metadata.owner_references
         # Objects from an API server always say who controls; hand-made ones may leave it out.
-        owners = tuple(owner for owner in owners if owner.controller) or tuple(owner for owner in owners if owner.controller is None)
+        owners = tuple(owner for owner in owners if owner.controller) or tuple(
+            owner for owner in owners if owner.controller is None
+        )
         if any(self._is_pod(owner.kind in ("Pod", ""), owner.uid, owner.name) for owner in owners):
             return ""
         if not owners and not self.pod.metadata.uid:
             return ""  # neither object was ever saved
-        return f"ResourceClaim {self.namespace}/{claim.name} was not created for Pod {self.namespace}/{self.pod.name} (Pod is not owner)"
+        return (
+            f"ResourceClaim {self.namespace}/{claim.name} was not created for Pod "
+            f"{self.namespace}/{self.pod.name} (Pod is not owner)"
+        )
 
     def _reserved(self, claim: ResourceClaim) -> bool:
         return any(self._is_pod(c.resource in (PODS, ""), c.uid, c.name) for c in claim.status.reserved_for)
 
     def _is_pod(self, says_pod: bool, uid: str, name: str) -> bool:
-        """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides (K-5.25)."""
+        """Whether a reference means this pod. Where one of the two has no UID (objects from files) the name decides
+        (K-5.25)."""
         if uid and self.pod.metadata.uid:
             return uid == self.pod.metadata.uid
         return says_pod and self.pod.name in ("", name)
 
-    def result(self, subject: DeviceSubject, claim: ResourceClaim, turn: int) -> DeviceRequestAllocationResult | UnresolvedDevice:
+    def result(
+        self, subject: DeviceSubject, claim: ResourceClaim, turn: int
+    ) -> DeviceRequestAllocationResult | UnresolvedDevice:
         """K-5.6 to K-5.8: the allocated device of the request."""
         assert claim.status.allocation is not None
         all_results = claim.status.allocation.devices.results
@@ -251,13 +288,15 @@ class _Search:
             present = ", ".join(dict.fromkeys(r.request for r in all_results)) or "none"
             wanted = f"requestName {subject.request_name!r}" if subject.request_name else "no requestName"
             message = (
-                f"the device has {wanted}; the allocation of ResourceClaim {claim.name} is for these requests: {present}; name one of them"
+                f"the device has {wanted}; the allocation of ResourceClaim {claim.name} "
+                f"is for these requests: {present}; name one of them"
             )
             return UnresolvedDevice(subject, REQUEST_NOT_IN_CLAIM, "error", message, claim.name)
         admin = next((r for r in results if r.admin_access), None)
         if admin is not None:
             message = (
-                f"device {_path(admin)} was allocated to ResourceClaim {claim.name} with adminAccess, which doesn't make it the VM's; "
+                f"device {_path(admin)} was allocated to ResourceClaim {claim.name} "
+                "with adminAccess, which doesn't make it the VM's; "
                 f"request it without adminAccess"
             )
             return UnresolvedDevice(subject, ADMIN_ACCESS, "error", message, claim.name)
@@ -266,7 +305,8 @@ class _Search:
             devices = ", ".join(_path(r) for r in results)
             takers = "one device entry takes one" if entries == 1 else f"{entries} device entries take one each"
             message = (
-                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices ({devices}), but {takers}; "
+                f"request {subject.request_name} of ResourceClaim {claim.name} got "
+                f"{len(results)} devices ({devices}), but {takers}; "
                 "make one request with count 1 per device entry"
             )
             return UnresolvedDevice(subject, TOO_MANY_DEVICES, "error", message, claim.name)
@@ -274,7 +314,8 @@ class _Search:
             return results[0]
         if turn >= len(results):
             message = (
-                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices, which earlier entries took; "
+                f"request {subject.request_name} of ResourceClaim {claim.name} got "
+                f"{len(results)} devices, which earlier entries took; "
                 f"raise its count to {entries} or remove the entry"
             )
             return UnresolvedDevice(subject, TOO_FEW_DEVICES, "error", message, claim.name)
@@ -293,25 +334,38 @@ class _Search:
         if pool is not None and not pool.complete:
             announced = " or ".join(str(count) for count in pool.announced)
             message = (
-                f"generation {pool.generation} of {where} has {pool.size} slices and announces a resourceSliceCount of {announced}; "
+                f"generation {pool.generation} of {where} has {pool.size} slices and "
+                f"announces a resourceSliceCount of {announced}; "
                 "waiting for the driver to publish it whole"
             )
             return unresolved(POOL_INCOMPLETE, "pending", message)
         found = pool.devices(result.device) if pool is not None else ()
         if not found:
-            seen = f"generation {pool.generation} of {where} has no device {result.device}" if pool else f"no slice of {where} is published"
+            seen = (
+                f"generation {pool.generation} of {where} has no device {result.device}"
+                if pool
+                else f"no slice of {where} is published"
+            )
             if self._overdue(claim):
-                message = f"{seen}; the driver may have withdrawn the allocated device: check the driver, then restart the VM"
+                message = (
+                    f"{seen}; the driver may have withdrawn the allocated device: check the driver, then restart the VM"
+                )
                 return unresolved(DEVICE_NOT_PUBLISHED, "error", message)
             return unresolved(DEVICE_NOT_PUBLISHED, "pending", f"{seen}; waiting for the driver to publish it")
         node = self.pod.spec.node_name
         elsewhere = [p.node for p in found if p.node and node and p.node != node]
         if len(elsewhere) == len(found):
-            message = f"device {_path(result)} is on node {min(elsewhere)}, pod {self.pod.name} on node {node}; recreate the pod"
+            message = (
+                f"device {_path(result)} is on node {min(elsewhere)}, pod "
+                f"{self.pod.name} on node {node}; recreate the pod"
+            )
             return unresolved(NODE_MISMATCH, "error", message)
         if len(found) > 1:
             generation = found[0].slice.spec.pool.generation
-            message = f"generation {generation} of {where} has device {result.device} {len(found)} times; the driver must publish it once"
+            message = (
+                f"generation {generation} of {where} has device {result.device} "
+                f"{len(found)} times; the driver must publish it once"
+            )
             return unresolved(AMBIGUOUS_DEVICE, "error", message)
         return found[0]
 
@@ -325,8 +379,11 @@ class _Search:
         return now is not None and moment is not None and now > moment
 
 
-def results_for(request: str, results: Iterable[DeviceRequestAllocationResult]) -> tuple[DeviceRequestAllocationResult, ...]:
-    """The results for a request, or for the alternative of it that was chosen (K-5.6). ``gpu`` never matches ``gpu2``."""
+def results_for(
+    request: str, results: Iterable[DeviceRequestAllocationResult]
+) -> tuple[DeviceRequestAllocationResult, ...]:
+    """The results for a request, or for the alternative of it that was chosen (K-5.6). ``gpu`` never matches
+    ``gpu2``."""
     results = tuple(results)
     exact = tuple(r for r in results if r.request == request)
     if exact or not request or "/" in request:

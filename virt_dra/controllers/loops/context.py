@@ -1,4 +1,5 @@
-"""What every control loop of a control plane is made with: the cluster, shared informers, time, events, metrics, gates and timers."""
+"""What every control loop of a control plane is made with: the cluster, shared informers, time, events, metrics, gates
+and timers."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class NoMetrics:
 
 @dataclass(frozen=True)
 class LoopTimers:
-    """Durations in seconds that a cluster's administrator may choose; the defaults are those of Kubernetes 1.37 (C-2.7)."""
+    """Durations in seconds that a cluster's administrator may choose; the defaults are those of Kubernetes 1.37
+    (C-2.7)."""
 
     binding_timeout: float = 600.0
     """How long a pod waits for the binding conditions of its devices (``DynamicResourcesArgs.bindingTimeout``)."""
@@ -55,8 +57,9 @@ DEFAULT_TIMERS: Final = LoopTimers()
 class LoopContext:
     """See the module. ``clock``: the time of day; durations are measured by the event loop's clock.
 
-    ``recorder``: of the Events of one component, such as ``resource_claim``. Whoever makes the context runs informers and recorders.
-    ``chance``: a random number in [0, 1), for jitter. ``options``: further settings of single loops, by loop and name.
+    ``recorder``: of the Events of one component, such as ``resource_claim``. Whoever makes the context runs informers
+    and recorders. ``chance``: a random number in [0, 1), for jitter. ``options``: further settings of single loops, by
+    loop and name.
     """
 
     cluster: Cluster
@@ -71,7 +74,9 @@ class LoopContext:
 
 
 class ControlLoop(Protocol):
-    """A control loop. Its constructor takes a :class:`LoopContext` and asks for its informers; it writes nothing before :meth:`run`."""
+    """A control loop. Its constructor takes a :class:`LoopContext` and asks for its informers; it writes nothing before
+    :meth:`run`."""
 
     async def run(self) -> None:
-        """Reconcile until cancelled. The informers run, and have synced. An error of the cluster is retried, never raised."""
+        """Reconcile until cancelled. The informers run, and have synced. An error of the cluster is retried, never
+        raised."""

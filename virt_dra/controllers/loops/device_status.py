@@ -1,7 +1,8 @@
-"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; what is resolved how: ``device_resolution``).
+"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; what is resolved how:
+``device_resolution``).
 
-Writes with a plain update, because a VMI has no status subresource (K-9.1). That is for the embedded cluster and for running
-without KubeVirt: where KubeVirt's webhooks run, they silently undo such a write (K-9.2).
+Writes with a plain update, because a VMI has no status subresource (K-9.1). That is for the embedded cluster and for
+running without KubeVirt: where KubeVirt's webhooks run, they silently undo such a write (K-9.2).
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from virt_dra.controllers.devices.outcomes import (
     UnresolvedDevice,
 )
 from virt_dra.controllers.devices.published import PublishedDevices
-from virt_dra.controllers.devices.report import NO_ENTRIES, DeviceReport, ReportContext, StatusEntries, device_report, entries_in
+from virt_dra.controllers.devices.report import (
+    NO_ENTRIES,
+    DeviceReport,
+    ReportContext,
+    StatusEntries,
+    device_report,
+    entries_in,
+)
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event, is_stale, shortened, warning
@@ -54,7 +62,9 @@ def settle(
     ``networks``: what was said of them so far, for which the status has no place.
     """
     running = vmi.status.phase == "Running"
-    return device_report(resolution, ReportContext(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod))
+    return device_report(
+        resolution, ReportContext(running, {**entries_in(vmi.status.device_status), **networks}, rules, pod)
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,9 @@ class DeviceStatusPlan:
     events: tuple[Event, ...]
 
 
-async def gather(reader: Reader, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS) -> DeviceStatusInputs:
+async def gather(
+    reader: Reader, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS
+) -> DeviceStatusInputs:
     """Everything of one namespace, or of all."""
     vmis = (await reader.list(VirtualMachineInstance, namespace)).items
     if not any(dra_devices(vmi) for vmi in vmis):
@@ -140,11 +152,20 @@ def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime)
     unresolved = known.unresolved
     first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
     resolved: ConditionStatus = "False" if first else "True"
-    conditions = put(vmi.status.conditions, DEVICES_RESOLVED, resolved, first.reason if first else ALL_RESOLVED, sentences(unresolved), now)
+    conditions = put(
+        vmi.status.conditions,
+        DEVICES_RESOLVED,
+        resolved,
+        first.reason if first else ALL_RESOLVED,
+        sentences(unresolved),
+        now,
+    )
     unhealthy = known.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
         reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
-        conditions = put(conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now)
+        conditions = put(
+            conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now
+        )
     status, old = known.device_status(), vmi.status.device_status
     same = status is None or (old is not None and status.to_wire() == old.to_wire())
     if same and conditions == vmi.status.conditions:
@@ -159,7 +180,8 @@ def sentences(found: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution]]) -> list[Event]:
-    """A warning for each VMI after the first that has an address of the same node (K-5.13). Addresses repeat between nodes."""
+    """A warning for each VMI after the first that has an address of the same node (K-5.13). Addresses repeat between
+    nodes."""
     holders: dict[tuple[str, str], tuple[VirtualMachineInstance, ResolutionOutcome]] = {}
     events: list[Event] = []
     for vmi, node, resolution in placed:
@@ -169,7 +191,8 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
             other, first = holders.setdefault((node, outcome.addresses.identity), (vmi, outcome))
             if other is not vmi:
                 message = (
-                    f"{outcome.subject}: {outcome.addresses.identity} on node {node} is also {first.subject} of VMI {other.key}; "
+                    f"{outcome.subject}: {outcome.addresses.identity} on node {node} "
+                    f"is also {first.subject} of VMI {other.key}; "
                     "only a driver that shares the device makes this work"
                 )
                 events.append(warning(vmi, SHARED_ADDRESS, message))
@@ -177,7 +200,8 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
 
 
 async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[Event, ...]:
-    """Write; refused writes are returned as Events. A VMI that has changed or been deleted since is left to the next pass."""
+    """Write; refused writes are returned as Events. A VMI that has changed or been deleted since is left to the next
+    pass."""
     events: list[Event] = []
     for action in actions:
         try:
@@ -188,7 +212,9 @@ async def apply(writer: Writer, actions: Iterable[DeviceStatusAction]) -> tuple[
     return tuple(events)
 
 
-async def reconcile(cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS) -> tuple[Event, ...]:
+async def reconcile(
+    cluster: Cluster, now: datetime, namespace: str = "", options: ResolutionOptions = DEFAULTS
+) -> tuple[Event, ...]:
     """One pass: gather, plan, apply. Returns the Events, refused writes included."""
     planned = plan(await gather(cluster, now, namespace, options))
     return (*planned.events, *await apply(cluster, planned.actions))

@@ -1,4 +1,5 @@
-"""The protection of PodGroups: one that is being deleted stays until its last pod has finished or gone (gate GenericWorkload).
+"""The protection of PodGroups: one that is being deleted stays until its last pod has finished or gone (gate
+GenericWorkload).
 
 The API server puts the finalizer on new PodGroups (:mod:`virt_dra.cluster.memory.rules`); this loop removes it.
 """
@@ -18,7 +19,11 @@ _ACTIVE = "protection of pod groups: active pods"
 
 def may_go(group: PodGroup, active: Sequence[Pod]) -> bool:
     """Whether the finalizer is to be removed, given the pods of the group that have not finished."""
-    return group.metadata.deletion_timestamp is not None and POD_GROUP_FINALIZER in group.metadata.finalizers and not active
+    return (
+        group.metadata.deletion_timestamp is not None
+        and POD_GROUP_FINALIZER in group.metadata.finalizers
+        and not active
+    )
 
 
 def has_finished(pod: Pod) -> bool:

@@ -1,8 +1,8 @@
 """The quota controller: ``status.hard`` and ``status.used`` of ResourceQuotas (C-15), counted anew from what there is.
 
-Admission charges what is written (:mod:`virt_dra.cluster.memory.plugins.quota`; on a real cluster kube-apiserver); this loop gives back
-what has gone. It counts live lists after reading the quota, and its write is bound to the version read: what is charged meanwhile makes it
-count again.
+Admission charges what is written (:mod:`virt_dra.cluster.memory.plugins.quota`; on a real cluster kube-apiserver); this
+loop gives back what has gone. It counts live lists after reading the quota, and its write is bound to the version read:
+what is charged meanwhile makes it count again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class QuotaController:
             self._queue.add((new.namespace, new.name))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if (old is not None and not _is_over(old) and (new is None or _is_over(new))) or (new is None and old is not None):
+        if (old is not None and not _is_over(old) and (new is None or _is_over(new))) or (
+            new is None and old is not None
+        ):
             self._replenish(old.namespace)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
@@ -127,14 +129,17 @@ class QuotaController:
         return [each for each in found or () if isinstance(each, Pod)]
 
 
-def _context(classes: Mapping[str, DeviceClass], pods: Iterable[Pod], claims: Iterable[ResourceClaim], now: datetime) -> QuotaContext:
+def _context(
+    classes: Mapping[str, DeviceClass], pods: Iterable[Pod], claims: Iterable[ResourceClaim], now: datetime
+) -> QuotaContext:
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
     by_owner: dict[str, list[ResourceClaim]] = {}
     for claim in claims:
         for owner in claim.metadata.owner_references:
             by_owner.setdefault(owner.uid, []).append(claim)
     return QuotaContext(
-        classes=classes, pod_of=lambda namespace, name: by_name.get((namespace, name)), claims_of=lambda uid: by_owner.get(uid, ()), now=now
+        classes=classes, pod_of=lambda namespace, name: by_name.get((namespace, name)),
+        claims_of=lambda uid: by_owner.get(uid, ()), now=now
     )  # fmt: skip
 
 

@@ -14,10 +14,16 @@ _STOPPED = ("Halted", "Manual", "WaitAsReceiver")
 
 
 def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
-    """The VMI that KubeVirt makes of a VM: same name and namespace, the template's labels, annotations and spec, owned by the VM."""
+    """The VMI that KubeVirt makes of a VM: same name and namespace, the template's labels, annotations and spec, owned
+    by the VM."""
     template = vm.spec.template
     owner = OwnerReference(
-        api_version=API_VERSION, kind=VirtualMachine.KIND, name=vm.name, uid=vm.metadata.uid, controller=True, block_owner_deletion=True
+        api_version=API_VERSION,
+        kind=VirtualMachine.KIND,
+        name=vm.name,
+        uid=vm.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
     )
     metadata = ObjectMeta(
         name=vm.name,
@@ -30,7 +36,8 @@ def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
 
 
 def wants_instance(vm: VirtualMachine) -> bool:
-    """True if the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts as running."""
+    """True if the VM is to run now. One that says neither ``running`` nor ``runStrategy`` (KubeVirt refuses it) counts
+    as running."""
     if vm.metadata.deletion_timestamp is not None or vm.spec.running is False:
         return False
     return vm.spec.run_strategy not in _STOPPED

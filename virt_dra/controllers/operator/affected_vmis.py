@@ -1,7 +1,8 @@
 """The map from watch events to the VMIs they affect, and the sources of a reconcile over the informers' stores.
 
-The instance loop makes one store a kind with the indexes of this module, gives them to :class:`WatchedSources`, and calls ``affected``
-with every change of a store to learn which keys to queue. Everything here can be rebuilt from the stores.
+The instance loop makes one store a kind with the indexes of this module, gives them to :class:`WatchedSources`, and
+calls ``affected`` with every change of a store to learn which keys to queue. Everything here can be rebuilt from the
+stores.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
         RETRY: _retried_in,
     },
     Pod: {INSTANCE: instance_uids, INSTANCE_NAME: instance_keys, CLAIM: claim_keys},
-    ResourceClaim: {POOL: pools_of, DEVICE: devices_of, DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)}},
+    ResourceClaim: {
+        POOL: pools_of,
+        DEVICE: devices_of,
+        DRIVER: lambda claim: {driver for driver, _ in pools_of(claim)},
+    },
     ResourceSlice: {POOL: lambda slice_: ((slice_.spec.driver, slice_.spec.pool.name),)},
     DeviceTaintRule: {},
     VirtualMachineInstanceDevices: {ADDRESS: addresses_of},
@@ -174,7 +179,12 @@ class WatchedSources:
         return frozenset(found)
 
     def _of_pod(self, pod: Pod) -> set[str]:
-        return {vmi.key for uid in instance_uids(pod) for vmi in self._vmis.by_index(UID, uid) if vmi.namespace == pod.namespace}
+        return {
+            vmi.key
+            for uid in instance_uids(pod)
+            for vmi in self._vmis.by_index(UID, uid)
+            if vmi.namespace == pod.namespace
+        }
 
     def _of_claim(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
         if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim) and _unread_changes_only(old, new):
@@ -186,8 +196,8 @@ class WatchedSources:
         return {key for claim in claims for pod in self._pods.by_index(CLAIM, claim) for key in self._of_pod(pod)}
 
     def _of_slice(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs whose claims have devices of the pool; only those with a changed device if the pool's newest generation and its completeness
-        stay the same."""
+        """VMIs whose claims have devices of the pool; only those with a changed device if the pool's newest generation
+        and its completeness stay the same."""
         before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
         pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
         tracked = {pool: self._pools[pool] for pool in pools if pool in self._pools}
@@ -240,16 +250,20 @@ class WatchedSources:
         return self._using({claim.key for claim in allocated})
 
     def _sharing_published(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while both have it."""
+        """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while
+        both have it."""
         held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
         known = (old or new) if held != holds else None
         devices = None if known is None else self.devices(known.key)
         return set() if devices is None else self._sharing(devices)
 
     def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
-        """VMIs that share an address which the VMI's status gained or lost, by a change of the status or by terminating."""
+        """VMIs that share an address which the VMI's status gained or lost, by a change of the status or by
+        terminating."""
         both = [obj if isinstance(obj, VirtualMachineInstance) else None for obj in (old, new)]
-        before, after = (frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both)
+        before, after = (
+            frozenset(status_addresses(vmi)) if vmi is not None and not ends(vmi) else frozenset() for vmi in both
+        )
         return {vmi.key for address in before ^ after for vmi in self._vmis.by_index(ADDRESS, address)}
 
     def _sharing(self, devices: VirtualMachineInstanceDevices) -> set[str]:
@@ -257,7 +271,8 @@ class WatchedSources:
 
 
 def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
-    """The keys of the VMs that a change may affect: a change of the VM, of the VMI of its name, or of such a VMI's pod."""
+    """The keys of the VMs that a change may affect: a change of the VM, of the VMI of its name, or of such a VMI's
+    pod."""
     found: set[str] = set()
     for obj in (old, new):
         if isinstance(obj, VirtualMachine | VirtualMachineInstance):
@@ -268,7 +283,8 @@ def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozense
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
-    """The names of devices that differ between two versions of a slice, one of which may be absent; None if anything else changed."""
+    """The names of devices that differ between two versions of a slice, one of which may be absent; None if anything
+    else changed."""
     if old is not None and new is not None:
         ours, theirs = old.spec, new.spec
         if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
@@ -286,7 +302,9 @@ def _selected(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
         selector is not None
         and allocation is not None
         and any(
-            selector.driver in (None, result.driver) and selector.pool in (None, result.pool) and selector.device in (None, result.device)
+            selector.driver in (None, result.driver)
+            and selector.pool in (None, result.pool)
+            and selector.device in (None, result.device)
             for result in allocation.devices.results
         )
     )

@@ -1,8 +1,8 @@
 """The background task that explains why pods wait for a node.
 
-A reconcile asks for an explanation and never waits: it gets the latest one, or queues a request and is requeued when the explanation is
-ready. ``pending`` decides when a request is due and computes the explanation, ``explain_queue`` orders the requests,
-``explanation_worker`` runs the computation off the event loop.
+A reconcile asks for an explanation and never waits: it gets the latest one, or queues a request and is requeued when
+the explanation is ready. ``pending`` decides when a request is due and computes the explanation, ``explain_queue``
+orders the requests, ``explanation_worker`` runs the computation off the event loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class _Pending:
 
 
 class Explainer:
-    """Explains why pods wait: :meth:`condition_for` is called by reconciles and never waits, :meth:`run` explains one pod at a time."""
+    """Explains why pods wait: :meth:`condition_for` is called by reconciles and never waits, :meth:`run` explains one
+    pod at a time."""
 
     def __init__(
         self,
@@ -85,7 +86,13 @@ class Explainer:
         if answer is not None:
             return answer
         moment = due(
-            pod, previous, self._attempted.get(key), inputs.now, self._limits, self._too_slow.get(key, 0), inputs.options.count_from
+            pod,
+            previous,
+            self._attempted.get(key),
+            inputs.now,
+            self._limits,
+            self._too_slow.get(key, 0),
+            inputs.options.count_from,
         )
         if moment > inputs.now:
             self._requeue(key, (moment - inputs.now).total_seconds())
@@ -166,12 +173,16 @@ class Explainer:
     async def _refresh_view(self, now: datetime) -> None:
         """Give the worker a new view of the cluster if its view is missing or stale."""
         began = self._clock()
-        if self._worker.has_view and self._viewed_at is not None and began - self._viewed_at <= self._limits.age.total_seconds():
+        if (
+            self._worker.has_view
+            and self._viewed_at is not None
+            and began - self._viewed_at <= self._limits.age.total_seconds()
+        ):
             return
         stores = self._stores
         steps = sampling(
-            stores.nodes.values(), stores.claims.values(), stores.slices.values(), stores.classes.values(), stores.rules.values(), now,
-            limits=self._limits,
+            stores.nodes.values(), stores.claims.values(), stores.slices.values(), stores.classes.values(),
+            stores.rules.values(), now, limits=self._limits,
         )  # fmt: skip
         try:
             while True:

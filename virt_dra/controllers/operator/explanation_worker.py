@@ -1,7 +1,8 @@
-"""The port to the evaluation that explains why a pod waits, off the event loop; with an implementation in a thread for trusted selectors.
+"""The port to the evaluation that explains why a pod waits, off the event loop; with an implementation in a thread for
+trusted selectors.
 
-Selectors are written by tenants. In a thread, one call into a library can hold the interpreter lock for as long as it takes, so the
-operator evaluates them in a child process (:mod:`virt_dra.operator.explanation_process`).
+Selectors are written by tenants. In a thread, one call into a library can hold the interpreter lock for as long as it
+takes, so the operator evaluates them in a child process (:mod:`virt_dra.operator.explanation_process`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample,
 
 @dataclass(frozen=True)
 class ExplanationRequest:
-    """The request why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it was written last."""
+    """The request why a pod waits. ``claims``: the pod's, by key; ``previous``: the VMI's condition Allocatable as it
+    was written last."""
 
     pod: Pod
     claims: Mapping[str, ResourceClaim]
@@ -32,7 +34,8 @@ class ExplanationRequest:
 
 @dataclass(frozen=True)
 class ExplanationResult:
-    """The condition Allocatable to write, or the request's ``previous`` itself if it is unchanged. ``too_slow``: the deadline passed."""
+    """The condition Allocatable to write, or the request's ``previous`` itself if it is unchanged. ``too_slow``: the
+    deadline passed."""
 
     condition: Condition
     too_slow: bool = False
@@ -59,14 +62,20 @@ class ExplanationWorker(Protocol):
         """Abort the evaluation and drop the view; :meth:`load_view` starts again."""
 
 
-def explained_within(request: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]) -> ExplanationResult:
+def explained_within(
+    request: ExplanationRequest, view: View, limits: ExplainLimits, interrupt: Callable[[], bool]
+) -> ExplanationResult:
     """The explanation; once ``interrupt`` returns True, the one that says that it took too long."""
     try:
         return ExplanationResult(
-            explain(request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt)
+            explain(
+                request.pod, request.claims, view, request.previous, request.now, limits=limits, interrupt=interrupt
+            )
         )
     except DeadlineExceeded as error:
-        return ExplanationResult(took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True)
+        return ExplanationResult(
+            took_too_long(request.pod, error.subject, request.previous, request.now, limits), too_slow=True
+        )
 
 
 class ThreadExplanationWorker:

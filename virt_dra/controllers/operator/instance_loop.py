@@ -1,7 +1,8 @@
-"""The operator's controller: informers, a map from watch events to the VMIs they affect, a work queue, and workers that reconcile.
+"""The operator's controller: informers, a map from watch events to the VMIs they affect, a work queue, and workers that
+reconcile.
 
-It is level-triggered: what to write follows from the informers' stores alone, so nothing is lost in a restart. A plan made from stale
-objects is refused by their resourceVersion; its VMI is requeued with back-off.
+It is level-triggered: what to write follows from the informers' stores alone, so nothing is lost in a restart. A plan
+made from stale objects is refused by their resourceVersion; its VMI is requeued with back-off.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ COMPONENT: Final = "virt-dra-operator"
 Result = Literal["unchanged", "written", "outdated", "refused", "gone"]
 
 _STALE_SECONDS: Final = (0.05, 5.0)
-"""First and longest requeue delay after a plan made from stale objects; the informer's update of them requeues the VMI sooner."""
+"""First and longest requeue delay after a plan made from stale objects; the informer's update of them requeues the VMI
+sooner."""
 _REFUSED_SECONDS: Final = (1.0, 300.0)
-"""First and longest requeue delay after a refused write: permissions may be granted, or loaded by an API server that just started."""
+"""First and longest requeue delay after a refused write: permissions may be granted, or loaded by an API server that
+just started."""
 _ALLOCATION_TIMES: Final = 4096
 """Limit of the VMIs whose time of allocation is kept for the metric."""
 _UNSYNCED_SECONDS: Final = (3.0, 60.0)
@@ -67,7 +70,8 @@ class LoopObserver(InformerObserver, QueueObserver, Protocol):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: None beside KubeVirt."""
+    """``namespace``: of VMIs, "" for all. ``instance``: the replica's name, for Events. ``standalone``: None beside
+    KubeVirt."""
 
     namespace: str = ""
     instance: str = COMPONENT
@@ -78,8 +82,9 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class Ambient:
-    """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds; ``chance``: uniform in
-    [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see `devices.options.CountFrom`."""
+    """Time and randomness, which the process supplies. ``now``: the API server's time; ``monotonic``: seconds;
+    ``chance``: uniform in [0, 1), for jitter; ``suffix``: a new suffix of an Event's name; ``count_from``: see
+    `devices.options.CountFrom`."""
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
@@ -89,7 +94,8 @@ class Ambient:
 
 
 class InstanceLoop:
-    """`run_informers` and `run_workers` run side by side; the workers may be cancelled and restarted as a Lease is lost and acquired."""
+    """`run_informers` and `run_workers` run side by side; the workers may be cancelled and restarted as a Lease is lost
+    and acquired."""
 
     def __init__(
         self,
@@ -99,11 +105,14 @@ class InstanceLoop:
         observer: LoopObserver,
         explanation_worker: ExplanationWorker | None = None,
     ) -> None:
-        """``explanation_worker``: explains why pods wait; by default in a thread, which is enough where selectors are trusted."""
+        """``explanation_worker``: explains why pods wait; by default in a thread, which is enough where selectors are
+        trusted."""
         self._cluster, self._settings, self._ambient, self._observer = cluster, settings, ambient, observer
         self._resolution = replace(settings.resolution, count_from=ambient.count_from)
         own = settings.standalone
-        self._standalone = replace(own, resolution=replace(own.resolution, count_from=ambient.count_from)) if own is not None else None
+        self._standalone = (
+            replace(own, resolution=replace(own.resolution, count_from=ambient.count_from)) if own is not None else None
+        )
         self._vmis = self._informer(VirtualMachineInstance, optional=True)
         self._pods = self._informer(Pod, labels=LAUNCHERS)
         self._claims = self._informer(ResourceClaim)
@@ -116,11 +125,18 @@ class InstanceLoop:
             *((self._vms,) if settings.standalone is not None else ()),
         )  # fmt: skip
         self._sources = WatchedSources(
-            self._vmis.store, self._pods.store, self._claims.store, self._slices.store, self._rules.store, self._devices.store
+            self._vmis.store,
+            self._pods.store,
+            self._claims.store,
+            self._slices.store,
+            self._rules.store,
+            self._devices.store,
         )
         self._nodes = self._informer(Node, everywhere=True)
         self._classes = self._informer(DeviceClass, everywhere=True)
-        stores = Stores(self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store)
+        stores = Stores(
+            self._nodes.store, self._claims.store, self._slices.store, self._classes.store, self._rules.store
+        )
         worker = explanation_worker or ThreadExplanationWorker(ambient.monotonic)
         self._explainer = Explainer(stores, ambient.now, ambient.monotonic, self._requeue, worker)
         self._queue: WorkQueue[str] | None = None
@@ -135,12 +151,19 @@ class InstanceLoop:
         self._ended = asyncio.Event()
         for informer in self._informers:
             informer.on_change(self._changed)
-        self._informers += (self._nodes, self._classes, *((self._kubevirts,) if settings.standalone is not None else ()))
+        self._informers += (
+            self._nodes,
+            self._classes,
+            *((self._kubevirts,) if settings.standalone is not None else ()),
+        )
 
-    def _informer(self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False) -> Informer[Any]:
+    def _informer(
+        self, kind: type[Any], *, labels: str = "", everywhere: bool = False, optional: bool = False
+    ) -> Informer[Any]:
         return Informer(
-            self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels, indexes=INDEXES.get(kind),
-            transform=trimmed_where_read_only if self._settings.standalone else trimmed, optional=optional, observer=self._observer,
+            self._cluster, kind, "" if everywhere else self._settings.namespace, labels=labels,
+            indexes=INDEXES.get(kind), transform=trimmed_where_read_only if self._settings.standalone else trimmed,
+            optional=optional, observer=self._observer,
         )  # fmt: skip
 
     # --- running ---
@@ -165,7 +188,8 @@ class InstanceLoop:
             pause = interval
 
     async def run_workers(self) -> None:
-        """Once all stores are synced, reconcile every VMI, then each VMI that a watch event affects; until cancelled or stopped.
+        """Once all stores are synced, reconcile every VMI, then each VMI that a watch event affects; until cancelled or
+        stopped.
 
         An error outside of reconciles ends the workers and is raised in an ExceptionGroup.
         """
@@ -186,7 +210,8 @@ class InstanceLoop:
             self._ended.set()
 
     async def until_idle(self) -> None:
-        """Return when every kind has been listed and the queue is empty. On a replica that isn't the leader it is always empty."""
+        """Return when every kind has been listed and the queue is empty. On a replica that isn't the leader it is
+        always empty."""
         for informer in self._informers:
             await informer.synced()
         await asyncio.sleep(0)  # lets the workers start
@@ -215,7 +240,11 @@ class InstanceLoop:
         return dict(Counter(device.state for each in self._devices.store.values() for device in each.status.devices))
 
     def vmis_by_path(self) -> dict[str, float]:
-        paths = (path for each in self._devices.store.values() for path in (each.status.integration_paths or "none").split(","))
+        paths = (
+            path
+            for each in self._devices.store.values()
+            for path in (each.status.integration_paths or "none").split(",")
+        )
         return dict(Counter(path.strip() for path in paths))
 
     def informer_ages(self) -> dict[str, float]:
@@ -226,7 +255,9 @@ class InstanceLoop:
     def _kubevirt_changed(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
         """Standalone mode writes nothing while a KubeVirt object exists: its VMs belong to KubeVirt."""
         if new is not None and old is None:
-            log.error("KubeVirt %s exists: standalone mode is paused until it is deleted; use mode beside-kubevirt", new.key)
+            log.error(
+                "KubeVirt %s exists: standalone mode is paused until it is deleted; use mode beside-kubevirt", new.key
+            )
         elif new is None and not self._kubevirts.store:
             log.info("the last KubeVirt object was deleted: standalone mode resumes")
             self._enqueue_all()
@@ -260,7 +291,8 @@ class InstanceLoop:
             self._queue.add(key)
 
     async def _process(self, key: str) -> float | None:
-        """Reconcile one VMI. Returns the number of seconds after which to requeue it even without a change; None: don't."""
+        """Reconcile one VMI. Returns the number of seconds after which to requeue it even without a change; None:
+        don't."""
         began = self._in_progress[key] = self._ambient.monotonic()
         try:
             result, requeue_after = await self._reconcile(key)
@@ -294,21 +326,29 @@ class InstanceLoop:
             return "gone", None
         if refused or done.stale:
             first, longest = _REFUSED_SECONDS if refused else _STALE_SECONDS
-            return ("refused" if refused else "outdated"), backoff(retries, self._ambient.chance(), first=first, longest=longest)
+            return ("refused" if refused else "outdated"), backoff(
+                retries, self._ambient.chance(), first=first, longest=longest
+            )
         del self._retries[key]
         if done.written:
             self._observe_publication(key)
         requeue_after = max((done.requeue_at - now).total_seconds(), 0.0) if done.requeue_at is not None else None
         return ("written" if done.written else "unchanged"), requeue_after
 
-    async def _reconcile_standalone(self, key: str, now: datetime, settings: standalone.StandaloneSettings) -> Reconciled:
+    async def _reconcile_standalone(
+        self, key: str, now: datetime, settings: standalone.StandaloneSettings
+    ) -> Reconciled:
         """Reconcile the VMI, then the VM of its name if there is one."""
         namespace, _, name = key.rpartition("/")
         vm = self._vms.store.get(name, namespace)
-        done = await standalone.reconcile(self._sources, self._cluster, key, now, settings, self._explainer.condition_for)
+        done = await standalone.reconcile(
+            self._sources, self._cluster, key, now, settings, self._explainer.condition_for
+        )
         if vm is None:
             return done
-        return done.combined_with(await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.count_from))
+        return done.combined_with(
+            await vm_lifecycle.reconcile(vm, self._sources, self._cluster, now, self._ambient.count_from)
+        )
 
     def _observe_publication(self, key: str) -> None:
         allocated_at = self._allocated_at.pop(key, None)
@@ -318,7 +358,11 @@ class InstanceLoop:
     def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
             reference = ObjectReference(
-                api_version=_API_VERSIONS.get(event.kind, ""), kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid
+                api_version=_API_VERSIONS.get(event.kind, ""),
+                kind=event.kind,
+                namespace=event.namespace,
+                name=event.name,
+                uid=event.uid,
             )
             self._events.record(reference, event.type, event.reason, event.message)
 
@@ -333,7 +377,9 @@ def _described(informer: Informer[Any]) -> str:
     if not informer.not_served:
         return kind
     ours = group_version.startswith(("virt-dra.io/", "kubevirt.io/"))
-    advice = "virt-dra install applies its CustomResourceDefinition" if ours else "is the cluster's version at least 1.34?"
+    advice = (
+        "virt-dra install applies its CustomResourceDefinition" if ours else "is the cluster's version at least 1.34?"
+    )
     return f"{kind} ({group_version}), which the cluster doesn't serve: {advice}"
 
 

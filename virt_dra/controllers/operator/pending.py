@@ -1,8 +1,10 @@
-"""The condition Allocatable: why the pod of a VMI gets no node because of its claims, by claim and request (K-12.4). Pure.
+"""The condition Allocatable: why the pod of a VMI gets no node because of its claims, by claim and request (K-12.4).
+Pure.
 
-kube-scheduler's condition counts the nodes that refused; this one names the claim, the request and what is in the way. It runs the
-allocator on a limited sample of the nodes and of the devices that they can use, so that the cost doesn't grow with the cluster, and many
-VMIs share the sample. ``explainer`` decides when a pod is explained, ``explain_queue`` in which order, ``explanation_worker`` where.
+kube-scheduler's condition counts the nodes that refused; this one names the claim, the request and what is in the way.
+It runs the allocator on a limited sample of the nodes and of the devices that they can use, so that the cost doesn't
+grow with the cluster, and many VMIs share the sample. ``explainer`` decides when a pod is explained, ``explain_queue``
+in which order, ``explanation_worker`` where.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ NOT_DECIDED: Final = "NotDecided"
 
 @dataclass(frozen=True)
 class ExplainLimits:
-    """Limits of explaining. ``nodes``: tried for one pod; ``steps``: of the search on one node; ``after``: how long a pod must have
-    waited; ``every``: the pause until it is explained again, doubled each time it exceeds the deadline, up to ``longest_pause``;
-    ``age``: of a view; ``seconds``: the deadline for one pod; ``devices``: in a view; ``pairs``: nodes times the devices that each can use,
-    so that fewer nodes are tried where each can use many devices.
+    """Limits of explaining. ``nodes``: tried for one pod; ``steps``: of the search on one node; ``after``: how long a
+    pod must have waited; ``every``: the pause until it is explained again, doubled each time it exceeds the deadline,
+    up to ``longest_pause``; ``age``: of a view; ``seconds``: the deadline for one pod; ``devices``: in a view;
+    ``pairs``: nodes times the devices that each can use, so that fewer nodes are tried where each can use many devices.
     """
 
     nodes: int = 64
@@ -65,8 +67,8 @@ _REASONS = 8
 
 @dataclass(frozen=True)
 class Sample:
-    """The objects that a view is made of. ``total``: the number of nodes in the cluster; ``left_out``: the number of devices that the
-    sampled nodes could use but that exceed the limit. ``allocations``: of devices in sampled pools."""
+    """The objects that a view is made of. ``total``: the number of nodes in the cluster; ``left_out``: the number of
+    devices that the sampled nodes could use but that exceed the limit. ``allocations``: of devices in sampled pools."""
 
     nodes: tuple[Node, ...]
     total: int
@@ -80,8 +82,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class View:
-    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: the number in the whole cluster; ``left_out``: as in
-    :class:`Sample`."""
+    """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: the number in the whole cluster; ``left_out``:
+    as in :class:`Sample`."""
 
     cluster: ClusterView
     nodes: int
@@ -106,8 +108,9 @@ def sampling(
 ) -> Generator[None, None, Sample]:
     """A generator that returns the sample. It yields every millisecond, so that it can run on an event loop.
 
-    Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes. Of the pools that
-    several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not at all (A-5).
+    Nodes with devices of their own first: a claim that fits nowhere there can only be served by devices for all nodes.
+    Of the pools that several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not
+    at all (A-5).
     """
     known, listed = tuple(slices), tuple(nodes)
     with_devices, sizes, shared = yield from _census(known)
@@ -159,8 +162,11 @@ def _selected(objects: Iterable[T], matches: Callable[[T], bool]) -> Generator[N
     return found
 
 
-def _pools_within(room: int, local: set[_Pool], shared: set[_Pool], sizes: Mapping[_Pool, int]) -> tuple[set[_Pool], int]:
-    """The pools of the sample, those of nodes first, small ones before large ones; and the number of devices left out."""
+def _pools_within(
+    room: int, local: set[_Pool], shared: set[_Pool], sizes: Mapping[_Pool, int]
+) -> tuple[set[_Pool], int]:
+    """The pools of the sample, those of nodes first, small ones before large ones; and the number of devices left
+    out."""
     pools: set[_Pool] = set()
     left_out = 0
     for group in (local, shared):
@@ -175,7 +181,9 @@ def _pools_within(room: int, local: set[_Pool], shared: set[_Pool], sizes: Mappi
 
 def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
     allocation = claim.status.allocation
-    return allocation is not None and any((result.driver, result.pool) in pools for result in allocation.devices.results)
+    return allocation is not None and any(
+        (result.driver, result.pool) in pools for result in allocation.devices.results
+    )
 
 
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
@@ -206,8 +214,8 @@ def due(
     too_slow: int = 0,
     count_from: CountFrom = as_stated,
 ) -> datetime:
-    """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when this process last
-    explained the pod; ``too_slow``: how often in a row the deadline passed."""
+    """When the pod may be explained next. ``previous``: the condition that was written last; ``last_attempt``: when
+    this process last explained the pod; ``too_slow``: how often in a row the deadline passed."""
     earliest = count_from(moment_of(pod.metadata.creation_timestamp) or now) + limits.after
     pause = min(limits.every * 2 ** min(too_slow, 30), max(limits.longest_pause, limits.every))
     for last in (moment_of(previous.last_transition_time) if previous is not None else None, last_attempt):
@@ -228,30 +236,41 @@ def explain(
 ) -> Condition:
     """The condition Allocatable; ``previous`` itself if nothing changed. ``claims``: the pod's, by key.
 
-    Its transition time is when it first said so, by which :func:`due` limits the rate. Raises DeadlineExceeded once ``interrupt`` returns
-    True; the condition is then :func:`took_too_long`.
+    Its transition time is when it first said so, by which :func:`due` limits the rate. Raises DeadlineExceeded once
+    ``interrupt`` returns True; the condition is then :func:`took_too_long`.
     """
     cluster = replace(view.cluster, claims=claims)
-    return _condition(_verdict(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), previous, now)
+    return _condition(
+        _verdict(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), previous, now
+    )
 
 
-def took_too_long(pod: Pod, subject: str, previous: Condition | None, now: datetime, limits: ExplainLimits = LIMITS) -> Condition:
-    """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was one."""
+def took_too_long(
+    pod: Pod, subject: str, previous: Condition | None, now: datetime, limits: ExplainLimits = LIMITS
+) -> Condition:
+    """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was
+    one."""
     if subject:
         what = f"{subject}: evaluating it took too long"
-        advice = "Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
+        advice = (
+            "Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
+        )
     else:
         what = f"{pod.key}: searching devices for its claims took too long"
         advice = "Use fewer requests, or selectors that match fewer devices"
     text = (
-        f"{what} (limit: {limits.seconds:g} s), so it is not known why the pod waits. {advice}. Attempts are repeated less and less often"
+        f"{what} (limit: {limits.seconds:g} s), so it is not known why the pod waits. "
+        f"{advice}. Attempts are repeated less and less often"
     )
     return _condition(("Unknown", NOT_DECIDED, text), previous, now)
 
 
 def too_large(pod: Pod, limit: int, previous: Condition | None, now: datetime) -> Condition:
     """The condition Allocatable of a pod that is too large to be explained, with its claims."""
-    text = f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, so it is not known why the pod waits; use fewer"
+    text = (
+        f"{pod.key}: the pod and its claims have more than {limit:,} bytes together, "
+        "so it is not known why the pod waits; use fewer"
+    )
     return _condition(("Unknown", NOT_DECIDED, f"{text} or smaller claims"), previous, now)
 
 
@@ -261,12 +280,17 @@ def _condition(says: tuple[str, str, str], previous: Condition | None, now: date
     message = shortened(message, MESSAGE_LIMIT)
     if previous is not None and (previous.status, previous.reason, previous.message) == (status, reason, message):
         return previous
-    return Condition(type=ALLOCATABLE, status=status, reason=reason, message=message, last_transition_time=format_time(now))
+    return Condition(
+        type=ALLOCATABLE, status=status, reason=reason, message=message, last_transition_time=format_time(now)
+    )
 
 
 def _verdict(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
     if isinstance(outcome, Placement):
-        message = f"the claims can be allocated on node {outcome.node}; the pod's condition PodScheduled says what else it waits for"
+        message = (
+            f"the claims can be allocated on node {outcome.node}; the pod's "
+            "condition PodScheduled says what else it waits for"
+        )
         return "True", FITS, message
     if outcome.reason == SCHEDULER_ERROR:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
@@ -277,7 +301,8 @@ def _verdict(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
         return (
             "Unknown",
             NOT_DECIDED,
-            f"{_counted(view.left_out, 'device')} in pools that are too large were not considered; of the others: {text}",
+            f"{_counted(view.left_out, 'device')} in pools that are too large "
+            f"were not considered; of the others: {text}",
         )
     return "False", NO_NODE_FITS, text
 
@@ -289,11 +314,16 @@ def _nodes_text(nodes: Sequence[NodeOutcome], total: int) -> str:
         by_reason[_subject(node)].append(node)
     ordered = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     parts = [
-        f"{_counted(len(members), 'node')}: {subject}{_devices(members)}{_examples(members)}" for subject, members in ordered[:_REASONS]
+        f"{_counted(len(members), 'node')}: {subject}{_devices(members)}{_examples(members)}"
+        for subject, members in ordered[:_REASONS]
     ]
     if len(ordered) > _REASONS:
         parts.append(_counted(len(ordered) - _REASONS, "other reason"))
-    tried = f"0 of {total} nodes" if len(nodes) >= total else f"0 of {_counted(len(nodes), 'tried node')} (the cluster has {total})"
+    tried = (
+        f"0 of {total} nodes"
+        if len(nodes) >= total
+        else f"0 of {_counted(len(nodes), 'tried node')} (the cluster has {total})"
+    )
     return f"{tried} can take the pod: {'; '.join(parts)}"
 
 
@@ -303,7 +333,9 @@ def _counted(number: int, noun: str) -> str:
 
 def _subject(node: NodeOutcome) -> str:
     blocking = _blocking(node)
-    return f"claim {blocking.claim}, request {blocking.request}: {node.summary}" if blocking is not None else node.summary
+    return (
+        f"claim {blocking.claim}, request {blocking.request}: {node.summary}" if blocking is not None else node.summary
+    )
 
 
 def _blocking(node: NodeOutcome) -> RequestExplanation | None:
@@ -311,11 +343,16 @@ def _blocking(node: NodeOutcome) -> RequestExplanation | None:
 
 
 def _devices(members: Sequence[NodeOutcome]) -> str:
-    """The number of devices refused for each reason, over these nodes: `` (5 device in use, 2 selector does not match)``."""
+    """The number of devices refused for each reason, over these nodes: `` (5 device in use, 2 selector does not
+    match)``."""
     refused: Counter[str] = Counter()
     for node in members:
         blocking = _blocking(node)
-        seen = {rejection.device: rejection.summary for rejection in reversed(blocking.rejections)} if blocking is not None else {}
+        seen = (
+            {rejection.device: rejection.summary for rejection in reversed(blocking.rejections)}
+            if blocking is not None
+            else {}
+        )
         refused.update(seen.values())
     if not refused:
         return ""

@@ -1,8 +1,8 @@
 """The launcher pod of a VMI: rendered, patched into a given pod, and created where it is missing (K-4).
 
-:func:`fragment` is the device part alone, :func:`render` the pod for a cluster without KubeVirt, :func:`patch_into` brings the
-device part into a pod that somebody else rendered. The pod carries what placement and devices need; disks, and what else
-only a real launcher image reads, are not in it. Decisions: docs/decisions/0006-admission.md.
+:func:`fragment` is the device part alone, :func:`render` the pod for a cluster without KubeVirt, :func:`patch_into`
+brings the device part into a pod that somebody else rendered. The pod carries what placement and devices need; disks,
+and what else only a real launcher image reads, are not in it. Decisions: docs/decisions/0006-admission.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ LAUNCHER_LABEL = "kubevirt.io"
 LAUNCHER = "virt-launcher"
 OVERHEAD_ANNOTATION = "kubevirt.io/memory-overhead-bytes"
 HOOK_SIDECARS_ANNOTATION = "hooks.kubevirt.io/hookSidecars"
-_NOT_COPIED = ("kubectl.kubernetes.io", "kubevirt.io/storage-observed-api-version", "kubevirt.io/latest-observed-api-version")
+_NOT_COPIED = (
+    "kubectl.kubernetes.io",
+    "kubevirt.io/storage-observed-api-version",
+    "kubevirt.io/latest-observed-api-version",
+)
 _MAX_LABEL = 63
 _NO_MEMORY = Quantity("0")
 
@@ -58,8 +62,8 @@ class LauncherOptions:
     """What a cluster, not a VMI, says about launcher pods.
 
     * ``default_architecture``: of VMIs that name none; KubeVirt takes the cluster's.
-    * ``require_kubevirt_nodes``: only nodes labelled ``kubevirt.io/schedulable=true``, as virt-handler labels them, and of the VMI's
-      architecture. Off for nodes that no virt-handler and no kubelet has labelled.
+    * ``require_kubevirt_nodes``: only nodes labelled ``kubevirt.io/schedulable=true``, as virt-handler labels them, and
+      of the VMI's architecture. Off for nodes that no virt-handler and no kubelet has labelled.
     * ``hypervisor_devices``: ask for ``devices.kubevirt.io/...``, which KubeVirt's own device plugin provides (K-4.10).
     """
 
@@ -124,7 +128,12 @@ def _metadata(vmi: VirtualMachineInstance, gates: Gates) -> ObjectMeta:
     if gates.version >= V1_9_0:
         annotations[OVERHEAD_ANNOTATION] = str(memory_overhead(vmi, gates).value())
     owner = OwnerReference(
-        api_version=API_VERSION, kind=VirtualMachineInstance.KIND, name=name, uid=uid, controller=True, block_owner_deletion=True
+        api_version=API_VERSION,
+        kind=VirtualMachineInstance.KIND,
+        name=name,
+        uid=uid,
+        controller=True,
+        block_owner_deletion=True,
     )
     return ObjectMeta(
         generate_name=f"virt-launcher-{name}-",
@@ -154,7 +163,10 @@ def _node_selector(vmi: VirtualMachineInstance, options: LauncherOptions) -> dic
     own = dict(vmi.spec.node_selector)
     if not options.require_kubevirt_nodes:
         return own
-    return own | {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": vmi.spec.architecture or options.default_architecture}
+    return own | {
+        "kubevirt.io/schedulable": "true",
+        "kubernetes.io/arch": vmi.spec.architecture or options.default_architecture,
+    }
 
 
 def _affinity(vmi: VirtualMachineInstance) -> Affinity | RenderError | None:
@@ -167,7 +179,15 @@ def _affinity(vmi: VirtualMachineInstance) -> Affinity | RenderError | None:
 
 
 def _compute(vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, options: LauncherOptions) -> Container:
-    command = ("/usr/bin/virt-launcher-monitor", "--name", vmi.name, "--uid", vmi.metadata.uid, "--namespace", vmi.namespace)
+    command = (
+        "/usr/bin/virt-launcher-monitor",
+        "--name",
+        vmi.name,
+        "--uid",
+        vmi.metadata.uid,
+        "--namespace",
+        vmi.namespace,
+    )
     return Container(
         name=COMPUTE,
         image=options.image,
@@ -191,8 +211,11 @@ def _security_context(non_root: bool) -> Json:
     }
 
 
-def _resources(vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, options: LauncherOptions) -> ResourceRequirements:
-    """Devices, CPU and memory. Resources with fixed counts stand in both lists, as the API server would complete them."""
+def _resources(
+    vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, options: LauncherOptions
+) -> ResourceRequirements:
+    """Devices, CPU and memory. Resources with fixed counts stand in both lists, as the API server would complete
+    them."""
     plugin_devices = hypervisor_devices(vmi, gates) if options.hypervisor_devices else {}
     limits, requests = _cpu_and_memory(vmi, memory_overhead(vmi, gates))
     resources = ResourceRequirements(
@@ -203,7 +226,8 @@ def _resources(vmi: VirtualMachineInstance, gates: Gates, devices: Fragment, opt
 
 
 def _cpu_and_memory(vmi: VirtualMachineInstance, overhead: Quantity) -> tuple[dict[str, Quantity], dict[str, Quantity]]:
-    """The VMI's own limits and requests, completed: guest memory, overhead (K-4.9), a tenth of a CPU per vCPU or whole ones."""
+    """The VMI's own limits and requests, completed: guest memory, overhead (K-4.9), a tenth of a CPU per vCPU or whole
+    ones."""
     domain = vmi.spec.domain
     limits, requests = dict(domain.resources.limits), dict(domain.resources.requests)
     guest = domain.memory.guest if domain.memory else None
@@ -257,15 +281,18 @@ def patch_into(
 ) -> tuple[Json, ...] | RenderError:
     """RFC 6902 operations that bring the VMI's device part into a pod; none if the pod has it already (K-4.13).
 
-    What others put into the pod stays, except claims of the same name with another source, which are replaced, and claims of the
-    compute container that Kubernetes would refuse beside ours: a whole claim already there covers its requests (K-3.2).
+    What others put into the pod stays, except claims of the same name with another source, which are replaced, and
+    claims of the compute container that Kubernetes would refuse beside ours: a whole claim already there covers its
+    requests (K-3.2).
     """
     devices = fragment(vmi, gates, permitted_host_devices)
     if isinstance(devices, RenderError):
         return devices
     position = next((index for index, container in enumerate(pod.spec.containers) if container.name == COMPUTE), None)
     if position is None:
-        return RenderError(NO_COMPUTE_CONTAINER, "the pod has no container named compute, so it is no launcher pod", "spec.containers")
+        return RenderError(
+            NO_COMPUTE_CONTAINER, "the pod has no container named compute, so it is no launcher pod", "spec.containers"
+        )
     have = pod.spec.containers[position].resources
     operations: list[Json] = []
     claims = _with_claims(pod.spec.resource_claims, devices.resource_claims)
@@ -291,7 +318,9 @@ def _add(path: str, value: object) -> Json:
     return {"op": "add", "path": path, "value": value}
 
 
-def _with_claims(have: tuple[PodResourceClaim, ...], wanted: Iterable[PodResourceClaim]) -> tuple[PodResourceClaim, ...]:
+def _with_claims(
+    have: tuple[PodResourceClaim, ...], wanted: Iterable[PodResourceClaim]
+) -> tuple[PodResourceClaim, ...]:
     ours = {claim.name: claim for claim in wanted}
     kept = [ours.get(claim.name, claim) for claim in have]
     there = {claim.name for claim in have}
@@ -378,7 +407,10 @@ def plan(inputs: LauncherPodInputs) -> tuple[LauncherPodAction, ...]:
     for vmi in inputs.vmis:
         if vmi.metadata.deletion_timestamp is not None or vmi.status.phase in ("Succeeded", "Failed"):
             continue
-        if any(EPHEMERAL_ANNOTATION not in pod.metadata.annotations for pod in launcher_pods_of(vmi, by_owner.get(vmi.metadata.uid, ()))):
+        if any(
+            EPHEMERAL_ANNOTATION not in pod.metadata.annotations
+            for pod in launcher_pods_of(vmi, by_owner.get(vmi.metadata.uid, ()))
+        ):
             continue
         rendered = render(vmi, inputs.gates, inputs.permitted_host_devices, inputs.options)
         actions.append(CannotRender(vmi, rendered) if isinstance(rendered, RenderError) else CreatePod(vmi, rendered))

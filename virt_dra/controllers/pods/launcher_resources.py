@@ -63,7 +63,9 @@ class Fragment:
     requests: Quantities = field(default_factory=dict)
 
 
-def fragment(vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None = None) -> Fragment | RenderError:
+def fragment(
+    vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None = None
+) -> Fragment | RenderError:
     """The device part of the VMI's pod, or why KubeVirt renders none.
 
     ``permitted`` is the KubeVirt configuration's permittedHostDevices; None when that object is absent.
@@ -93,14 +95,17 @@ def pod_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[PodResourceCl
         return ()
     members = ("name", "resourceClaimName", "resourceClaimTemplateName")
     entries = (entry.to_wire() for entry in vmi.spec.resource_claims)
-    return tuple(PodResourceClaim.from_wire({key: entry[key] for key in members if entry.get(key) is not None}) for entry in entries)
+    return tuple(
+        PodResourceClaim.from_wire({key: entry[key] for key in members if entry.get(key) is not None})
+        for entry in entries
+    )
 
 
 def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[ResourceClaimReference, ...]:
     """The compute container's claims, each once: gpus, hostDevices, networks, in spec order (K-4.5, K-4.13).
 
-    1.9 renders duplicates, which the API server then refuses (K-3.2); ours are left out. Up to 1.8.2 only the first entry
-    of each claim *name* survives, so that a second request of one claim is lost.
+    1.9 renders duplicates, which the API server then refuses (K-3.2); ours are left out. Up to 1.8.2 only the first
+    entry of each claim *name* survives, so that a second request of one claim is lost.
     """
     version = gates.version
     if version < V1_6_0:
@@ -115,7 +120,9 @@ def container_claims(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Resourc
         identity = (claim, request) if version >= V1_8_3 else (claim, "")
         if identity not in seen:
             seen.add(identity)
-            claims.append(ResourceClaimReference(name=claim, request=request) if request else ResourceClaimReference(name=claim))
+            claims.append(
+                ResourceClaimReference(name=claim, request=request) if request else ResourceClaimReference(name=claim)
+            )
     return tuple(claims)
 
 
@@ -137,14 +144,16 @@ def _device_claims(vmi: VirtualMachineInstance, gates: Gates) -> Iterator[tuple[
 
 
 def _crash(vmi: VirtualMachineInstance, gates: Gates) -> RenderError | None:
-    """K-4.6: before 1.8.3 a DRA GPU without claimName or requestName crashes virt-controller; a host device is skipped."""
+    """K-4.6: before 1.8.3 a DRA GPU without claimName or requestName crashes virt-controller; a host device is
+    skipped."""
     if not V1_6_0 <= gates.version < V1_8_3 or GPUS_WITH_DRA not in gates:
         return None
     for index, gpu in enumerate(vmi.spec.domain.devices.gpus):
         missing = "claimName" if gpu.claim_name is None else "requestName" if gpu.request_name is None else ""
         if gpu.is_dra and missing:
             text = (
-                f"KubeVirt {gates.version} crashes on GPU {gpu.name}, which has no {missing}; give it one, or use KubeVirt 1.8.3 or newer"
+                f"KubeVirt {gates.version} crashes on GPU {gpu.name}, which has no "
+                f"{missing}; give it one, or use KubeVirt 1.8.3 or newer"
             )
             return RenderError(RENDERER_CRASHES, text, f"spec.domain.devices.gpus[{index}].{missing}")
     return None
@@ -163,7 +172,9 @@ def _plugin_counts(vmi: VirtualMachineInstance) -> Quantities:
     return {name: Quantity.of(count) for name, count in counts.items()}
 
 
-def _not_permitted(vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None) -> RenderError | None:
+def _not_permitted(
+    vmi: VirtualMachineInstance, gates: Gates, permitted: PermittedHostDevices | None
+) -> RenderError | None:
     """K-4.8: every device whose resource is not listed, in one message."""
     if permitted is None:
         return None
@@ -191,8 +202,9 @@ def _not_permitted(vmi: VirtualMachineInstance, gates: Gates, permitted: Permitt
 def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
     """Bytes that the pod needs beside the guest's memory (K-4.9).
 
-    What KubeVirt's processes take (fixed, per vCPU, graphics, page tables), 1Gi once with any device that is passed through,
-    and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). Confidential guests, TPM and probes are not counted.
+    What KubeVirt's processes take (fixed, per vCPU, graphics, page tables), 1Gi once with any device that is passed
+    through, and the VMI's own ``reservedOverhead.addedOverhead`` (1.8+). Confidential guests, TPM and probes are not
+    counted.
     """
     spec = vmi.spec
     total = (25 + 100 + 25 + 40 + 30) * MEBIBYTE  # launcher monitor, launcher, virtlogd, virtqemud, QEMU
@@ -215,7 +227,9 @@ def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
 def has_passthrough(vmi: VirtualMachineInstance) -> bool:
     """Whether any device of the host is passed through, by whatever means."""
     devices = vmi.spec.domain.devices
-    return bool(devices.gpus or devices.host_devices) or any(interface.sriov is not None for interface in devices.interfaces)
+    return bool(devices.gpus or devices.host_devices) or any(
+        interface.sriov is not None for interface in devices.interfaces
+    )
 
 
 def vcpus(vmi: VirtualMachineInstance) -> int:

@@ -1,7 +1,7 @@
 """A VMI's phase and conditions where there is no KubeVirt, from its launcher pod (K-12.1, K-12.2). Pure.
 
-The launcher reports readiness by a file that a probe checks, and failure by its termination message (docs/decisions/0012). The kubelet
-copies both to the pod's status, and this module to the VMI's.
+The launcher reports readiness by a file that a probe checks, and failure by its termination message
+(docs/decisions/0012). The kubelet copies both to the pod's status, and this module to the VMI's.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
         return PhaseVerdict("Succeeded", GUEST_NOT_RUNNING, "the guest was shut down")
     if not pod.spec.node_name:
         scheduled = _scheduled(pod)
-        return PhaseVerdict("Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or "")
+        return PhaseVerdict(
+            "Scheduling", (scheduled or {}).get("reason") or GUEST_NOT_RUNNING, (scheduled or {}).get("message") or ""
+        )
     if compute is not None and compute.ready:
         return PhaseVerdict("Running")
     # A guest that shuts down becomes unready a moment before its pod ends; it stays Running until then.
@@ -73,7 +75,11 @@ def verdict(vmi: VirtualMachineInstance, pod: Pod | None) -> PhaseVerdict:
     waiting = compute.state.waiting if compute is not None else None
     if waiting is not None and waiting.reason:
         return PhaseVerdict(phase, waiting.reason, waiting.message)
-    return PhaseVerdict(phase, GUEST_NOT_RUNNING, "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "")
+    return PhaseVerdict(
+        phase,
+        GUEST_NOT_RUNNING,
+        "the launcher waits for its devices, or starts the guest" if phase == "Scheduled" else "",
+    )
 
 
 def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
@@ -81,7 +87,9 @@ def _failure(pod: Pod, compute: ContainerStatus | None) -> PhaseVerdict:
     if ended is not None and ended.message:
         return PhaseVerdict("Failed", LAUNCHER_FAILED, ended.message)
     if pod.status.reason or pod.status.message:
-        return PhaseVerdict("Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
+        return PhaseVerdict(
+            "Failed", POD_FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text)
+        )
     how = f"{ended.reason}, exit code {ended.exit_code}" if ended is not None else "no container says why"
     return PhaseVerdict("Failed", POD_FAILED, f"the launcher ended without a message ({how})")
 
@@ -94,7 +102,9 @@ def _scheduled(pod: Pod) -> Json | None:
     return None
 
 
-def with_phase(vmi: VirtualMachineInstance, pod: Pod | None, found: PhaseVerdict, now: datetime) -> VirtualMachineInstance:
+def with_phase(
+    vmi: VirtualMachineInstance, pod: Pod | None, found: PhaseVerdict, now: datetime
+) -> VirtualMachineInstance:
     """The VMI with phase, phase transition times, node, pods and conditions; the same object if nothing changed."""
     status = vmi.status
     conditions = put(status.conditions, READY, "False" if found.reason else "True", found.reason or "GuestRunning",

@@ -33,14 +33,18 @@ def files_of(vmi: VirtualMachineInstance, pod: Pod) -> Mapping[ClaimRequestPair,
 
 def _named(entry: PodResourceClaim, request: str) -> bool:
     direct = entry.resource_claim_name
-    return not (names.dns1123_label(entry.name) or names.dns1123_label(request) or (direct and names.dns1123_subdomain(direct)))
+    return not (
+        names.dns1123_label(entry.name) or names.dns1123_label(request) or (direct and names.dns1123_subdomain(direct))
+    )
 
 
 def annotations_for(inputs: DeviceInputs, pod: Pod) -> Mapping[str, str | None]:
     """The files' contents, as far as they are known. Those that a running VMI was started with are frozen (K-5.14)."""
     filled = metadata_files(inputs, pod, dict.fromkeys(files_of(inputs.vmi, pod), "KEP-5304"), addresses_only=True)
     running = inputs.vmi.status.phase == "Running"
-    return {key: value for key, value in filled.annotations.items() if not (running and pod.metadata.annotations.get(key))}
+    return {
+        key: value for key, value in filled.annotations.items() if not (running and pod.metadata.annotations.get(key))
+    }
 
 
 def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> StatusEntries:
@@ -62,7 +66,9 @@ def _entry(network: DeviceSubject, text: str) -> DeviceStatusInfo | None:
         file = DeviceMetadata.from_wire(json.loads(text))
     except (WireError, ValueError, RecursionError):
         return None
-    devices = [device for request in file.requests if request.name == network.request_name for device in request.devices]
+    devices = [
+        device for request in file.requests if request.name == network.request_name for device in request.devices
+    ]
     if len(devices) != 1:
         return None
     address = devices[0].attributes.get(PCI_BUS_ID)

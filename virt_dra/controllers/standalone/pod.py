@@ -1,4 +1,5 @@
-"""The launcher pod without KubeVirt: our launcher in place of virt-launcher, with the VMI in an annotation (0012). Pure."""
+"""The launcher pod without KubeVirt: our launcher in place of virt-launcher, with the VMI in an annotation (0012).
+Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Container, Pod, Volume, VolumeMount
 from virt_dra.api.integration import standalone
-from virt_dra.api.integration.paths import ANNOTATIONS_LIMIT, PART_OF, PART_OF_LABEL, metadata_annotation, own_pod_annotations
+from virt_dra.api.integration.paths import (
+    ANNOTATIONS_LIMIT,
+    PART_OF,
+    PART_OF_LABEL,
+    metadata_annotation,
+    own_pod_annotations,
+)
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.names import byte_length
@@ -51,12 +58,16 @@ class StandaloneOptions:
     @property
     def launcher(self) -> LauncherOptions:
         return LauncherOptions(
-            image=self.image, default_architecture=self.default_architecture, require_kubevirt_nodes=False, hypervisor_devices=False
+            image=self.image,
+            default_architecture=self.default_architecture,
+            require_kubevirt_nodes=False,
+            hypervisor_devices=False,
         )
 
 
 def pod_name(vmi: VirtualMachineInstance) -> str:
-    """``virt-launcher-<vmi>-<5 characters>``, the same every time, so that a stale store never leads to a second pod."""
+    """``virt-launcher-<vmi>-<5 characters>``, the same every time, so that a stale store never leads to a second
+    pod."""
     digest = hashlib.sha256(vmi.metadata.uid.encode("utf-8", "surrogatepass")).digest()
     suffix = "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in digest[:5])
     return f"{f'virt-launcher-{vmi.name}-'[:_PREFIX_LIMIT]}{suffix}"
@@ -65,7 +76,8 @@ def pod_name(vmi: VirtualMachineInstance) -> str:
 def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: StandaloneOptions) -> Pod | RenderError:
     """The complete pod, named, or why there is none.
 
-    It runs as an unprivileged user without capabilities or a token: a guest that takes over its launcher can't use the API.
+    It runs as an unprivileged user without capabilities or a token: a guest that takes over its launcher can't use the
+    API.
     """
     pod = render(vmi, gates, None, options.launcher)
     if isinstance(pod, RenderError):
@@ -73,7 +85,10 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
     kept = {key: value for key, value in pod.metadata.annotations.items() if key not in _ours(pod)}
     annotations = {**kept, standalone.VMI_ANNOTATION: vmi_annotation(vmi)}
     if sum(byte_length(key) + byte_length(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT - _ROOM:
-        message = f"the VMI and its annotations have more than the {(ANNOTATIONS_LIMIT - _ROOM) // 1024} KiB that its pod can carry"
+        message = (
+            "the VMI and its annotations have more than the "
+            f"{(ANNOTATIONS_LIMIT - _ROOM) // 1024} KiB that its pod can carry"
+        )
         return RenderError(VMI_TOO_LARGE, message, "metadata.annotations")
     metadata = pod.metadata.without("generate_name").with_(
         name=pod_name(vmi), annotations=annotations, labels={**pod.metadata.labels, PART_OF_LABEL: PART_OF}
@@ -81,7 +96,8 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
     grace = vmi.spec.termination_grace_period_seconds
     spec = pod.spec.without("readiness_gates").with_(
         containers=tuple(
-            _compute(container, options) if container.name == COMPUTE else _sidecar(container) for container in pod.spec.containers
+            _compute(container, options) if container.name == COMPUTE else _sidecar(container)
+            for container in pod.spec.containers
         ),
         automount_service_account_token=False,
         termination_grace_period_seconds=(30 if grace is None else max(grace, 0)) + _GRACE,
@@ -98,7 +114,8 @@ def standalone_pod(vmi: VirtualMachineInstance, gates: Gates, options: Standalon
 
 
 def _ours(pod: Pod) -> tuple[str, ...]:
-    """Annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen its security context."""
+    """Annotations of the VMI that must not reach its pod: those that only we may set, and those that would loosen its
+    security context."""
     loosening = (key for key in pod.metadata.annotations if key.partition("/")[0] in _LOOSENING)
     return (*own_pod_annotations(pod.metadata.annotations), standalone.VMI_ANNOTATION, *loosening)
 

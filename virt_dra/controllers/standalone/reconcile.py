@@ -1,7 +1,7 @@
 """The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (docs/decisions/0012, K-5.14, K-12.1).
 
-The VMI's own status holds the result. Its pod gets the deviceStatus as an annotation once every device has an address, because the
-launcher has no token to read it from the API server.
+The VMI's own status holds the result. Its pod gets the deviceStatus as an annotation once every device has an address,
+because the launcher has no token to read it from the API server.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class StandaloneSettings:
 
 @dataclass(frozen=True)
 class StandaloneInputs:
-    """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: what its devices are resolved from."""
+    """``pods``: all launcher pods of the VMI, finished ones too, the newest last. ``devices``: what its devices are
+    resolved from."""
 
     devices: Devices
     pods: tuple[Pod, ...]
@@ -73,7 +74,8 @@ class StandaloneInputs:
 
 @dataclass(frozen=True)
 class StandalonePlan:
-    """``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a list from the API server first."""
+    """``check_gone``: the plan assumes that the VMI's pod is gone, which must be confirmed by a list from the API
+    server first."""
 
     first: tuple[Write, ...] = ()
     then: tuple[Write, ...] = ()
@@ -88,9 +90,13 @@ def gather(sources: Sources, key: str, now: datetime, settings: StandaloneSettin
     if devices is None:
         return None
     pods = [
-        pod for pod in launcher_pods_of(devices.vmi, sources.pods_of(devices.vmi)) if EPHEMERAL_ANNOTATION not in pod.metadata.annotations
+        pod
+        for pod in launcher_pods_of(devices.vmi, sources.pods_of(devices.vmi))
+        if EPHEMERAL_ANNOTATION not in pod.metadata.annotations
     ]
-    return StandaloneInputs(devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings)
+    return StandaloneInputs(
+        devices, tuple(sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.name))), settings
+    )
 
 
 def _holding(sources: Sources, address: str) -> Iterable[str]:
@@ -125,7 +131,9 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
     if then and not then[0].changes:
         then = ()
     events += _status_events(vmi, updated) if then else ()
-    return StandalonePlan(tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, requeue_at(inputs.devices))
+    return StandalonePlan(
+        tuple(first), then, tuple(events), pod is None and vmi.status.phase in STARTED, requeue_at(inputs.devices)
+    )
 
 
 def _ready_reason(vmi: VirtualMachineInstance) -> tuple[object, object]:
@@ -201,7 +209,11 @@ def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> 
         elif new.status.phase in ("Running", "Succeeded"):
             where = f" on node {new.status.node_name}" if new.status.node_name else ""
             events.append(
-                normal(new, str(new.status.phase), f"the guest {'runs' if new.status.phase == 'Running' else 'has ended'}{where}")
+                normal(
+                    new,
+                    str(new.status.phase),
+                    f"the guest {'runs' if new.status.phase == 'Running' else 'has ended'}{where}",
+                )
             )
     before = {condition.get("type"): condition for condition in old.status.conditions}
     for condition in new.status.conditions:
@@ -215,7 +227,11 @@ def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> 
             events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
         elif kind == DEVICES_SHARED and changed:
             events.append(warning(new, SHARED_ADDRESS, shortened(str(condition.get("message")))))
-        elif kind == "DevicesHealthy" and condition.get("status") == "False" and condition.get("reason") != was.get("reason"):
+        elif (
+            kind == "DevicesHealthy"
+            and condition.get("status") == "False"
+            and condition.get("reason") != was.get("reason")
+        ):
             events.append(warning(new, str(condition.get("reason")), shortened(str(condition.get("message")))))
         elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") != "True":
             events.append(normal(new, "DevicesResolved", "every device has an address"))
@@ -223,7 +239,12 @@ def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> 
 
 
 async def reconcile(
-    sources: Sources, cluster: Cluster, key: str, now: datetime, settings: StandaloneSettings, explain: Explain | None = None
+    sources: Sources,
+    cluster: Cluster,
+    key: str,
+    now: datetime,
+    settings: StandaloneSettings,
+    explain: Explain | None = None,
 ) -> Reconciled:
     """Gather, plan and apply for the VMI ``namespace/name``. Raises :class:`ApiError` for a write to retry."""
     inputs = gather(sources, key, now, settings)
@@ -232,7 +253,8 @@ async def reconcile(
     vmi = inputs.vmi
     planned = plan(inputs, explain(inputs.devices, _previous_allocatable(vmi)) if explain is not None else None)
     if planned.check_gone:
-        # The informers of VMIs and pods are independent: a VMI must not fail because its pod is missing in a stale store.
+        # The informers of VMIs and pods are independent: a VMI must not fail because its pod is missing in a stale
+        # store.
         there = await cluster.list(Pod, vmi.namespace, labels=f"{CREATED_BY_LABEL}={vmi.metadata.uid}")
         if there.items:
             return Reconciled(stale=True)
@@ -246,8 +268,11 @@ async def reconcile(
 
 
 async def _name_taken(cluster: Cluster, vmi: VirtualMachineInstance) -> Reconciled:
-    """The result if a pod of that name exists: it is ours and the informer is stale, or it is another's, which is reported."""
+    """The result if a pod of that name exists: it is ours and the informer is stale, or it is another's, which is
+    reported."""
     named = (await cluster.list(Pod, vmi.namespace, fields=f"metadata.name={pod_name(vmi)}")).items
     if any(pod not in launcher_pods_of(vmi, named) for pod in named):
-        return Reconciled((warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), stale=True)
+        return Reconciled(
+            (warning(vmi, NAME_TAKEN, f"pod {vmi.namespace}/{pod_name(vmi)} is not the VMI's; delete it"),), stale=True
+        )
     return Reconciled(stale=True)

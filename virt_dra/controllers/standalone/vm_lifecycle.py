@@ -1,4 +1,5 @@
-"""The reconcile of a VirtualMachine without KubeVirt: its VMI by run strategy, restarts with back-off, the VM's status (0012).
+"""The reconcile of a VirtualMachine without KubeVirt: its VMI by run strategy, restarts with back-off, the VM's status
+(0012).
 
 :func:`plan` is pure. The number of failures in a row is kept in the VM's status, as KubeVirt does.
 """
@@ -39,7 +40,8 @@ _MOST_COUNTED: Final = 100
 
 @dataclass(frozen=True)
 class LifecycleInputs:
-    """``vmi``: of the VM's name, whoever owns it. ``leftovers``: names of pods that still run for an earlier VMI of that name."""
+    """``vmi``: of the VM's name, whoever owns it. ``leftovers``: names of pods that still run for an earlier VMI of
+    that name."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None
@@ -50,17 +52,22 @@ class LifecycleInputs:
 
 @dataclass(frozen=True)
 class LifecyclePlan:
-    """``actions`` in order: the VM's status records a failed VMI before that VMI is deleted. ``requeue_at``: when the back-off ends."""
+    """``actions`` in order: the VM's status records a failed VMI before that VMI is deleted. ``requeue_at``: when the
+    back-off ends."""
 
     actions: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
     requeue_at: datetime | None = None
 
 
-def gather(vm: VirtualMachine, sources: InstanceSources, now: datetime, count_from: CountFrom = as_stated) -> LifecycleInputs:
+def gather(
+    vm: VirtualMachine, sources: InstanceSources, now: datetime, count_from: CountFrom = as_stated
+) -> LifecycleInputs:
     """The inputs of a VM."""
     vmi = sources.vmi(vm.key)
-    return LifecycleInputs(vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, count_from)
+    return LifecycleInputs(
+        vm, vmi, sources.leftovers(vm.key, vmi.metadata.uid if vmi is not None else ""), now, count_from
+    )
 
 
 async def reconcile(
@@ -105,7 +112,13 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
     if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
         actions.append(Delete.of(own))
         ended = own.status.phase in FINISHED
-        events.append(normal(vm, "InstanceDeleted", f"its VMI {'has ended and ' if ended else ''}was deleted (runStrategy {strategy})"))
+        events.append(
+            normal(
+                vm,
+                "InstanceDeleted",
+                f"its VMI {'has ended and ' if ended else ''}was deleted (runStrategy {strategy})",
+            )
+        )
     elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:
         if retry_at is not None and retry_at > now:
             requeue_at = retry_at
@@ -118,7 +131,8 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
 
 
 def _retry_at(failures: Json, count_from: CountFrom) -> datetime | None:
-    """When the back-off ends; never later than its length from now, even if a clock was set back since it was written."""
+    """When the back-off ends; never later than its length from now, even if a clock was set back since it was
+    written."""
     written, count = moment_of(failures.get("retryAfterTimestamp")), failures.get("consecutiveFailCount")
     if written is None:
         return None
@@ -187,19 +201,32 @@ def _status(
     if failures is not None:
         status["startFailure"] = failures
     kept = vm.status.get("conditions")
-    conditions: tuple[Json, ...] = tuple(each for each in kept if isinstance(each, dict)) if isinstance(kept, list | tuple) else ()
+    conditions: tuple[Json, ...] = (
+        tuple(each for each in kept if isinstance(each, dict)) if isinstance(kept, list | tuple) else ()
+    )
     if is_ready:
         conditions = put(conditions, READY, "True", "GuestRunning", "", now)
     elif own is not None and ready is not None:
-        conditions = put(conditions, READY, "False", str(ready.get("reason") or "GuestNotRunning"), str(ready.get("message") or ""), now)
-    elif failures is None or not any(each.get("type") == READY for each in conditions):  # else why the last one failed stays
+        conditions = put(
+            conditions,
+            READY,
+            "False",
+            str(ready.get("reason") or "GuestNotRunning"),
+            str(ready.get("message") or ""),
+            now,
+        )
+    elif failures is None or not any(
+        each.get("type") == READY for each in conditions
+    ):  # else why the last one failed stays
         conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
     reason, message = _trouble(vm, strategy, taken)
     if reason:
         conditions = put(conditions, FAILURE, "True", reason, message, now)
     else:
         conditions = tuple(
-            each for each in conditions if each.get("type") != FAILURE or each.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
+            each
+            for each in conditions
+            if each.get("type") != FAILURE or each.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
         )
     status["conditions"] = list(conditions)
     return status
@@ -208,7 +235,10 @@ def _status(
 def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tuple[str, str]:
     if strategy is None:
         detail = "neither is set" if vm.spec.run_strategy is None else f"{vm.spec.run_strategy[:40]!r} is none of them"
-        return UNKNOWN_STRATEGY, f"spec.runStrategy must be one of {', '.join(STRATEGIES)}, or spec.running be set; {detail}"
+        return (
+            UNKNOWN_STRATEGY,
+            f"spec.runStrategy must be one of {', '.join(STRATEGIES)}, or spec.running be set; {detail}",
+        )
     if taken:
         return NAME_TAKEN, f"VMI {vm.key} exists and isn't this VM's; delete it, or rename the VM"
     return "", ""
@@ -217,11 +247,17 @@ def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tupl
 def _failed_before(vm: VirtualMachine, reason: str) -> bool:
     conditions = vm.status.get("conditions")
     listed = conditions if isinstance(conditions, list | tuple) else ()
-    return any(isinstance(each, dict) and each.get("type") == FAILURE and each.get("reason") == reason for each in listed)
+    return any(
+        isinstance(each, dict) and each.get("type") == FAILURE and each.get("reason") == reason for each in listed
+    )
 
 
 def _printable(
-    strategy: Strategy | None, own: VirtualMachineInstance | None, taken: bool, failures: Json | None, leftovers: Sequence[str]
+    strategy: Strategy | None,
+    own: VirtualMachineInstance | None,
+    taken: bool,
+    failures: Json | None,
+    leftovers: Sequence[str],
 ) -> str:
     """One word for ``kubectl get``, from KubeVirt's vocabulary."""
     if own is not None and own.metadata.deletion_timestamp is not None:

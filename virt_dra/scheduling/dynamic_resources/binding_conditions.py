@@ -49,7 +49,8 @@ def waits(claim: ResourceClaim) -> bool:
 
 
 def ready(claim: ResourceClaim) -> bool:
-    """Whether every binding condition of every device is True, device by device in their order (C-6.2). Raises BindingFailed."""
+    """Whether every binding condition of every device is True, device by device in their order (C-6.2). Raises
+    BindingFailed."""
     allocation = claim.status.allocation
     if allocation is None:
         return False
@@ -63,7 +64,9 @@ def ready(claim: ResourceClaim) -> bool:
         for name in result.binding_failure_conditions:
             failed = by_type.get(name)
             if failed is not None and failed.status == "True":
-                raise BindingFailed(f"{FAILED}: claim={claim.name}, reason={failed.reason}, message={quoted(failed.message)}")
+                raise BindingFailed(
+                    f"{FAILED}: claim={claim.name}, reason={failed.reason}, message={quoted(failed.message)}"
+                )
         if any(name not in by_type or by_type[name].status != "True" for name in result.binding_conditions):
             return False
     return True
@@ -77,7 +80,9 @@ def summary(claims: Iterable[ResourceClaim]) -> str:
             if not result.binding_conditions:
                 continue
             reported = _reported(claim, result)
-            true = {each.type for each in reported.conditions if each.status == "True"} if reported is not None else set()
+            true = (
+                {each.type for each in reported.conditions if each.status == "True"} if reported is not None else set()
+            )
             text = f"<driver={result.driver}, pool={result.pool}> {result.device}"
             if failed := [name for name in result.binding_failure_conditions if name in true]:
                 text += f" failed=[{','.join(failed)}]"

@@ -1,4 +1,5 @@
-"""The scheduler's view of ResourceClaims: what the informer has seen, overlaid with what the scheduler wrote itself (C-4.1).
+"""The scheduler's view of ResourceClaims: what the informer has seen, overlaid with what the scheduler wrote itself
+(C-4.1).
 
 So a claim that was just allocated is never taken for unallocated because a watch event is late.
 """
@@ -16,7 +17,8 @@ ClaimChanged = Callable[[ResourceClaim | None, ResourceClaim | None], None]
 
 
 class ClaimCache(Mapping[str, ResourceClaim]):
-    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so there is nothing to take back."""
+    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so there is nothing to
+    take back."""
 
     def __init__(self, changed: ClaimChanged) -> None:
         self._claims: dict[str, ResourceClaim] = {}
@@ -54,7 +56,8 @@ class ClaimCache(Mapping[str, ResourceClaim]):
             self._changed(known, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """The API server returned this state of a claim. False, and nothing happens, if it is unknown, another one, or out of sync."""
+        """The API server returned this state of a claim. False, and nothing happens, if it is unknown, another one, or
+        out of sync."""
         known = self._claims.get(claim.key)
         if known is None or known.metadata.uid != claim.metadata.uid or _version(claim) < _version(known):
             return False

@@ -39,7 +39,13 @@ def claim_hints(usable: UsableClaims, pods_of_claim: PodsOfClaim) -> tuple[Hint,
     def claims_are_there(pod: Pod, old: Pod, new: Pod) -> bool:
         return not isinstance(usable(new), Blocked)
 
-    anyway = {ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABELS, ClusterEvent.NODE_ALLOCATABLE, ClusterEvent.DEVICE_CLASS, ClusterEvent.SLICE}
+    anyway = {
+        ClusterEvent.NODE_ADD,
+        ClusterEvent.NODE_LABELS,
+        ClusterEvent.NODE_ALLOCATABLE,
+        ClusterEvent.DEVICE_CLASS,
+        ClusterEvent.SLICE,
+    }
     return (
         Hint(frozenset(anyway)),
         Hint(frozenset({ClusterEvent.CLAIM}), claim_helps, concerned),

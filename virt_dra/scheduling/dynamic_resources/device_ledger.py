@@ -1,5 +1,5 @@
-"""Which devices are in use: those of allocated claims and of allocations in flight, kept as one snapshot that changes claim by claim (C-4.2
-to C-4.5)."""
+"""Which devices are in use: those of allocated claims and of allocations in flight, kept as one snapshot that changes
+claim by claim (C-4.2 to C-4.5)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class _InFlight:
 
 
 class DeviceLedger:
-    """The snapshot is rebuilt only after :meth:`republished`. A claim counts once, as it is stored or as it is in flight."""
+    """The snapshot is rebuilt only after :meth:`republished`. A claim counts once, as it is stored or as it is in
+    flight."""
 
     def __init__(self, published: Callable[[], Published]) -> None:
         self._published = published
@@ -103,7 +104,9 @@ class DeviceLedger:
             self._counted.pop(uid, None)
         else:
             self._counted[uid] = wanted
-        if self._snapshot is None or (counted is not None and wanted is not None and counted.devices.results == wanted.devices.results):
+        if self._snapshot is None or (
+            counted is not None and wanted is not None and counted.devices.results == wanted.devices.results
+        ):
             return
         if counted is not None:
             self._snapshot = self._snapshot.without_allocation(counted)

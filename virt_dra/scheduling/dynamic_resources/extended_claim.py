@@ -1,4 +1,5 @@
-"""The special claim for the extended resources of a pod that devices serve: one a pod, with requests as each node needs them (C-7)."""
+"""The special claim for the extended resources of a pod that devices serve: one a pod, with requests as each node needs
+them (C-7)."""
 
 from __future__ import annotations
 
@@ -38,9 +39,12 @@ class NodeClaim:
 
 
 class ExtendedResources:
-    """The extended resources of one pod in one attempt. ``claim``: the special claim, without requests unless left by an earlier one."""
+    """The extended resources of one pod in one attempt. ``claim``: the special claim, without requests unless left by
+    an earlier one."""
 
-    def __init__(self, pod: Pod, requests: Mapping[str, int], class_of: ClassOf, left_over: ResourceClaim | None) -> None:
+    def __init__(
+        self, pod: Pod, requests: Mapping[str, int], class_of: ClassOf, left_over: ResourceClaim | None
+    ) -> None:
         self._pod = pod
         self._requests = requests
         self._class_of = class_of
@@ -49,7 +53,9 @@ class ExtendedResources:
         self._variants: dict[frozenset[str], NodeClaim] = {}
 
     @classmethod
-    def of(cls, pod: Pod, class_of: ClassOf, left_over: Callable[[Pod], ResourceClaim | None]) -> ExtendedResources | None:
+    def of(
+        cls, pod: Pod, class_of: ClassOf, left_over: Callable[[Pod], ResourceClaim | None]
+    ) -> ExtendedResources | None:
         """C-7.2: None if no class serves any resource of the pod."""
         wanted = {name: number for name, number in pod_requests(pod).items() if number and is_extended(name)}
         if all(class_of(name) is None for name in wanted):
@@ -57,7 +63,8 @@ class ExtendedResources:
         return cls(pod, wanted, class_of, left_over(pod))
 
     def served_by_devices(self, node: Node) -> frozenset[str] | None:
-        """The resources that devices must serve on the node, since no device plugin does; None if one is served by neither (C-7.3)."""
+        """The resources that devices must serve on the node, since no device plugin does; None if one is served by
+        neither (C-7.3)."""
         served: set[str] = set()
         for name in self._requests:
             offered = node.status.allocatable.get(name)
@@ -80,7 +87,10 @@ def is_special_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
     """Whether the claim was made for the pod's extended resources."""
     if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
         return False
-    return any(owner.controller and owner.name == pod.name and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
+    return any(
+        owner.controller and owner.name == pod.name and owner.uid == pod.metadata.uid
+        for owner in claim.metadata.owner_references
+    )
 
 
 def _special_claim(pod: Pod) -> ResourceClaim:
@@ -117,7 +127,9 @@ class _Place:
         return f"container-{self.index}-request-{sorted(self.container.resources.requests).index(resource)}"
 
     def mapping(self, resource: str, request: str) -> ContainerExtendedResourceRequest:
-        return ContainerExtendedResourceRequest(container_name=self.container.name, resource_name=resource, request_name=request)
+        return ContainerExtendedResourceRequest(
+            container_name=self.container.name, resource_name=resource, request_name=request
+        )
 
 
 @dataclass
@@ -148,9 +160,11 @@ def _requests_of(
     return tuple(sorted(requests, key=lambda each: each.name)), tuple(mappings)
 
 
-def _of_resource(places: Sequence[_Place], resource: str) -> tuple[list[_Wanted], list[ContainerExtendedResourceRequest]]:
-    """What lasts has devices of its own. What ends before uses these, of its own place or later; for the rest the largest need of any of
-    them serves all, one after the other."""
+def _of_resource(
+    places: Sequence[_Place], resource: str
+) -> tuple[list[_Wanted], list[ContainerExtendedResourceRequest]]:
+    """What lasts has devices of its own. What ends before uses these, of its own place or later; for the rest the
+    largest need of any of them serves all, one after the other."""
     lasting: dict[int, _Wanted] = {}
     mappings: list[ContainerExtendedResourceRequest] = []
     for place in places:

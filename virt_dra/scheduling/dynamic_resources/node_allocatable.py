@@ -1,4 +1,5 @@
-"""Devices that use the node's own cpu, memory and huge pages (C-8): what a pod's claims take of them, and whether the node has as much."""
+"""Devices that use the node's own cpu, memory and huge pages (C-8): what a pod's claims take of them, and whether the
+node has as much."""
 
 from __future__ import annotations
 
@@ -54,11 +55,15 @@ class MappingDevices:
     def any(self) -> bool:
         """False: nothing of all this concerns the cluster."""
         return any(
-            device.node_allocatable_resources for of_pool in self._slices.values() for each in of_pool for device in each.spec.devices
+            device.node_allocatable_resources
+            for of_pool in self._slices.values()
+            for each in of_pool
+            for device in each.spec.devices
         )
 
     def of(self, result: DeviceRequestAllocationResult, node: Node | None) -> Device:
-        """The device as published; ``node``: only if the node can reach it. Raises LookupError with kube-scheduler's text."""
+        """The device as published; ``node``: only if the node can reach it. Raises LookupError with kube-scheduler's
+        text."""
         for each in self._slices.get((result.driver, result.pool), ()):
             if node is not None and not _reaches(each, node):
                 continue
@@ -72,7 +77,9 @@ class MappingDevices:
     def maps(self, allocation: AllocationResult) -> bool:
         """Whether one of the devices stands for an amount of a resource, so that its claim can't be shared (C-8.4)."""
         return any(
-            entry.mapping is not None for device in self._found(allocation, None) for entry in device.node_allocatable_resources.values()
+            entry.mapping is not None
+            for device in self._found(allocation, None)
+            for entry in device.node_allocatable_resources.values()
         )
 
     def concern(self, allocation: AllocationResult, node: Node) -> bool:
@@ -110,8 +117,11 @@ def _selects(selector: NodeSelector | None, node: Node) -> bool:
 # --- what a pod's claims take -----------------------------------------------------------------------------------------
 
 
-def claim_statuses(pod: Pod, entries: Mapping[str, str], taken: Sequence[Taken], devices: MappingDevices, node: Node) -> Statuses:
-    """What the claims take of the node, sorted by claim (C-8.2, C-8.3). ``entries``: name in the pod -> UID of the claim.
+def claim_statuses(
+    pod: Pod, entries: Mapping[str, str], taken: Sequence[Taken], devices: MappingDevices, node: Node
+) -> Statuses:
+    """What the claims take of the node, sorted by claim (C-8.2, C-8.3). ``entries``: name in the pod -> UID of the
+    claim.
 
     Raises AttemptError for a device that isn't there, or whose capacity was not counted.
     """
@@ -130,7 +140,9 @@ def claim_statuses(pod: Pod, entries: Mapping[str, str], taken: Sequence[Taken],
                     amount = _mapped(entry.mapping, result, f"{where}: ", resource)
                     if amount is not None:
                         mapped[resource] = mapped[resource] + amount if resource in mapped else amount
-                if entry.overhead is not None and (entry.overhead.per_pod is not None or entry.overhead.per_container is not None):
+                if entry.overhead is not None and (
+                    entry.overhead.per_pod is not None or entry.overhead.per_container is not None
+                ):
                     known = overhead.get(resource, NodeAllocatableOverheadResources(name=resource))
                     overhead[resource] = _more(
                         _more(known, "per_pod", entry.overhead.per_pod), "per_container", entry.overhead.per_container
@@ -139,19 +151,24 @@ def claim_statuses(pod: Pod, entries: Mapping[str, str], taken: Sequence[Taken],
             found[claim.metadata.uid] = NodeAllocatableResourceClaimStatus(
                 resource_claim_name=claim.name,
                 containers=_containers(pod, entries, claim.metadata.uid),
-                mapping=tuple(NodeAllocatableMappedResources(name=name, quantity=mapped[name]) for name in sorted(mapped)),
+                mapping=tuple(
+                    NodeAllocatableMappedResources(name=name, quantity=mapped[name]) for name in sorted(mapped)
+                ),
                 overhead=tuple(overhead[name] for name in sorted(overhead)),
             )
     return tuple(sorted(found.values(), key=lambda status: status.resource_claim_name))
 
 
-def _mapped(mapping: NodeAllocatableMapping, result: DeviceRequestAllocationResult, where: str, resource: str) -> Quantity | None:
+def _mapped(
+    mapping: NodeAllocatableMapping, result: DeviceRequestAllocationResult, where: str, resource: str
+) -> Quantity | None:
     key = mapping.capacity_key
     if not key:
         return mapping.device_multiplier
     if not result.given("consumed_capacity"):
         raise AttemptError(
-            f"{where}ConsumedCapacity is nil, but Capacity key '{key}' is set in NodeAllocatableResources for resource {resource}"
+            f"{where}ConsumedCapacity is nil, but Capacity key '{key}' is set in "
+            f"NodeAllocatableResources for resource {resource}"
         )
     consumed = result.consumed_capacity.get(key) if result.consumed_capacity else None
     multiplier = mapping.capacity_multiplier
@@ -160,7 +177,9 @@ def _mapped(mapping: NodeAllocatableMapping, result: DeviceRequestAllocationResu
     return Quantity.of(Fraction(consumed.as_fraction() * multiplier.as_fraction()), consumed.format)
 
 
-def _more(known: NodeAllocatableOverheadResources, field: str, amount: Quantity | None) -> NodeAllocatableOverheadResources:
+def _more(
+    known: NodeAllocatableOverheadResources, field: str, amount: Quantity | None
+) -> NodeAllocatableOverheadResources:
     if amount is None:
         return known
     before: Quantity | None = getattr(known, field)
@@ -187,19 +206,31 @@ def pod_level_refusal(pod: Pod) -> str | None:
     asked = added(pod_total(alone, "requests"), extra)
     for name in sorted(own.requests):
         if _of_pods(name) and name in asked and asked[name] > own.requests[name]:
-            return f"pod level request for {name} is insufficient to cover the aggregated container and node-allocatable DRA requests"
+            return (
+                f"pod level request for {name} is insufficient to cover the aggregated "
+                "container and node-allocatable DRA requests"
+            )
     limits = pod_total(alone, "limits")
-    limits = {**limits, **{n: limits[n] + q if n in limits else q for n, q in extra.items() if n in limits or n.startswith(HUGE_PAGES)}}
+    limits = {
+        **limits,
+        **{n: limits[n] + q if n in limits else q for n, q in extra.items() if n in limits or n.startswith(HUGE_PAGES)},
+    }
     for name in sorted(limits):
         if name.startswith(HUGE_PAGES) and name in own.limits and limits[name] > own.limits[name]:
-            return f"pod level limit for {name} is insufficient to cover the aggregated container and node-allocatable DRA limits"
+            return (
+                f"pod level limit for {name} is insufficient to cover the aggregated "
+                "container and node-allocatable DRA limits"
+            )
     for container in pod.spec.containers:
         of_container = _container_amounts(pod, container.name)
         for name, limit in sorted(container.resources.limits.items()):
             if name.startswith(HUGE_PAGES) or name not in own.limits:
                 continue
             if (limit + of_container[name] if name in of_container else limit) > own.limits[name]:
-                return f"pod level limit for {name} is insufficient to cover the limit and DRA overhead for container {container.name}"
+                return (
+                    f"pod level limit for {name} is insufficient to cover the limit "
+                    f"and DRA overhead for container {container.name}"
+                )
     return None
 
 
@@ -220,7 +251,8 @@ def _container_amounts(pod: Pod, container: str) -> Amounts:
 
 
 def shortages(requests: Mapping[str, int], node: Node, requested: Mapping[str, int]) -> tuple[tuple[str, ...], bool]:
-    """The texts of what the node has too little of, and whether evicting pods could help. ``requests``: with what the claims take."""
+    """The texts of what the node has too little of, and whether evicting pods could help. ``requests``: with what the
+    claims take."""
     allocatable = amounts(node.status.allocatable)
     texts: list[str] = []
     resolvable = True

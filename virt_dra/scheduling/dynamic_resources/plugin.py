@@ -1,4 +1,5 @@
-"""DynamicResources as a plugin of the framework: PreEnqueue, PreFilter, Filter, PostFilter, Score and Reserve (C-5). Writes nothing."""
+"""DynamicResources as a plugin of the framework: PreEnqueue, PreFilter, Filter, PostFilter, Score and Reserve (C-5).
+Writes nothing."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ class FilterTimer:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None for no limit.
-    ``class_of``: the class that serves an extended resource, nothing where DRAExtendedResource is off."""
+    """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None
+    for no limit. ``class_of``: the class that serves an extended resource, nothing where DRAExtendedResource is off."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False
@@ -162,22 +163,34 @@ class DynamicResources(SchedulingPlugin):
         """The allocations in flight that this cycle of the pod's group made (C-5.2 item 3)."""
         if self.group is None:
             return {}
-        shared = [claim for claim in claims if claim.status.allocation is None and claim.metadata.uid in self.group.pending]
-        return {claim.key: allocation for claim in shared if (allocation := self.ledger.in_flight(claim.metadata.uid)) is not None}
+        shared = [
+            claim for claim in claims if claim.status.allocation is None and claim.metadata.uid in self.group.pending
+        ]
+        return {
+            claim.key: allocation
+            for claim in shared
+            if (allocation := self.ledger.in_flight(claim.metadata.uid)) is not None
+        }
 
 
 class GroupAllocations:
-    """What one cycle of a pod group has decided so far: ``pending`` has the UIDs of claims whose allocation is in flight."""
+    """What one cycle of a pod group has decided so far: ``pending`` has the UIDs of claims whose allocation is in
+    flight."""
 
     def __init__(self) -> None:
         self.pending: set[str] = set()
 
 
 class NodeDevices:
-    """A pod's claims as each node needs them: the same everywhere, but for the special claim of its extended resources (C-7.3)."""
+    """A pod's claims as each node needs them: the same everywhere, but for the special claim of its extended resources
+    (C-7.3)."""
 
     def __init__(
-        self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits, extended: ExtendedResources | None = None
+        self,
+        claims: Sequence[ResourceClaim],
+        snapshot: Snapshot,
+        limits: DeviceLimits,
+        extended: ExtendedResources | None = None,
     ) -> None:
         self.claims = claims
         self.adopted = limits.adopted
@@ -188,7 +201,8 @@ class NodeDevices:
         self._served: dict[str, frozenset[str] | None] = {}
 
     def on(self, served: frozenset[str] | None) -> PodDevices:
-        """The claims on nodes where devices serve these extended resources; None: for a pod without any. Raises FatalError."""
+        """The claims on nodes where devices serve these extended resources; None: for a pod without any. Raises
+        FatalError."""
         if served not in self._variants:
             claims = self.claims
             if served is not None and self.extended is not None:
@@ -239,7 +253,8 @@ class NodeResources:
         pending: frozenset[str],
         workload_claims: bool,
     ) -> None:
-        """``entries``: name in the pod -> UID of the claim. ``pending``: UIDs of claims that other pods of the group got in this cycle."""
+        """``entries``: name in the pod -> UID of the claim. ``pending``: UIDs of claims that other pods of the group
+        got in this cycle."""
         self._pod, self._devices, self._entries, self._usages = pod, devices, entries, usages
         self._pending, self._workload_claims = pending, workload_claims
         self._maps: dict[str, bool] = {}
@@ -252,7 +267,9 @@ class NodeResources:
             self._maps[uid] = self._devices.maps(allocation)
         if not self._maps[uid]:
             return None
-        reserved = claim.status.reserved_for and not is_reserved_for(claim, self._pod, workload_claims=self._workload_claims)
+        reserved = claim.status.reserved_for and not is_reserved_for(
+            claim, self._pod, workload_claims=self._workload_claims
+        )
         if not reserved and uid not in self._pending:
             return None
         text = f"node allocatable resource claim {claim.name} has a mapped device and cannot be shared across pods"
@@ -286,10 +303,13 @@ def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
 
 
 class DeviceAttempt(PluginAttempt):
-    """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's ``namespace/name``, and ``devices``
-    the claims as the node needs them, unless a device plugin serves all that the pod wants there."""
+    """One pod's attempt. After :meth:`reserve` ``reserved`` has what is to be written, by the claim's
+    ``namespace/name``, and ``devices`` the claims as the node needs them, unless a device plugin serves all that the
+    pod wants there."""
 
-    def __init__(self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources, resources: NodeResources | None = None) -> None:
+    def __init__(
+        self, pod: Pod, nodes: NodeDevices, plugin: DynamicResources, resources: NodeResources | None = None
+    ) -> None:
         self._pod = pod
         self._resources = resources
         self.nodes = nodes
@@ -324,7 +344,8 @@ class DeviceAttempt(PluginAttempt):
         return PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided)
 
     def _shared(self, state: NodeState) -> PluginRefusal | None:
-        """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be shared."""
+        """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be
+        shared."""
         if self._resources is None:
             return None
         adopted = self.nodes.adopted
@@ -354,7 +375,8 @@ class DeviceAttempt(PluginAttempt):
         return normalized([0 if devices is None else devices.preference(name) for name, devices in found])
 
     def remedy(self) -> Remedy | None:
-        """The deallocation of a claim that kept the pod off some node, or the end of what an earlier attempt left (C-5.6, C-7.7)."""
+        """The deallocation of a claim that kept the pod off some node, or the end of what an earlier attempt left
+        (C-5.6, C-7.7)."""
         claim = self.nodes.deallocatable(self._pod.metadata.uid)
         if claim is not None:
             return Remedy(DEALLOCATED, deallocate=claim)

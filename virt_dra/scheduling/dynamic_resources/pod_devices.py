@@ -1,11 +1,22 @@
-"""One pod's claims on node after node: can the allocated ones be used there, and can the others be allocated (C-5.4, C-5.5)."""
+"""One pod's claims on node after node: can the allocated ones be used there, and can the others be allocated (C-5.4,
+C-5.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Explanation, FatalError, Features, Interrupt, NodeError, Snapshot
+from virt_dra.allocator import (
+    DEFAULT,
+    DEFAULT_STEP_LIMIT,
+    Allocator,
+    Explanation,
+    FatalError,
+    Features,
+    Interrupt,
+    NodeError,
+    Snapshot,
+)
 from virt_dra.allocator.attempt import AttemptResult
 from virt_dra.allocator.explain import ELSEWHERE, ELSEWHERE_TEXT
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
@@ -44,20 +55,25 @@ class DeviceLimits:
     interrupt: Interrupt | None = None
     binding: BindingDeadline | None = None
     adopted: Mapping[str, AllocationResult] = field(default_factory=dict)
-    """Allocations in flight that another pod of the group made and this pod shares, by ``namespace/name`` (C-5.2 item 3)."""
+    """Allocations in flight that another pod of the group made and this pod shares, by ``namespace/name`` (C-5.2 item
+    3)."""
 
 
 class PodDevices:
     """The claims of one pod in one attempt, each once. Raises FatalError, also later."""
 
-    def __init__(self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits = DeviceLimits()) -> None:
+    def __init__(
+        self, claims: Sequence[ResourceClaim], snapshot: Snapshot, limits: DeviceLimits = DeviceLimits()
+    ) -> None:
         self.claims = claims
         self.unallocated = tuple(claim for claim in claims if claim.status.allocation is None)
         self._adopted = limits.adopted
         self._searched = tuple(claim for claim in self.unallocated if claim.key not in limits.adopted)
         options = {"step_limit": limits.step_limit, "interrupt": limits.interrupt}
         self._allocator = Allocator(snapshot, self._searched, limits.features, **options)  # type: ignore[arg-type]  # of two types
-        self._unusable = {claim.key: claim for claim in claims if limits.binding is not None and limits.binding.unusable(claim)}
+        self._unusable = {
+            claim.key: claim for claim in claims if limits.binding is not None and limits.binding.unusable(claim)
+        }
         self._matchers = self._claim_matchers()
         self._unavailable: dict[str, ResourceClaim] = {}
         self._found: dict[str, AttemptResult] = {}
@@ -72,7 +88,9 @@ class PodDevices:
         """None if the claims can be used on the node, or allocated there. Raises FatalError."""
         unavailable = {claim.key: claim for claim, matcher in self._matchers if not matcher.matches(node)}
         if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
-            unavailable |= {claim.key: claim for claim in self.claims if _skips_node_operations(claim.status.allocation)}
+            unavailable |= {
+                claim.key: claim for claim in self.claims if _skips_node_operations(claim.status.allocation)
+            }
         unavailable |= self._unusable
         refusal = self._search(node)
         if refusal is not None:
@@ -87,7 +105,9 @@ class PodDevices:
         if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
             for claim in self.unallocated:
                 if _skips_node_operations(self._adopted.get(claim.key)):
-                    text = f"resource claim {claim.key} allocation requires DRAOptionalNodeOperations feature on the node"
+                    text = (
+                        f"resource claim {claim.key} allocation requires DRAOptionalNodeOperations feature on the node"
+                    )
                     return DeviceRefusal(CLAIM_ELSEWHERE, text)
         if not self._searched:
             return None
@@ -117,7 +137,9 @@ class PodDevices:
         if node not in self._written:
             found = self._found.get(node)
             written = iter(() if found is None else self._allocator.write(found))
-            chosen = dict(self._adopted) | ({claim.key: next(written) for claim in self._searched} if found is not None else {})
+            chosen = dict(self._adopted) | (
+                {claim.key: next(written) for claim in self._searched} if found is not None else {}
+            )
             self._written[node] = {claim.key: chosen[claim.key] for claim in self.unallocated}
         return self._written[node]
 
@@ -134,8 +156,8 @@ class PodDevices:
         return total
 
     def deallocatable(self, pod_uid: str) -> ResourceClaim | None:
-        """An allocated claim that kept the pod off some node and that no other pod uses (C-5.6). Upstream picks one at random, we take the
-        first in the pod's order."""
+        """An allocated claim that kept the pod off some node and that no other pod uses (C-5.6). Upstream picks one at
+        random, we take the first in the pod's order."""
         for claim in self.claims:
             others = any(consumer.uid != pod_uid for consumer in claim.status.reserved_for)
             if claim.key in self._unavailable and len(claim.status.reserved_for) < 2 and not others:
@@ -156,8 +178,8 @@ class PodDevices:
 
 
 def usable_on(allocation: AllocationResult, node: Node) -> bool:
-    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. A selector that can't be read
-    selects nothing here; it is an error elsewhere."""
+    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. A selector
+    that can't be read selects nothing here; it is an error elsewhere."""
     if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features and _skips_node_operations(allocation):
         return False
     try:

@@ -1,7 +1,8 @@
 """The scheduling cycle: one pod through PreFilter, Filter and Score of all plugins (C-5.2 to C-5.8).
 
-As kube-scheduler: below 100 nodes all are tried; with more, until enough fit, beginning behind the node that was tried last. Unlike it,
-nodes are tried one after the other in the order of their names, and the first of those with the best score is chosen.
+As kube-scheduler: below 100 nodes all are tried; with more, until enough fit, beginning behind the node that was tried
+last. Unlike it, nodes are tried one after the other in the order of their names, and the first of those with the best
+score is chosen.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class SchedulingCycle:
             if restricted:
                 names = " ".join(sorted(part.plugin.name for part in restricted))
                 elsewhere = PluginRefusal("", (f"node(s) didn't satisfy plugin(s) [{names}]",))
-            rejectors = frozenset(refusal.plugin for refusal in refusals.values()) | {part.plugin.name for part in restricted}
+            rejectors = frozenset(refusal.plugin for refusal in refusals.values()) | {
+                part.plugin.name for part in restricted
+            }
             return NotFitting(Diagnosis(len(self._table), refusals, elsewhere=elsewhere, rejectors=rejectors), prepared)
         return FoundNode(self._best(fitting, prepared).name, prepared)
 
@@ -98,7 +101,9 @@ class SchedulingCycle:
                 if not answer.resolvable:
                     break
         if refused is not None:
-            return NotFitting(Diagnosis(len(self._table), everywhere=refused, rejectors=frozenset({refused.plugin})), tuple(parts))
+            return NotFitting(
+                Diagnosis(len(self._table), everywhere=refused, rejectors=frozenset({refused.plugin})), tuple(parts)
+            )
         allowed = [part.attempt.only_nodes for part in parts if part.attempt.only_nodes is not None]
         if allowed and not frozenset.intersection(*allowed):
             return self._nowhere(parts)
@@ -111,7 +116,9 @@ class SchedulingCycle:
         diagnosis = Diagnosis(len(self._table), everywhere=PluginRefusal("", (text,)), rejectors=frozenset(names))
         return NotFitting(diagnosis, tuple(parts))
 
-    def _candidates(self, pod: Pod, parts: Sequence[PluginPart], restricted: Sequence[PluginPart]) -> Sequence[NodeState]:
+    def _candidates(
+        self, pod: Pod, parts: Sequence[PluginPart], restricted: Sequence[PluginPart]
+    ) -> Sequence[NodeState]:
         """The nodes to filter: the nominated one alone if the pod fits there."""
         nominated = self._table.get(pod.status.nominated_node_name or "")
         if nominated is not None:
@@ -122,7 +129,9 @@ class SchedulingCycle:
                 pass  # the error counts only if it comes again among all nodes
         if not restricted:
             return self._table.states
-        names = frozenset.intersection(*(part.attempt.only_nodes for part in restricted if part.attempt.only_nodes is not None))
+        names = frozenset.intersection(
+            *(part.attempt.only_nodes for part in restricted if part.attempt.only_nodes is not None)
+        )
         return tuple(state for state in map(self._table.get, sorted(names)) if state is not None)
 
     def _filter(
@@ -159,9 +168,11 @@ class SchedulingCycle:
         return fitting[totals.index(max(totals))]
 
 
-def refusal_beside_nominated(pod: Pod, parts: Sequence[PluginPart], state: NodeState, nominations: Nominations) -> PluginRefusal | None:
-    """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without them. Those of its
-    own group are tried in the same cycle, and count when they have got their place."""
+def refusal_beside_nominated(
+    pod: Pod, parts: Sequence[PluginPart], state: NodeState, nominations: Nominations
+) -> PluginRefusal | None:
+    """Why the pod doesn't fit on a node, with the pods of its priority or more that are nominated for it, or without
+    them. Those of its own group are tried in the same cycle, and count when they have got their place."""
     group = pod_group_name(pod)
     others = {
         each.metadata.uid: each

@@ -94,4 +94,8 @@ def target_pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
 
 def assigned_pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """What an update of a pod with a node changed."""
-    return (ClusterEvent.ASSIGNED_POD_LABELS,) if old.metadata.labels != new.metadata.labels else (ClusterEvent.ASSIGNED_POD_UPDATE,)
+    return (
+        (ClusterEvent.ASSIGNED_POD_LABELS,)
+        if old.metadata.labels != new.metadata.labels
+        else (ClusterEvent.ASSIGNED_POD_UPDATE,)
+    )

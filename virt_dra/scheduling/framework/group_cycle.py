@@ -1,4 +1,5 @@
-"""The scheduling cycle of a pod group: its pods one after the other, each knowing what the others get; enough of them or none (C-9.1)."""
+"""The scheduling cycle of a pod group: its pods one after the other, each knowing what the others get; enough of them
+or none (C-9.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class MemberResult:
 
 @dataclass(frozen=True)
 class GroupResult:
-    """``members`` in their order, without those that weren't tried any more. ``rejected`` or ``error``: why the group gets nothing now."""
+    """``members`` in their order, without those that weren't tried any more. ``rejected`` or ``error``: why the group
+    gets nothing now."""
 
     members: tuple[MemberResult, ...]
     rejected: str = ""
@@ -57,7 +59,8 @@ def place_group(
     find: Callable[[Pod], FoundNode | NotFitting | NoNodes],
     take: Callable[[Pod, FoundNode], None],
 ) -> GroupResult:
-    """``take`` makes what a pod gets known to the next ones; if the group is rejected, the caller takes all of that back."""
+    """``take`` makes what a pod gets known to the next ones; if the group is rejected, the caller takes all of that
+    back."""
     members: list[MemberResult] = []
     found = 0
     text, possible = size.missing(len(pods), 0)

@@ -19,7 +19,8 @@ EVENT_NOTE_LIMIT = 1024
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a pod fits nowhere. ``everywhere``: PreFilter's refusal of all nodes. ``elsewhere``: that of nodes which weren't filtered.
+    """Why a pod fits nowhere. ``everywhere``: PreFilter's refusal of all nodes. ``elsewhere``: that of nodes which
+    weren't filtered.
 
     ``rejectors``: the plugins whose hints wake the pod.
     """
@@ -52,8 +53,8 @@ class Diagnosis:
 
 
 def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
-    """DefaultPreemption's message where no victim is found: nodes that a plugin refused for good can't be helped, on the others there
-    is nobody of lower priority."""
+    """DefaultPreemption's message where no victim is found: nodes that a plugin refused for good can't be helped, on
+    the others there is nobody of lower priority."""
     if preemption_policy == "Never":
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}

@@ -14,7 +14,8 @@ _supposed = count(-1, -1)
 
 
 class NodeState:
-    """A node and its pods, by UID. ``revision`` grows with every change, so that what is derived from it can be kept."""
+    """A node and its pods, by UID. ``revision`` grows with every change, so that what is derived from it can be
+    kept."""
 
     __slots__ = ("node", "pods", "revision")
 
@@ -128,5 +129,6 @@ class NodeTable:
 def _relates(pod: Pod) -> bool:
     affinity = pod.spec.affinity
     return affinity is not None and any(
-        each is not None and (each.required or each.preferred) for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        each is not None and (each.required or each.preferred)
+        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
     )

@@ -1,4 +1,5 @@
-"""Which pods are to be bound to which node as soon as their victims are gone: others of their priority or less leave them their place."""
+"""Which pods are to be bound to which node as soon as their victims are gone: others of their priority or less leave
+them their place."""
 
 from __future__ import annotations
 

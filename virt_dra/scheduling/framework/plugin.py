@@ -14,7 +14,8 @@ from virt_dra.scheduling.framework.refusals import PluginRefusal
 
 @dataclass(frozen=True)
 class Remedy:
-    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text`` goes into the pod's condition once it is done."""
+    """A write after which the pod may become schedulable (PostFilter, C-5.6). ``text`` goes into the pod's condition
+    once it is done."""
 
     text: str
     deallocate: ResourceClaim | None = None
@@ -42,7 +43,8 @@ class PluginAttempt:
         return None
 
     def reserve(self, node: str) -> None:
-        """The pod will be bound to the node; later attempts must know. Never half: if it raises, nothing is reserved."""
+        """The pod will be bound to the node; later attempts must know. Never half: if it raises, nothing is
+        reserved."""
 
     def unreserve(self) -> None:
         """The reverse of :meth:`reserve`."""
@@ -63,5 +65,6 @@ class SchedulingPlugin:
         return None
 
     def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
-        """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise AttemptError."""
+        """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise
+        AttemptError."""
         return None

@@ -1,4 +1,5 @@
-"""What a plugin answers: nothing, a refusal of a node or a pod, or an error that ends the attempt (C-5, status kinds)."""
+"""What a plugin answers: nothing, a refusal of a node or a pod, or an error that ends the attempt (C-5, status
+kinds)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 class PluginRefusal:
     """A plugin refuses a node, or the pod everywhere. ``reasons`` are counted in the pod's condition.
 
-    ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not (UnschedulableAndUnresolvable).
-    ``error``: the node couldn't be decided. kube-scheduler ends the attempt then; we do if no other node fits (AC-9).
+    ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not
+    (UnschedulableAndUnresolvable). ``error``: the node couldn't be decided. kube-scheduler ends the attempt then; we do
+    if no other node fits (AC-9).
     """
 
     plugin: str
@@ -24,4 +26,5 @@ class PluginRefusal:
 
 
 class AttemptError(Exception):
-    """Ends the attempt for the pod: it is tried again after a back-off, without waiting for an event. The text is for its condition."""
+    """Ends the attempt for the pod: it is tried again after a back-off, without waiting for an event. The text is for
+    its condition."""

@@ -1,4 +1,5 @@
-"""InterPodAffinity: pods that must, or must not, share a topology domain with other pods, and those that would rather."""
+"""InterPodAffinity: pods that must, or must not, share a topology domain with other pods, and those that would
+rather."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ NamespaceLabels = Callable[[str], Mapping[str, str]]
 _REMEMBERED: Final = 20_000
 """Pods whose terms are remembered."""
 _REQUIRED_BY_OTHERS: Final = 1
-"""The weight of a required term of a pod that is there, which the waiting pod matches (kube-scheduler's hardPodAffinityWeight)."""
+"""The weight of a required term of a pod that is there, which the waiting pod matches (kube-scheduler's
+hardPodAffinityWeight)."""
 
 DomainValue = tuple[str, str]
 """A node label and its value."""
@@ -136,7 +138,9 @@ class InterPodAffinity(SchedulingPlugin):
             return comes or (hated(old) and not hated(new))
         if new is not None:
             return _all(own.wanted, new, self.labels_of)
-        return old is not None and (hated(old) or any(term.matches(pod, self.labels_of) for term in PodTerms.of(old).unwanted))
+        return old is not None and (
+            hated(old) or any(term.matches(pod, self.labels_of) for term in PodTerms.of(old).unwanted)
+        )
 
 
 class _NodePart:
@@ -201,7 +205,11 @@ class _AffinityAttempt(PluginAttempt):
         labels = node.metadata.labels
         if self._own.wanted and not self._likes(labels):
             return PluginRefusal(InterPodAffinity.name, (NO_AFFINITY,))
-        if any(self._hated.get((term.key, labels.get(term.key, "")), 0) > 0 for term in self._own.unwanted if term.key in labels):
+        if any(
+            self._hated.get((term.key, labels.get(term.key, "")), 0) > 0
+            for term in self._own.unwanted
+            if term.key in labels
+        ):
             return PluginRefusal(InterPodAffinity.name, (ANTI_AFFINITY,), resolvable=True)
         if any(number > 0 and labels.get(key) == value for (key, value), number in self._existing.items()):
             return PluginRefusal(InterPodAffinity.name, (EXISTING,), resolvable=True)
@@ -213,10 +221,13 @@ class _AffinityAttempt(PluginAttempt):
             return False
         if all(self._liked.get((key, labels[key]), 0) > 0 for key in self._keys):
             return True
-        return not any(number > 0 for number in self._liked.values()) and _all(self._own.wanted, self._pod, self._plugin.labels_of)
+        return not any(number > 0 for number in self._liked.values()) and _all(
+            self._own.wanted, self._pod, self._plugin.labels_of
+        )
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
-        """By the sum of the weights of the terms that a pod in the node's domains matches; 0 for the worst node, 100 for the best."""
+        """By the sum of the weights of the terms that a pod in the node's domains matches; 0 for the worst node, 100
+        for the best."""
         pulls = self._pulls()
         raw = [
             sum([values.get(labels[key], 0) for key, values in pulls.items() if key in labels])
@@ -226,7 +237,8 @@ class _AffinityAttempt(PluginAttempt):
         return [int(100 * ((each - least) / (most - least))) for each in raw] if most > least else [0] * len(raw)
 
     def _pulls(self) -> Mapping[str, Mapping[str, int]]:
-        """By node label and its value: the weights of the pod's own preferences, and of what pods there want or prefer of it."""
+        """By node label and its value: the weights of the pod's own preferences, and of what pods there want or prefer
+        of it."""
         plugin, pulls = self._plugin, dict[str, dict[str, int]]()
 
         def pull(term: AffinityTerm, weight: int, other: Pod) -> None:
@@ -254,4 +266,6 @@ def _node_helps(pod: Pod, old: Node | None, new: Node) -> bool:
     for term in own.wanted:
         if term.key in after and (before is None or before.get(term.key) != after[term.key]):
             return True
-    return any(before is None or (term.key in before and before[term.key] != after.get(term.key)) for term in own.unwanted)
+    return any(
+        before is None or (term.key in before and before[term.key] != after.get(term.key)) for term in own.unwanted
+    )

@@ -38,7 +38,9 @@ class _PortsAttempt(PluginAttempt):
         used = [port for pod in state.pods.values() for port in host_ports(pod)]
         if not _clash(self._wanted, used):
             return None
-        return PluginRefusal(NodePorts.name, ("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
+        return PluginRefusal(
+            NodePorts.name, ("node(s) didn't have free ports for the requested pod ports",), resolvable=True
+        )
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

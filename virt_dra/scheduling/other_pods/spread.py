@@ -33,7 +33,8 @@ class SpreadConstraint:
     honors_taints: bool
 
     def counts(self, pod: Pod, namespace: str) -> bool:
-        """Whether a pod that is there counts. One that is being deleted doesn't, and an empty selector selects nothing here."""
+        """Whether a pod that is there counts. One that is being deleted doesn't, and an empty selector selects nothing
+        here."""
         return (
             pod.namespace == namespace
             and pod.metadata.deletion_timestamp is None
@@ -48,7 +49,9 @@ def hard_constraints(pod: Pod) -> tuple[SpreadConstraint, ...]:
 
 
 def _constraints(pod: Pod, action: str) -> tuple[SpreadConstraint, ...]:
-    return tuple([_constraint(each, pod) for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action])
+    return tuple(
+        [_constraint(each, pod) for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action]
+    )
 
 
 def _constraint(given: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
@@ -72,7 +75,8 @@ def _constraint(given: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
 class PodTopologySpread(SchedulingPlugin):
     """The constraints that must hold, and those that are preferences.
 
-    kube-scheduler also prefers to spread the pods of a Service, ReplicaSet or StatefulSet, which the embedded cluster doesn't have.
+    kube-scheduler also prefers to spread the pods of a Service, ReplicaSet or StatefulSet, which the embedded cluster
+    doesn't have.
     """
 
     name = "PodTopologySpread"
@@ -97,7 +101,9 @@ class PodTopologySpread(SchedulingPlugin):
 
 
 class _SpreadAttempt(PluginAttempt):
-    def __init__(self, pod: Pod, constraints: Sequence[SpreadConstraint], preferred: Sequence[SpreadConstraint], table: NodeTable) -> None:
+    def __init__(
+        self, pod: Pod, constraints: Sequence[SpreadConstraint], preferred: Sequence[SpreadConstraint], table: NodeTable
+    ) -> None:
         self._pod = pod
         self._constraints = constraints
         self._preferred = preferred
@@ -139,7 +145,8 @@ class _SpreadAttempt(PluginAttempt):
         """The fewer pods count in a node's domains, the more; nodes without one of the labels get nothing."""
         scored = [_has_all(self._preferred, state.node.metadata.labels) for state in states]
         weighted = [
-            self._weighted(each, [state for state, is_scored in zip(states, scored, strict=True) if is_scored]) for each in self._preferred
+            self._weighted(each, [state for state, is_scored in zip(states, scored, strict=True) if is_scored])
+            for each in self._preferred
         ]
         raw = [
             floor(sum([values(state) for values in weighted]) + 0.5) if is_scored else None
@@ -150,7 +157,8 @@ class _SpreadAttempt(PluginAttempt):
         return [0 if number is None else 100 * (most + least - number) // most if most else 100 for number in raw]
 
     def _weighted(self, constraint: SpreadConstraint, candidates: Sequence[NodeState]) -> Callable[[NodeState], float]:
-        """What the constraint adds to a candidate's count. A label with many values weighs more, so that one with few doesn't drown it."""
+        """What the constraint adds to a candidate's count. A label with many values weighs more, so that one with few
+        doesn't drown it."""
         key = constraint.key
         if key == _HOSTNAME:
             weight = log(len(candidates) + 2)
@@ -158,7 +166,11 @@ class _SpreadAttempt(PluginAttempt):
         counts = {state.node.metadata.labels[key]: 0 for state in candidates}
         for state in self._table.states:
             labels = state.node.metadata.labels
-            if labels.get(key) in counts and _has_all(self._preferred, labels) and self._eligible(constraint, state.node):
+            if (
+                labels.get(key) in counts
+                and _has_all(self._preferred, labels)
+                and self._eligible(constraint, state.node)
+            ):
                 counts[labels[key]] += self._count(constraint, state)
         weight = log(len(counts) + 2)
         return lambda state: counts[state.node.metadata.labels[key]] * weight + constraint.max_skew - 1
@@ -168,7 +180,9 @@ class _SpreadAttempt(PluginAttempt):
 
     def _eligible(self, constraint: SpreadConstraint, node: Node) -> bool:
         refused = self._fit.reasons(node)
-        return not (constraint.honors_affinity and AFFINITY in refused) and not (constraint.honors_taints and TAINTED in refused)
+        return not (constraint.honors_affinity and AFFINITY in refused) and not (
+            constraint.honors_taints and TAINTED in refused
+        )
 
 
 def _has_all(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
@@ -192,7 +206,9 @@ def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
 
 def _labels_help(constraints: Sequence[SpreadConstraint], old: Pod, new: Pod) -> bool:
     before, after = old.metadata.labels, new.metadata.labels
-    return before != after and any(each.selector.matches(before) != each.selector.matches(after) for each in constraints)
+    return before != after and any(
+        each.selector.matches(before) != each.selector.matches(after) for each in constraints
+    )
 
 
 def _change_helps(pod: Pod, old: Pod, new: Pod) -> bool:
@@ -213,5 +229,7 @@ def _node_helps(pod: Pod, old: Node | None, new: Node | None) -> bool:
     if known(old) != known(new):
         return True
     before, after = old.metadata.labels, new.metadata.labels
-    changed = any(before.get(each.key) != after.get(each.key) for each in constraints) or old.spec.taints != new.spec.taints
+    changed = (
+        any(before.get(each.key) != after.get(each.key) for each in constraints) or old.spec.taints != new.spec.taints
+    )
     return known(new) and changed

@@ -1,4 +1,5 @@
-"""The policy `aligned`: the devices of a VM on one PCIe root, else on one NUMA node, on a node whose cpu and memory match its devices."""
+"""The policy `aligned`: the devices of a VM on one PCIe root, else on one NUMA node, on a node whose cpu and memory
+match its devices."""
 
 from __future__ import annotations
 
@@ -54,8 +55,13 @@ def _or_own(place: DeviceSeat, position: int) -> Hashable:
 
 
 def _mismatch(offer: Offer, room: NodeRoom) -> int:
-    """How differently the node's cards, cpu and memory would be used, in thousandths: least is wasted if all of them run out together."""
+    """How differently the node's cards, cpu and memory would be used, in thousandths: least is wasted if all of them
+    run out together."""
     cards = offer.layout.count * WHOLE
     used = [WHOLE - sum(offer.after.free) * WHOLE // cards] if cards else []
-    used += [WHOLE - left * WHOLE // whole for left, whole in ((room.cpu_left, room.cpu), (room.memory_left, room.memory)) if whole]
+    used += [
+        WHOLE - left * WHOLE // whole
+        for left, whole in ((room.cpu_left, room.cpu), (room.memory_left, room.memory))
+        if whole
+    ]
     return max(used, default=0) - min(used, default=0)

@@ -42,7 +42,8 @@ class Random(Policy):
 
 
 class Pack(Policy):
-    """Best fit: cards that are in use come before untouched ones, nodes in use before idle ones; among these, what leaves least free."""
+    """Best fit: cards that are in use come before untouched ones, nodes in use before idle ones; among these, what
+    leaves least free."""
 
     name = "pack"
     summary = "best fit: used cards and nodes first, where least stays free"
@@ -86,7 +87,8 @@ class Quiet(Policy):
 
 
 class LeastWaste(Policy):
-    """The smallest devices that satisfy the claims, by what they publish of capacity; among equal ones, as `pack` chooses."""
+    """The smallest devices that satisfy the claims, by what they publish of capacity; among equal ones, as `pack`
+    chooses."""
 
     name = "least-waste"
     summary = "the smallest device that satisfies: 4Gi don't take an 80Gi card"

@@ -1,7 +1,8 @@
 """Cards: what the devices of a node are parts of, and how much of each card is free.
 
-A *card* is the unit in which devices strand one another: a counter set whose partitions exclude one another (KEP-4815), a device of which
-many VMs may have a share (KEP-5075), or a device that one VM has alone. Amounts are thousandths of a card.
+A *card* is the unit in which devices strand one another: a counter set whose partitions exclude one another (KEP-4815),
+a device of which many VMs may have a share (KEP-5075), or a device that one VM has alone. Amounts are thousandths of a
+card.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CardLayout:
-    """The cards of nodes that are alike to policies. Tuples are by position in `Reachable.devices` unless they say otherwise."""
+    """The cards of nodes that are alike to policies. Tuples are by position in `Reachable.devices` unless they say
+    otherwise."""
 
     count: int
     """Number of cards."""
@@ -101,7 +103,8 @@ class CardCatalog:
         return state
 
     def taken(self, request: Request, device: PoolDevice, part: Part) -> int | None:
-        """The thousandths of a card that the request takes with the device; None: its capacities can't serve the request."""
+        """The thousandths of a card that the request takes with the device; None: its capacities can't serve the
+        request."""
         if request.admin_access:
             return 0
         if not is_shared(device) or device.published.consumes_counters:
@@ -109,11 +112,14 @@ class CardCatalog:
         found = self._resolver.of(request, device)
         if not isinstance(found, Consumption):
             return None
-        shares = [-(-amount * WHOLE // limit) for amount, limit in zip(found.amounts, found.limits, strict=True) if limit]
+        shares = [
+            -(-amount * WHOLE // limit) for amount, limit in zip(found.amounts, found.limits, strict=True) if limit
+        ]
         return max(shares, default=0)
 
     def size(self, device: PoolDevice) -> int:
-        """The mean of a device's capacities, each beside the largest of its name in the cluster; of its counters if it has no capacity.
+        """The mean of a device's capacities, each beside the largest of its name in the cluster; of its counters if it
+        has no capacity.
 
         1000 for a device without either: nothing is known about it."""
         amounts = _capacities(device) or _counters(device)
@@ -183,7 +189,9 @@ def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, 
     """Number of a counter set -> the largest share of one of its counters that the device consumes, in thousandths."""
     found: dict[int, int] = {}
     names = {name: number for number, name in enumerate(counters.set_names)}
-    declared = {(each.counter_set, each.name): counters.declared[i] * each.unit for i, each in enumerate(counters.counters)}
+    declared = {
+        (each.counter_set, each.name): counters.declared[i] * each.unit for i, each in enumerate(counters.counters)
+    }
     for consumption in device.published.consumes_counters:
         number = names[consumption.counter_set]
         found.setdefault(number, 0)
@@ -195,7 +203,8 @@ def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, 
 
 
 def _left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
-    """What is left of the capacity of which least is left; a device without capacities can always be shared once more."""
+    """What is left of the capacity of which least is left; a device without capacities can always be shared once
+    more."""
     left = WHOLE
     for name, amount in consumed.items():
         capacity = device.published.capacity.get(name)
@@ -223,7 +232,11 @@ def _capacities(device: PoolDevice) -> list[tuple[str, int]]:
 
 
 def _counters(device: PoolDevice) -> list[tuple[str, int]]:
-    return [(_bare(name), counter.value.nano) for each in device.published.consumes_counters for name, counter in each.counters.items()]
+    return [
+        (_bare(name), counter.value.nano)
+        for each in device.published.consumes_counters
+        for name, counter in each.counters.items()
+    ]
 
 
 def _bare(name: str) -> str:

@@ -19,7 +19,8 @@ POLICIES: Final[dict[str, str]] = {name: policy.summary for name, policy in _BY_
 
 
 def policy_named(name: str, workload: Callable[[], TypicalWorkload], draw: Callable[[], float]) -> Policy:
-    """The policy. ``workload``: the typical one, asked for if the policy needs it; ``draw``: the next random number, in [0, 1).
+    """The policy. ``workload``: the typical one, asked for if the policy needs it; ``draw``: the next random number, in
+    [0, 1).
 
     Raises KeyError for a name that isn't among POLICIES.
     """

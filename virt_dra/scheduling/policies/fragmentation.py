@@ -1,9 +1,11 @@
-"""The policy `least-fragmentation`, and the measure it minimises: how much of a node's free cards the typical VM can't use.
+"""The policy `least-fragmentation`, and the measure it minimises: how much of a node's free cards the typical VM can't
+use.
 
-Fragmentation Gradient Descent: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
-Descent", USENIX ATC 2023. A typical VM m is drawn from the workload with probability p(m). On node n it can use, of what is free, either
-nothing (if its devices, cpu or memory don't fit there) or the cards that have enough left for it. The fragmentation of n is the expected
-part of its free cards that m can't use; the policy takes the offer with which this grows least.
+Fragmentation Gradient Descent: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+Fragmentation Gradient Descent", USENIX ATC 2023. A typical VM m is drawn from the workload with probability p(m). On
+node n it can use, of what is free, either nothing (if its devices, cpu or memory don't fit there) or the cards that
+have enough left for it. The fragmentation of n is the expected part of its free cards that m can't use; the policy
+takes the offer with which this grows least.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _REMEMBERED = 50_000
 
 @dataclass(frozen=True, slots=True)
 class RequestNeed:
-    """What one request of a typical VM needs: ``count`` devices, each of which takes ``shares[card]`` thousandths of its card."""
+    """What one request of a typical VM needs: ``count`` devices, each of which takes ``shares[card]`` thousandths of
+    its card."""
 
     count: int
     shares: Mapping[int, int]
@@ -40,7 +43,8 @@ ClaimsNeed = tuple[RequestNeed, ...]
 
 @dataclass(frozen=True, slots=True)
 class TypicalVm:
-    """One kind of VM in the workload. ``devices``: a number, equal for VMs with equal claims; ``weight``: how many there are."""
+    """One kind of VM in the workload. ``devices``: a number, equal for VMs with equal claims; ``weight``: how many
+    there are."""
 
     devices: int
     cpu: int
@@ -75,7 +79,9 @@ class TypicalWorkload:
 
     def growth(self, offer: Offer, before: NodeRoom, after: NodeRoom) -> int:
         """By how much the fragmentation of a node grows with the offer, which takes it from ``before`` to ``after``."""
-        return self.fragmentation(offer.cards, offer.after, after) - self.fragmentation(offer.cards, offer.before, before)
+        return self.fragmentation(offer.cards, offer.after, after) - self.fragmentation(
+            offer.cards, offer.before, before
+        )
 
     def _fitting(self, room: NodeRoom) -> tuple[int, ...]:
         """By kind of claims, the weight of the VMs that have enough cpu and memory."""
@@ -95,7 +101,10 @@ class TypicalWorkload:
         if kind is None:
             needs = tuple([self._needs(cards, devices) for devices in self._device_kinds])
             count = cards.layout.count
-            key = count, tuple([tuple([(each.count, tuple(sorted(each.shares.items()))) for each in need]) for need in needs])
+            key = (
+                count,
+                tuple([tuple([(each.count, tuple(sorted(each.shares.items()))) for each in need]) for need in needs]),
+            )
             kind = self._kinds[cards] = self._equal_kinds.setdefault(key, _NodeKind(needs, count))
         return kind
 
@@ -152,7 +161,9 @@ class LeastFragmentation(Policy):
         for position in fullest:
             parts = cards.parts[position]
             if any(state.free[part.card] for part in parts):
-                first.setdefault(tuple([(cards.alike[part.card], state.free[part.card], part.amount) for part in parts]), position)
+                first.setdefault(
+                    tuple([(cards.alike[part.card], state.free[part.card], part.amount) for part in parts]), position
+                )
         groups = [(position,) for position in list(first.values())[:_TRIED_CARDS]]
         return list(dict.fromkeys(each_first(groups, fullest))) or (fullest,)
 

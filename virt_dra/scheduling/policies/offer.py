@@ -22,7 +22,9 @@ class NodeRoom:
 
     def less(self, cpu: int, memory: int, pods: int = 1) -> NodeRoom:
         """After a pod took its part (negative amounts: after it gave it back)."""
-        return NodeRoom(self.cpu, self.memory, self.pods, self.cpu_left - cpu, self.memory_left - memory, self.pods_left - pods)
+        return NodeRoom(
+            self.cpu, self.memory, self.pods, self.cpu_left - cpu, self.memory_left - memory, self.pods_left - pods
+        )
 
     def fits(self, cpu: int, memory: int) -> bool:
         return cpu <= self.cpu_left and memory <= self.memory_left and self.pods_left > 0
@@ -50,7 +52,12 @@ class Offer:
 
     @classmethod
     def of(
-        cls, cards: NodeCards, before: CardState, picks: Sequence[int], taken: Sequence[tuple[int, int]], order: DeviceOrder | None
+        cls,
+        cards: NodeCards,
+        before: CardState,
+        picks: Sequence[int],
+        taken: Sequence[tuple[int, int]],
+        order: DeviceOrder | None,
     ) -> Offer:
         """The offer, with the state that it would leave."""
         if not taken:

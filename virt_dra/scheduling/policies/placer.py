@@ -1,7 +1,7 @@
 """Places VMs on nodes by a policy, one after the other.
 
-Each kind of VM (`VmShape`) has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone, only the nodes
-whose offers it changed are scored again, and equal nodes in equal states are scored once.
+Each kind of VM (`VmShape`) has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone,
+only the nodes whose offers it changed are scored again, and equal nodes in equal states are scored once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _REMEMBERED_STATES = 50_000
 
 @dataclass(frozen=True, eq=False)
 class VmShape:
-    """VMs that differ only in their names. ``pod``: what kube-scheduler sees of them; ``claims``: as they are before allocation."""
+    """VMs that differ only in their names. ``pod``: what kube-scheduler sees of them; ``claims``: as they are before
+    allocation."""
 
     name: str
     pod: Pod
@@ -140,7 +141,8 @@ class PolicyPlacer:
                 self._seen_by.setdefault(pool.id, []).append(number)
 
     def best(self, shape: VmShape) -> tuple[int, DeviceOrder | None] | None:
-        """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises FatalError."""
+        """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
+        FatalError."""
         heap = self._up_to_date(shape).heap
         while heap:
             _, number, version, order = heap[0]
@@ -150,7 +152,8 @@ class PolicyPlacer:
         return None
 
     def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
-        """The score of the best offer of each of these nodes, in their order; None for a node without one. Raises FatalError.
+        """The score of the best offer of each of these nodes, in their order; None for a node without one. Raises
+        FatalError.
 
         Only devices decide whether there is one: the caller has checked labels, taints, cpu and memory.
         """
@@ -193,7 +196,10 @@ class PolicyPlacer:
     def refusals(self, shape: VmShape) -> Counter[str]:
         """Why nodes don't take a VM: text, in kube-scheduler's words where it has some -> number of nodes."""
         found: Counter[str] = Counter()
-        fit, fitting = PodFit(shape.pod), {entry[1] for entry in self._up_to_date(shape).heap if entry[2] == self._versions[entry[1]]}
+        fit, fitting = (
+            PodFit(shape.pod),
+            {entry[1] for entry in self._up_to_date(shape).heap if entry[2] == self._versions[entry[1]]},
+        )
         for number, node in enumerate(self.nodes):
             if number in fitting:
                 continue
@@ -256,14 +262,17 @@ class PolicyPlacer:
 
     def replace_slices(self, snapshot: Snapshot, catalog: CardCatalog) -> None:
         """Go on with other slices; what is in use stays. ``snapshot``: built from these slices."""
-        self.snapshot = Snapshot(snapshot.slices, snapshot.classes, snapshot.caches, self.snapshot.used, self.snapshot.allocated)
+        self.snapshot = Snapshot(
+            snapshot.slices, snapshot.classes, snapshot.caches, self.snapshot.used, self.snapshot.allocated
+        )
         self.catalog = catalog
         self._rankings.clear()
         self._offers.clear()
         self._gather()
 
     def use_room(self, number: int, cpu: int, memory: int, by: int) -> None:
-        """Count cpu (thousandths) and memory (bytes) of one pod on a node as taken (``by`` 1), or as given back (-1)."""
+        """Count cpu (thousandths) and memory (bytes) of one pod on a node as taken (``by`` 1), or as given back
+        (-1)."""
         self.rooms[number] = self.rooms[number].less(by * cpu, by * memory, by)
         self._changed(number)
 
@@ -317,13 +326,25 @@ class PolicyPlacer:
 
     def _rank(self, shape: VmShape, ranking: _Ranking, stale: Sequence[int]) -> None:
         cpu, memory, score = shape.cpu, shape.memory, self.policy.score
-        rooms, open_, fitting, versions, device_versions = self.rooms, self.open, ranking.fitting, self._versions, self._device_versions
+        rooms, open_, fitting, versions, device_versions = (
+            self.rooms,
+            self.open,
+            ranking.fitting,
+            self._versions,
+            self._device_versions,
+        )
         by_node = ranking.offers.by_node
         allocator: Allocator | None = None
         entries = []
         for number in stale:
             room = rooms[number]
-            if cpu > room.cpu_left or memory > room.memory_left or not room.pods_left or not open_[number] or not fitting[number]:
+            if (
+                cpu > room.cpu_left
+                or memory > room.memory_left
+                or not room.pods_left
+                or not open_[number]
+                or not fitting[number]
+            ):
                 continue
             known = by_node[number]
             if known is None or known[0] != device_versions[number]:
@@ -332,7 +353,9 @@ class PolicyPlacer:
             offers = known[1]
             if offers:
                 after = room.less(cpu, memory)
-                best, order = min([(score(offer, of_devices, room, after), offer.order) for offer, of_devices in offers], key=_first)
+                best, order = min(
+                    [(score(offer, of_devices, room, after), offer.order) for offer, of_devices in offers], key=_first
+                )
                 entries.append((best, number, versions[number], order))
         if len(ranking.heap) > 2 * len(self.nodes):
             ranking.heap = [entry for entry in ranking.heap if entry[2] == versions[entry[1]]]
@@ -360,8 +383,8 @@ class PolicyPlacer:
         return found
 
     def _try_orders(self, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
-        """An offer for each of the policy's orders of the node's devices, each different one once. The first that fails ends it: whether
-        claims fit is the same in any order."""
+        """An offer for each of the policy's orders of the node's devices, each different one once. The first that fails
+        ends it: whether claims fit is the same in any order."""
         cards, state = self._cards[number], self.card_state(number)
         found: dict[tuple[int, ...], Offer] = {}
         for order in self.policy.orders(cards.layout, state):

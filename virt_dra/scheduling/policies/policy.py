@@ -17,7 +17,8 @@ DevicePreference = Callable[[int], object]
 
 
 class Policy:
-    """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is taken.
+    """A preference among the offers of nodes. A policy never changes what fits: only which of the fitting offers is
+    taken.
 
     ``name``: how users call it. ``summary``: one line for help texts.
     """
@@ -26,7 +27,8 @@ class Policy:
     summary: ClassVar[str]
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """The orders in which a node's devices are tried, each of which gives an offer. None: the order of A-5.6. At least one."""
+        """The orders in which a node's devices are tried, each of which gives an offer. None: the order of A-5.6. At
+        least one."""
         return (None,)
 
     def device_score(self, offer: Offer) -> Score:
@@ -43,7 +45,8 @@ class Policy:
 
 
 class NodesOnly(Policy):
-    """Another policy where only the node can be chosen: its devices are those that kube-scheduler takes, in the order of A-5.6."""
+    """Another policy where only the node can be chosen: its devices are those that kube-scheduler takes, in the order
+    of A-5.6."""
 
     name = "nodes-only"
     summary = "another policy's node, and kube-scheduler's devices"

@@ -27,9 +27,9 @@ class TypicalVms:
         features: Features,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """``shapes``: how many VMs of each there are. Those with equal claims count as one kind of devices; those whose claims break a rule
-        are left out, since they can be placed nowhere. ``catalog``: of the snapshot's slices. ``interrupt`` ends the evaluation of
-        a kind's selectors; that kind then counts as one that no node serves."""
+        """``shapes``: how many VMs of each there are. Those with equal claims count as one kind of devices; those whose
+        claims break a rule are left out, since they can be placed nowhere. ``catalog``: of the snapshot's slices.
+        ``interrupt`` ends the evaluation of a kind's selectors; that kind then counts as one that no node serves."""
         self._nodes = nodes
         self._needs = _Needs(nodes, catalog, snapshot, features, interrupt)
         self._kinds: dict[VmShape, int] = {}
@@ -43,22 +43,31 @@ class TypicalVms:
         self.workload = TypicalWorkload(vms, lambda cards, devices: self._needs.on(cards.reachable.node, devices))
 
     def asked(self, shape: VmShape) -> int:
-        """The least thousandths of cards that a VM of the shape takes on a node that has what it asks for; 0 if none has."""
+        """The least thousandths of cards that a VM of the shape takes on a node that has what it asks for; 0 if none
+        has."""
         kind = self._kinds.get(shape)
         if kind is None:
             return 0
         if kind not in self._asked:
             needs = {id(need): need for need in (self._needs.on(node.name, kind) for node in self._nodes)}
             possible = [need for need in needs.values() if all(request.shares for request in need)]
-            self._asked[kind] = min([sum(each.count * min(each.shares.values()) for each in need) for need in possible], default=0)
+            self._asked[kind] = min(
+                [sum(each.count * min(each.shares.values()) for each in need) for need in possible], default=0
+            )
         return self._asked[kind]
 
 
 class _Needs:
-    """What each kind of claims needs of a node; one object for nodes of one class (allocator/reuse/node_classes.py) and layout."""
+    """What each kind of claims needs of a node; one object for nodes of one class (allocator/reuse/node_classes.py) and
+    layout."""
 
     def __init__(
-        self, nodes: Sequence[Node], catalog: CardCatalog, snapshot: Snapshot, features: Features, interrupt: Interrupt | None
+        self,
+        nodes: Sequence[Node],
+        catalog: CardCatalog,
+        snapshot: Snapshot,
+        features: Features,
+        interrupt: Interrupt | None,
     ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._catalog = catalog
@@ -76,7 +85,11 @@ class _Needs:
         key = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in shape.claims])
         found = self._kinds.get(key)
         if found is None:
-            allocator = Allocator(self._snapshot, shape.claims, self._features, interrupt=self._interrupt) if shape.claims else None
+            allocator = (
+                Allocator(self._snapshot, shape.claims, self._features, interrupt=self._interrupt)
+                if shape.claims
+                else None
+            )
             if allocator is not None and allocator.pod_class is None:
                 return None
             found = self._kinds[key] = len(self._allocators)
@@ -108,7 +121,9 @@ class _Needs:
         pod_class = allocator.pod_class
         if pod_class is None:
             raise AssertionError("claims that break a rule are not typical")
-        return tuple([self._of_request(allocator, entry, cards, node) for plan in pod_class.plans for entry in plan.requests])
+        return tuple(
+            [self._of_request(allocator, entry, cards, node) for plan in pod_class.plans for entry in plan.requests]
+        )
 
     def _of_request(self, allocator: Allocator, entry: RequestPlan, cards: NodeCards, node: Node) -> RequestNeed:
         """Of alternatives the least that one needs."""

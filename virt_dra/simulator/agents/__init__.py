@@ -1,5 +1,5 @@
-"""The agents of nodes: DRA drivers with their hardware, and kubelets. Over :class:`virt_dra.cluster.port.Cluster` alone, so on the embedded
-cluster and on a real API server.
+"""The agents of nodes: DRA drivers with their hardware, and kubelets. Over :class:`virt_dra.cluster.port.Cluster`
+alone, so on the embedded cluster and on a real API server.
 
 * :mod:`.hardware`: a short description of devices, and the ResourceSlices it makes
 * :mod:`.driver`: publishes them, prepares claims, writes metadata files; can be slow, fail, vanish and come back

@@ -1,7 +1,9 @@
-"""The kubelet's DRA manager for one node: which claims are prepared for which pods, by which drivers (C-16.1 to C-16.7).
+"""The kubelet's DRA manager for one node: which claims are prepared for which pods, by which drivers (C-16.1 to
+C-16.7).
 
-Preparing and unpreparing are idempotent and safe to repeat after any failure. What is known survives a restart of the kubelet as a
-:class:`DraCheckpoint`, except that claims count as not prepared afterwards, so that active pods prepare theirs again.
+Preparing and unpreparing are idempotent and safe to repeat after any failure. What is known survives a restart of the
+kubelet as a :class:`DraCheckpoint`, except that claims count as not prepared afterwards, so that active pods prepare
+theirs again.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from virt_dra.api.core_v1 import Pod, PodResourceClaim
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.cluster.port import ApiError, Reader
-from virt_dra.scheduling.claim_references import NotCreatedYet, NotNeeded, UnsupportedClaimSource, claim_name, is_reserved_for, not_for_pod
+from virt_dra.scheduling.claim_references import (
+    NotCreatedYet,
+    NotNeeded,
+    UnsupportedClaimSource,
+    claim_name,
+    is_reserved_for,
+    not_for_pod,
+)
 
 FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 """Event: the claims of a pod can't be prepared now; tried again with every sync of the pod (C-16.1)."""
@@ -37,7 +46,8 @@ class PreparedClaim(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedDevice:
-    """A device as a container gets it. ``request`` may name a subrequest; ``cdi_ids``: what the container runtime gets."""
+    """A device as a container gets it. ``request`` may name a subrequest; ``cdi_ids``: what the container runtime
+    gets."""
 
     driver: str
     pool: str
@@ -54,7 +64,8 @@ class PreparedDevice:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What one driver, or all together, prepared of a claim. ``files``: base request -> (absolute path in the container, content)."""
+    """What one driver, or all together, prepared of a claim. ``files``: base request -> (absolute path in the
+    container, content)."""
 
     devices: tuple[PreparedDevice, ...] = ()
     files: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -105,7 +116,11 @@ class DraCheckpoint:
     def from_json(cls, text: str) -> Self:
         """Raises ValueError for a file that is damaged."""
         raw = json.loads(text)
-        if not isinstance(raw, dict) or not isinstance(raw.get("Data"), str) or zlib.crc32(raw["Data"].encode()) != raw.get("Checksum"):
+        if (
+            not isinstance(raw, dict)
+            or not isinstance(raw.get("Data"), str)
+            or zlib.crc32(raw["Data"].encode()) != raw.get("Checksum")
+        ):
             raise ValueError("the checkpoint is corrupt: its checksum differs")
         return cls(raw["Data"], raw["Checksum"])
 
@@ -115,7 +130,10 @@ class DraCheckpoint:
 
 def _state(entry: _Entry) -> dict[str, Any]:
     drivers = {
-        driver: {"SkipNodeOperations": list(skipped), "Devices": list(map(_device_state, entry.devices.get(driver, Prepared()).devices))}
+        driver: {
+            "SkipNodeOperations": list(skipped),
+            "Devices": list(map(_device_state, entry.devices.get(driver, Prepared()).devices)),
+        }
         for driver, skipped in entry.drivers.items()
     }
     claim = entry.claim
@@ -132,20 +150,25 @@ def _entry(state: Mapping[str, Any]) -> _Entry:
     claim = PreparedClaim(state["Namespace"], state["ClaimName"], state["ClaimUID"])
     drivers = {driver: tuple(found["SkipNodeOperations"]) for driver, found in state["DriverState"].items()}
     devices = {
-        driver: Prepared(tuple(_device(driver, each) for each in found["Devices"])) for driver, found in state["DriverState"].items()
+        driver: Prepared(tuple(_device(driver, each) for each in found["Devices"]))
+        for driver, found in state["DriverState"].items()
     }
     return _Entry(claim, drivers, tuple(state["PodUIDs"]), devices)
 
 
 def _device(driver: str, state: Mapping[str, Any]) -> PreparedDevice:
     (request,) = state["RequestNames"]
-    return PreparedDevice(driver, state["PoolName"], state["DeviceName"], request, {}, tuple(state["CDIDeviceIDs"]), state.get("ShareID"))
+    return PreparedDevice(
+        driver, state["PoolName"], state["DeviceName"], request, {}, tuple(state["CDIDeviceIDs"]), state.get("ShareID")
+    )
 
 
 class ClaimManager:
-    """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Not for several event loops.
+    """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Not for several
+    event loops.
 
-    ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with every new checkpoint.
+    ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with every new
+    checkpoint.
     """
 
     def __init__(
@@ -168,12 +191,15 @@ class ClaimManager:
         """The UIDs of all pods for which claims are recorded."""
         return frozenset(uid for entry in self._entries.values() for uid in entry.pods)
 
-    # --- prepare --------------------------------------------------------------------------------------------------------
+    # --- prepare
+    # --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
-        """Make all claims of a pod ready; what containers get, by entry of ``spec.resourceClaims`` ("" for extended resources).
+        """Make all claims of a pod ready; what containers get, by entry of ``spec.resourceClaims`` ("" for extended
+        resources).
 
-        Raises :class:`PrepareError` with the kubelet's text. Nothing is recorded unless all claims can be used (C-16.2).
+        Raises :class:`PrepareError` with the kubelet's text. Nothing is recorded unless all claims can be used
+        (C-16.2).
         """
         wanted = await self._validated(pod)
         batches: dict[str, list[PreparedClaim]] = {}
@@ -214,7 +240,8 @@ class ClaimManager:
         return found
 
     def _usable(self, claim: ResourceClaim) -> _Entry:
-        """The claim as it will be recorded. Raises :class:`PrepareError` for one without devices or without their drivers."""
+        """The claim as it will be recorded. Raises :class:`PrepareError` for one without devices or without their
+        drivers."""
         allocation = claim.status.allocation
         if allocation is None:
             raise PrepareError(f"ResourceClaim {claim.name}: not allocated")
@@ -222,8 +249,12 @@ class ClaimManager:
         for driver in dict.fromkeys(result.driver for result in allocation.devices.results):
             lists = [result.skip_node_operations for result in allocation.devices.results if result.driver == driver]
             if any(lists) and not self._optional_operations:
-                raise PrepareError(f"ResourceClaim {claim.name}: DRAOptionalNodeOperations feature gate is disabled on kubelet")
-            drivers[driver] = tuple(each for each in (PREPARE, UNPREPARE) if all(_skips(skipped, each) for skipped in lists))
+                raise PrepareError(
+                    f"ResourceClaim {claim.name}: DRAOptionalNodeOperations feature gate is disabled on kubelet"
+                )
+            drivers[driver] = tuple(
+                each for each in (PREPARE, UNPREPARE) if all(_skips(skipped, each) for skipped in lists)
+            )
         for driver, skipped in drivers.items():
             if not _skips(skipped, PREPARE) and self._plugin(driver) is None:
                 raise PrepareError(f"DRA driver {driver} is not registered")
@@ -250,14 +281,19 @@ class ClaimManager:
                 entry = self._entries[claim.namespace, claim.name]
                 self._change(claim, devices={**entry.devices, driver: answer})
 
-    async def _called(self, driver: str, operation: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
-        """A driver's complete answer. Raises :class:`PrepareError` for the first fault in it; answers before that are kept (C-16.5)."""
+    async def _called(
+        self, driver: str, operation: str, claims: Sequence[PreparedClaim]
+    ) -> Mapping[str, Prepared | str]:
+        """A driver's complete answer. Raises :class:`PrepareError` for the first fault in it; answers before that are
+        kept (C-16.5)."""
         plugin = self._plugin(driver)
         if plugin is None:
             raise PrepareError(f"DRA driver {driver} is not registered")
         try:
             answers: Mapping[str, Prepared | str] = await (
-                plugin.prepare_claims(self._node, claims) if operation == PREPARE else plugin.unprepare_claims(self._node, claims)
+                plugin.prepare_claims(self._node, claims)
+                if operation == PREPARE
+                else plugin.unprepare_claims(self._node, claims)
             )
         except PrepareError as error:
             raise PrepareError(f"{operation}: {error}") from error
@@ -273,13 +309,17 @@ class ClaimManager:
 
     def _all_devices(self, claim: PreparedClaim) -> Prepared:
         parts = [prepared for _, prepared in sorted(self._entries[claim.namespace, claim.name].devices.items())]
-        files = {f"{request} {number}": file for number, part in enumerate(parts) for request, file in part.files.items()}
+        files = {
+            f"{request} {number}": file for number, part in enumerate(parts) for request, file in part.files.items()
+        }
         return Prepared(tuple(device for part in parts for device in part.devices), files)
 
-    # --- unprepare ------------------------------------------------------------------------------------------------------
+    # --- unprepare
+    # ------------------------------------------------------------------------------------------------------
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Give back what a pod used; a claim that other pods use stays prepared (C-16.7). Raises :class:`PrepareError`: try again."""
+        """Give back what a pod used; a claim that other pods use stays prepared (C-16.7). Raises :class:`PrepareError`:
+        try again."""
         batches: dict[str, list[PreparedClaim]] = {}
         ending: list[PreparedClaim] = []
         for entry in tuple(self._entries.values()):
@@ -299,12 +339,15 @@ class ClaimManager:
             self._entries.pop((claim.namespace, claim.name), None)
         self._save()
 
-    # --- containers -----------------------------------------------------------------------------------------------------
+    # --- containers
+    # -----------------------------------------------------------------------------------------------------
 
     def cdi_ids(self, pod: Pod, container: str) -> tuple[str, ...]:
-        """The CDI devices of a container: those of its claims (all requests, or the one that it names) and of its extended resources
-        (C-16.6). Claims that aren't prepared add none."""
-        spec = next((each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == container), None)
+        """The CDI devices of a container: those of its claims (all requests, or the one that it names) and of its
+        extended resources (C-16.6). Claims that aren't prepared add none."""
+        spec = next(
+            (each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == container), None
+        )
         wanted: list[tuple[str, str]] = []
         for reference in spec.resources.claims if spec is not None else ():
             entry = next((each for each in pod.spec.resource_claims if each.name == reference.name), None)
@@ -314,7 +357,9 @@ class ClaimManager:
         special = pod.status.extended_resource_claim_status
         if special is not None:
             wanted += [
-                (special.resource_claim_name, each.request_name) for each in special.request_mappings if each.container_name == container
+                (special.resource_claim_name, each.request_name)
+                for each in special.request_mappings
+                if each.container_name == container
             ]
         found: list[str] = []
         for name, request in wanted:
@@ -324,7 +369,8 @@ class ClaimManager:
                     found += device.cdi_ids
         return tuple(found)
 
-    # --- state ----------------------------------------------------------------------------------------------------------
+    # --- state
+    # ----------------------------------------------------------------------------------------------------------
 
     def _change(self, claim: PreparedClaim, **changes: Any) -> None:
         key = (claim.namespace, claim.name)

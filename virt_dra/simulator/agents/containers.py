@@ -17,7 +17,8 @@ _numbers = count()
 
 @dataclass
 class RunningContainer:
-    """A started container. ``pod`` is the pod as the kubelet saw it last; ``environment`` is fixed from the start on."""
+    """A started container. ``pod`` is the pod as the kubelet saw it last; ``environment`` is fixed from the start
+    on."""
 
     pod: Pod
     spec: Container
@@ -51,7 +52,8 @@ class MountClash(OSError):
 def write_volume(folder: Path, files: Mapping[str, str]) -> bool:
     """Make a downwardAPI volume hold exactly these files, all at once; whether anything changed.
 
-    As the kubelet does it: the files are in a hidden folder that a link names, and what is visible are links through it.
+    As the kubelet does it: the files are in a hidden folder that a link names, and what is visible are links through
+    it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     current = folder / "..data"
@@ -81,7 +83,9 @@ def write_volume(folder: Path, files: Mapping[str, str]) -> bool:
 
 
 def _content(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def write_mounted_file(root: Path, absolute: str, content: str, volume_mounts: Mapping[str, str]) -> None:

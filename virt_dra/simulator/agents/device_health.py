@@ -1,4 +1,5 @@
-"""The health of devices as a kubelet keeps it and shows it in a pod's status (C-16.10, KEP-4680). Pure: the clock is an argument.
+"""The health of devices as a kubelet keeps it and shows it in a pod's status (C-16.10, KEP-4680). Pure: the clock is an
+argument.
 
 Health never evicts a pod and never changes an allocation; drivers use taints for that.
 """
@@ -60,7 +61,8 @@ class HealthReports:
     def report(self, driver: str, devices: Iterable[ReportedHealth], now: datetime) -> tuple[_DeviceName, ...]:
         """Take a driver's whole report; the devices whose health is another now.
 
-        Devices that it leaves out keep theirs until it is stale, then they are forgotten. New ones beyond the limit are ignored.
+        Devices that it leaves out keep theirs until it is stale, then they are forgotten. New ones beyond the limit are
+        ignored.
         """
         known = self._drivers.setdefault(driver, {})
         changed: list[_DeviceName] = []
@@ -99,12 +101,19 @@ def shortened(message: str) -> str:
 
 
 def allocated_resources_status(
-    container: Container, devices: Mapping[str, Iterable[PreparedDevice]], health: HealthReports, now: datetime, *, messages: bool = True
+    container: Container,
+    devices: Mapping[str, Iterable[PreparedDevice]],
+    health: HealthReports,
+    now: datetime,
+    *,
+    messages: bool = True,
 ) -> tuple[ResourceStatus, ...]:
-    """``allocatedResourcesStatus`` of a regular container: an entry for each of its claims, or requests of claims, that has devices.
+    """``allocatedResourcesStatus`` of a regular container: an entry for each of its claims, or requests of claims, that
+    has devices.
 
-    ``devices``: those prepared for the pod, by the entry of its spec. ``messages``: gate ResourceHealthStatusMessage. Devices with the same
-    ID appear once; the ID is the first CDI device ID, or ``driver/pool/device``. (Upstream orders entries by chance.)
+    ``devices``: those prepared for the pod, by the entry of its spec. ``messages``: gate ResourceHealthStatusMessage.
+    Devices with the same ID appear once; the ID is the first CDI device ID, or ``driver/pool/device``. (Upstream orders
+    entries by chance.)
     """
     found: dict[str, ResourceStatus] = {}
     for reference in container.resources.claims:

@@ -20,7 +20,8 @@ class UnsupportedField(ValueError):
 
 
 def field_value(pod: Pod, path: str) -> str:
-    """The text of a field as volumes show it. A missing annotation or label is the empty text. Raises :class:`UnsupportedField`."""
+    """The text of a field as volumes show it. A missing annotation or label is the empty text. Raises
+    :class:`UnsupportedField`."""
     maps = {"metadata.annotations": pod.metadata.annotations, "metadata.labels": pod.metadata.labels}
     subscripted = _SUBSCRIPTED.fullmatch(path)
     if subscripted:
@@ -40,7 +41,8 @@ def field_value(pod: Pod, path: str) -> str:
 
 
 def volume_files(pod: Pod, volume: Volume) -> dict[str, str]:
-    """The files of a downwardAPI volume, path below its mount -> content; none for other volumes. Raises :class:`UnsupportedField`."""
+    """The files of a downwardAPI volume, path below its mount -> content; none for other volumes. Raises
+    :class:`UnsupportedField`."""
     files: dict[str, str] = {}
     for item in (volume.downward_api or {}).get("items") or ():
         field = item.get("fieldRef")
@@ -51,7 +53,8 @@ def volume_files(pod: Pod, volume: Volume) -> dict[str, str]:
 
 
 def environment(pod: Pod, container: Container) -> dict[str, str]:
-    """The variables of a container that the pod's spec gives: values with ``$(NAME)`` expanded, and fields, as they are now.
+    """The variables of a container that the pod's spec gives: values with ``$(NAME)`` expanded, and fields, as they are
+    now.
 
     Those of ConfigMaps, Secrets and resources are left out. Raises :class:`UnsupportedField`.
     """
@@ -69,7 +72,12 @@ def environment(pod: Pod, container: Container) -> dict[str, str]:
 def _runtime_value(pod: Pod, field: Json) -> str:
     """Variables know a few fields more than volumes do."""
     account = (pod.spec.model_extra or {}).get("serviceAccountName")
-    more = {"spec.nodeName": pod.spec.node_name or "", "spec.serviceAccountName": account or "", "status.podIP": "", "status.hostIP": ""}
+    more = {
+        "spec.nodeName": pod.spec.node_name or "",
+        "spec.serviceAccountName": account or "",
+        "status.podIP": "",
+        "status.hostIP": "",
+    }
     path = field["fieldPath"]
     return str(more[path]) if path in more else field_value(pod, path)
 

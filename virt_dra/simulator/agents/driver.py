@@ -1,6 +1,7 @@
 """A DRA driver: publishes its pools, prepares claims on nodes, describes devices in KEP-5304 metadata files.
 
-It misbehaves as configured: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`, :attr:`Driver.registered`.
+It misbehaves as configured: :attr:`Driver.delay`, :attr:`Driver.failure`, :meth:`Driver.withdraw`,
+:attr:`Driver.registered`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,21 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from virt_dra.api.integration.device_metadata import FILE_SUFFIX, DeviceMetadata, MetadataDevice, MetadataRequest, request_directory
+from virt_dra.api.integration.device_metadata import (
+    FILE_SUFFIX,
+    DeviceMetadata,
+    MetadataDevice,
+    MetadataRequest,
+    request_directory,
+)
 from virt_dra.api.meta import ObjectMeta
-from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, DeviceRequestAllocationResult, DeviceTaint, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    POD_CLAIM_NAME_ANNOTATION,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    ResourceClaim,
+    ResourceSlice,
+)
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, NotFound
 from virt_dra.simulator.agents.claim_manager import Prepared, PreparedClaim, PreparedDevice, PrepareError
 from virt_dra.simulator.agents.device_health import HealthState, ReportedHealth
@@ -22,14 +35,16 @@ from virt_dra.simulator.agents.hardware import Gadget, HardwarePool
 class Driver:
     """One driver at all the nodes its pools name. :meth:`publish` it.
 
-    * ``metadata``: whether it writes metadata files (K-7.7, K-7.8). ``cdi``: whether it hands devices to the runtime by CDI, whose ids
-      then stand for them in health reports.
-    * ``delay``: seconds that a call takes; ``failure``, ``unprepare_failure``: the text that preparing and unpreparing fail with, as long
-      as it isn't ""; ``skipped``: UIDs of claims that its answers leave out.
+    * ``metadata``: whether it writes metadata files (K-7.7, K-7.8). ``cdi``: whether it hands devices to the runtime by
+      CDI, whose ids then stand for them in health reports.
+    * ``delay``: seconds that a call takes; ``failure``, ``unprepare_failure``: the text that preparing and unpreparing
+      fail with, as long as it isn't ""; ``skipped``: UIDs of claims that its answers leave out.
     * ``registered``: False as while its pod restarts: kubelets don't find it, and a call that is under way fails.
     """
 
-    def __init__(self, cluster: Cluster, pools: Iterable[HardwarePool], *, metadata: bool = True, cdi: bool = True) -> None:
+    def __init__(
+        self, cluster: Cluster, pools: Iterable[HardwarePool], *, metadata: bool = True, cdi: bool = True
+    ) -> None:
         self._cluster = cluster
         self._pools = {pool.name: pool for pool in pools}
         names = {pool.driver for pool in self._pools.values()}
@@ -54,7 +69,8 @@ class Driver:
         return tuple(self._pools.values())
 
     async def publish(self) -> None:
-        """Bring the published slices to what the pools are: new ones first, then what is obsolete goes, as Kubernetes' helper does."""
+        """Bring the published slices to what the pools are: new ones first, then what is obsolete goes, as Kubernetes'
+        helper does."""
         wanted = {obj.name: obj for pool in self._pools.values() for obj in pool.slices()}
         present = {obj.name: obj for obj in await self._published()}
         for name, obj in wanted.items():
@@ -66,7 +82,8 @@ class Driver:
         await self._delete(name for name in present if name not in wanted)
 
     async def change(self, pool: HardwarePool) -> None:
-        """Publish a pool in place of the one of its name. Its generation is what it says; see :meth:`HardwarePool.next_generation`."""
+        """Publish a pool in place of the one of its name. Its generation is what it says; see
+        :meth:`HardwarePool.next_generation`."""
         self._pools[pool.name] = pool
         await self.publish()
 
@@ -75,7 +92,8 @@ class Driver:
         await self.change(self._pools[pool].tainted(device, *taints))
 
     async def withdraw(self) -> None:
-        """Take all slices back, as when the driver is uninstalled; it isn't found any more. :meth:`come_back` ends it."""
+        """Take all slices back, as when the driver is uninstalled; it isn't found any more. :meth:`come_back` ends
+        it."""
         self.registered = False
         await self._delete([obj.name for obj in await self._published()])
 
@@ -92,7 +110,9 @@ class Driver:
     async def _create(self, obj: ResourceSlice) -> None:
         try:
             await self._cluster.create(obj)
-        except AlreadyExists:  # one of ours that was written since we looked, or a foreign one of that name, which stays
+        except (
+            AlreadyExists
+        ):  # one of ours that was written since we looked, or a foreign one of that name, which stays
             known = await self._cluster.get(ResourceSlice, obj.name)
             if known.spec.driver != self.name:
                 raise
@@ -108,9 +128,12 @@ class Driver:
     # --- preparing --------------------------------------------------------------------------------------------------
 
     async def prepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, Prepared | str]:
-        """Make the claims' devices of this driver ready at a node; the same claim again has the same answer (C-16.8)."""
+        """Make the claims' devices of this driver ready at a node; the same claim again has the same answer
+        (C-16.8)."""
         await self._called()
-        return {claim.uid: await self._prepared_or_error(node, claim) for claim in claims if claim.uid not in self.skipped}
+        return {
+            claim.uid: await self._prepared_or_error(node, claim) for claim in claims if claim.uid not in self.skipped
+        }
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
         """Give devices back. A claim that isn't prepared is no error, and nothing is read of it: it may be gone."""
@@ -168,9 +191,13 @@ class Driver:
                 files[base] = (self._path(claim, base), _stream(claim, request, entries))
         return Prepared(devices, files)
 
-    def _handed_over(self, claim: ResourceClaim, result: DeviceRequestAllocationResult, gadget: Gadget) -> PreparedDevice:
+    def _handed_over(
+        self, claim: ResourceClaim, result: DeviceRequestAllocationResult, gadget: Gadget
+    ) -> PreparedDevice:
         cdi = (f"{self.name}/device={claim.metadata.uid}-{result.device}",) if self._cdi else ()
-        return PreparedDevice(self.name, result.pool, result.device, result.request, dict(gadget.environment), cdi, result.share_id)
+        return PreparedDevice(
+            self.name, result.pool, result.device, result.request, dict(gadget.environment), cdi, result.share_id
+        )
 
     def _described(self, result: DeviceRequestAllocationResult, gadget: Gadget) -> MetadataDevice:
         return MetadataDevice(driver=self.name, pool=result.pool, name=result.device, attributes=gadget.described())
@@ -189,7 +216,9 @@ class Driver:
     @property
     def health_report(self) -> tuple[ReportedHealth, ...]:
         """What the driver says of all devices whose health it knows."""
-        return tuple(ReportedHealth(pool, device, health, message) for (pool, device), (health, message) in self._health.items())
+        return tuple(
+            ReportedHealth(pool, device, health, message) for (pool, device), (health, message) in self._health.items()
+        )
 
     @property
     def reports_health(self) -> bool:
@@ -218,4 +247,6 @@ def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -
 
 def without(pool: HardwarePool, *devices: str) -> HardwarePool:
     """The pool's next generation without some of its devices, as when they fail."""
-    return replace(pool, generation=pool.generation + 1, devices=tuple(each for each in pool.devices if each.name not in devices))
+    return replace(
+        pool, generation=pool.generation + 1, devices=tuple(each for each in pool.devices if each.name not in devices)
+    )

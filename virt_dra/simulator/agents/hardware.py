@@ -31,8 +31,8 @@ AttributeValue = str | int | bool
 
 @dataclass(frozen=True)
 class Gadget:
-    """One device. ``attributes`` is what its slice says; ``metadata`` what its driver writes into metadata files instead, if that
-    differs; ``environment`` the variables its driver sets in containers."""
+    """One device. ``attributes`` is what its slice says; ``metadata`` what its driver writes into metadata files
+    instead, if that differs; ``environment`` the variables its driver sets in containers."""
 
     name: str
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
@@ -51,7 +51,10 @@ class Gadget:
 
     def described(self) -> dict[str, DeviceAttribute]:
         """The attributes in metadata files."""
-        return {key: attribute(value) for key, value in (self.attributes if self.metadata is None else self.metadata).items()}
+        return {
+            key: attribute(value)
+            for key, value in (self.attributes if self.metadata is None else self.metadata).items()
+        }
 
 
 def attribute(value: AttributeValue) -> DeviceAttribute:
@@ -63,8 +66,8 @@ def attribute(value: AttributeValue) -> DeviceAttribute:
 def pci_devices(
     count: int, *, prefix: str = "gpu", bus: int = 1, key: str = PCI_BUS_ID, **attributes: AttributeValue
 ) -> tuple[Gadget, ...]:
-    """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: the attribute with the address; metadata always has
-    KEP-5304's."""
+    """Functions 0 of ``count`` slots from a bus on, 32 slots a bus. ``key``: the attribute with the address; metadata
+    always has KEP-5304's."""
     gadgets = []
     for number in range(count):
         address = f"{(bus + number // 32) // 256:04x}:{(bus + number // 32) % 256:02x}:{number % 32:02x}.0"
@@ -73,18 +76,25 @@ def pci_devices(
     return tuple(gadgets)
 
 
-def mdev_devices(count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: AttributeValue) -> tuple[Gadget, ...]:
-    """``count`` mediated devices with UUIDs of their own. ``parent``: the PCI address of the device they are on, published with them."""
+def mdev_devices(
+    count: int, *, prefix: str = "vgpu", parent: str = "", **attributes: AttributeValue
+) -> tuple[Gadget, ...]:
+    """``count`` mediated devices with UUIDs of their own. ``parent``: the PCI address of the device they are on,
+    published with them."""
     above: Mapping[str, AttributeValue] = {PCI_BUS_ID: parent} if parent else {}
     return tuple(
-        Gadget(f"{prefix}-{number}", {**attributes, MDEV_UUID: f"{sum(prefix.encode()):08x}-0000-4000-8000-{number:012x}", **above})
+        Gadget(
+            f"{prefix}-{number}",
+            {**attributes, MDEV_UUID: f"{sum(prefix.encode()):08x}-0000-4000-8000-{number:012x}", **above},
+        )
         for number in range(count)
     )
 
 
 @dataclass(frozen=True)
 class HardwarePool:
-    """Devices of one driver under one name, at a node (``node``; "" for all nodes), in slices of ``per_slice`` devices."""
+    """Devices of one driver under one name, at a node (``node``; "" for all nodes), in slices of ``per_slice``
+    devices."""
 
     driver: str
     name: str
@@ -109,20 +119,25 @@ class HardwarePool:
         return replace(self, generation=self.generation + 1, devices=self.devices if devices is None else devices)
 
     def tainted(self, device: str, *taints: DeviceTaint) -> HardwarePool:
-        """The next generation, in which a device has these taints and no others. Raises KeyError for an unknown device."""
+        """The next generation, in which a device has these taints and no others. Raises KeyError for an unknown
+        device."""
         if self.gadget(device) is None:
             raise KeyError(device)
         changed = tuple(replace(gadget, taints=taints) if gadget.name == device else gadget for gadget in self.devices)
         return replace(self, per_slice=min(self.per_slice, MAX_TAINTED)).next_generation(changed)
 
     def slices(self) -> tuple[ResourceSlice, ...]:
-        """At least one: an empty pool is published as an empty slice. Named after driver, pool, generation and number."""
-        parts = [self.devices[start : start + self.per_slice] for start in range(0, len(self.devices), self.per_slice)] or [()]
+        """At least one: an empty pool is published as an empty slice. Named after driver, pool, generation and
+        number."""
+        parts = [
+            self.devices[start : start + self.per_slice] for start in range(0, len(self.devices), self.per_slice)
+        ] or [()]
         pool = ResourcePool(name=self.name, generation=self.generation, resource_slice_count=len(parts))
         place: Json = {"nodeName": self.node} if self.node else {"allNodes": True}
         return tuple(
             ResourceSlice(
-                metadata=ObjectMeta(name=f"{self.name}-{self.driver}-{self.generation}-{number}".lower().replace("/", "-")),
+                metadata=ObjectMeta(name=f"{self.name}-{self.driver}-{self.generation}-{number}".lower().replace("/",
+                    "-")),
                 spec=ResourceSliceSpec.from_wire({
                     "driver": self.driver,
                     "pool": pool.to_wire(),

@@ -1,9 +1,11 @@
-"""The kubelet of some nodes: starts the pods that are bound to them, in folders that stand for their containers' file systems.
+"""The kubelet of some nodes: starts the pods that are bound to them, in folders that stand for their containers' file
+systems.
 
-What it does like the real one: claims are prepared by :mod:`.claim_manager`; volumes show annotations and
-follow them; a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness gates
-and probes count; the health that drivers report is in the status. What containers run are Python functions (:data:`ContainerProgram`), by
-container name or by image; one without runs for ever, an init container without ends at once.
+What it does like the real one: claims are prepared by :mod:`.claim_manager`; volumes show annotations and follow them;
+a container's variables are fixed when it starts; init containers run one after the other before the rest; readiness
+gates and probes count; the health that drivers report is in the status. What containers run are Python functions
+(:data:`ContainerProgram`), by container name or by image; one without runs for ever, an init container without ends at
+once.
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.simulator.agents import pod_status
 from virt_dra.simulator.agents.background import background
 from virt_dra.simulator.agents.claim_manager import FAILED_PREPARE, ClaimManager, DraCheckpoint, Prepared, PrepareError
-from virt_dra.simulator.agents.containers import ContainerProgram, MountClash, RunningContainer, write_mounted_file, write_volume
+from virt_dra.simulator.agents.containers import (
+    ContainerProgram,
+    MountClash,
+    RunningContainer,
+    write_mounted_file,
+    write_volume,
+)
 from virt_dra.simulator.agents.device_health import HealthReports, allocated_resources_status
 from virt_dra.simulator.agents.downward import UnsupportedField, environment, volume_files
 from virt_dra.simulator.agents.driver import Driver
@@ -96,10 +104,11 @@ class _Ours:
 class Kubelet:
     """Call :meth:`register`, then :meth:`run` it in a task (or ``async with kubelet.running()``).
 
-    ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's uid -> its address
-    ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see :func:`remover`. ``refresh``: after how
-    many seconds a changed annotation is in volumes. ``start_delay``: seconds before a pod is begun. Both may be changed while it runs,
-    and :attr:`present`: False as while its node is cut off, when containers go on and nobody hears of it.
+    ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's
+    uid -> its address ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see
+    :func:`remover`. ``refresh``: after how many seconds a changed annotation is in volumes. ``start_delay``: seconds
+    before a pod is begun. Both may be changed while it runs, and :attr:`present`: False as while its node is cut off,
+    when containers go on and nobody hears of it.
     """
 
     def __init__(
@@ -131,7 +140,9 @@ class Kubelet:
         self.refresh, self.start_delay, self._probe_period = refresh, start_delay, probe_period
         self.present = True
         self._clock = clock
-        self._events = EventRecorder(cluster, "kubelet", ",".join(self.nodes), clock=clock, suffixes=lambda: uuid.uuid4().hex)
+        self._events = EventRecorder(
+            cluster, "kubelet", ",".join(self.nodes), clock=clock, suffixes=lambda: uuid.uuid4().hex
+        )
         self._ours: dict[str, _Ours] = {}
         self._uids: dict[CacheKey, str] = {}
         self._seen: dict[str, float] = {}
@@ -143,7 +154,11 @@ class Kubelet:
         """Make the nodes, ready to take pods, with room for launchers. Nodes that are there are brought to it."""
         for name in self.nodes:
             metadata = ObjectMeta(name=name, labels={**labels, "kubernetes.io/hostname": name})
-            status = {"capacity": dict(capacity), "allocatable": dict(capacity), "conditions": [{"type": "Ready", "status": "True"}]}
+            status = {
+                "capacity": dict(capacity),
+                "allocatable": dict(capacity),
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
             try:
                 await self._cluster.create(Node(metadata=metadata))
             except AlreadyExists:
@@ -175,8 +190,8 @@ class Kubelet:
             yield
 
     async def run(self) -> None:
-        """For ever; ends by cancellation, after which it may be run again, as a kubelet that restarts: containers that ran do so on, claims
-        are known from the checkpoint and prepared again (C-22.16)."""
+        """For ever; ends by cancellation, after which it may be run again, as a kubelet that restarts: containers that
+        ran do so on, claims are known from the checkpoint and prepared again (C-22.16)."""
         self._managers = {node: self._manager(node) for node in self.nodes}
         for ours in self._ours.values():
             ours.prepared = None
@@ -282,18 +297,29 @@ class Kubelet:
             await self._run_containers(key, ours)
         except PrepareError as error:
             problem, again = f"prepare dynamic resources: {error}", RETRY_SECONDS
-            reference = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid)
+            reference = ObjectReference(
+                api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid
+            )
             self._events.record(reference, "Warning", FAILED_PREPARE, f"Failed to prepare dynamic resources: {problem}")
         except (NotYet, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
         status = pod_status.status_of(
-            pod, ours.started, ours.exits, self._ready(ours), problem, self._health(ours), self._clock(), self._address_of(pod.metadata.uid)
+            pod,
+            ours.started,
+            ours.exits,
+            self._ready(ours),
+            problem,
+            self._health(ours),
+            self._clock(),
+            self._address_of(pod.metadata.uid),
         )
         if status is not None and status.get("phase") in ("Succeeded", "Failed") and not await self._unprepared(pod):
             return RETRY_SECONDS  # claims are given back before anybody hears of the end (C-16.7)
         if status is not None:
             version = {"resourceVersion": pod.metadata.resource_version}
-            await self._cluster.patch(Pod, pod.name, pod.namespace, merge={"metadata": version, "status": status}, subresource="status")
+            await self._cluster.patch(
+                Pod, pod.name, pod.namespace, merge={"metadata": version, "status": status}, subresource="status"
+            )
         probed = any(container.spec.readiness_probe for container in ours.containers.values())
         waits = [seconds for seconds in (again, self._probe_period if probed else None) if seconds is not None]
         return min(waits, default=None)
@@ -340,23 +366,30 @@ class Kubelet:
         return None
 
     async def _mount_secrets(self, ours: _Ours) -> float | None:
-        """Bring volumes of Secrets up to date; after how many seconds that is due again. Raises :class:`NotYet` where one is missing."""
+        """Bring volumes of Secrets up to date; after how many seconds that is due again. Raises :class:`NotYet` where
+        one is missing."""
         volumes = {volume.name: (volume.model_extra or {}).get("secret") for volume in ours.pod.spec.volumes}
         for name, source in volumes.items():
             if source is None:
                 continue
             try:
-                data = (await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)).to_wire().get("data") or {}
+                data = (await self._cluster.get(SECRET, source["secretName"], ours.pod.namespace)).to_wire().get(
+                    "data"
+                ) or {}
             except NotFound:
                 if ours.containers:
                     continue  # what is shown stays
-                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": secret "{source["secretName"]}" not found') from None
+                raise NotYet(
+                    f'MountVolume.SetUp failed for volume "{name}": secret "{source["secretName"]}" not found'
+                ) from None
             items = source.get("items") or [{"key": key, "path": key} for key in data]
             missing = [item["key"] for item in items if item["key"] not in data]
             if missing and ours.containers:
                 continue  # what is shown stays
             if missing:
-                raise NotYet(f'MountVolume.SetUp failed for volume "{name}": references non-existent secret key: {missing[0]}')
+                raise NotYet(
+                    f'MountVolume.SetUp failed for volume "{name}": references non-existent secret key: {missing[0]}'
+                )
             ours.secrets[name] = {item["path"]: base64.b64decode(data[item["key"]]).decode() for item in items}
             for container in ours.containers.values():
                 for mount in container.spec.volume_mounts:
@@ -432,7 +465,9 @@ class Kubelet:
             task = ours.programs[spec.name] = asyncio.ensure_future(program(container))
             task.add_done_callback(lambda done: self._ended(key, ours, spec.name, done))
 
-    def _inject(self, prepared: Prepared, request: str, root: Path, mounted: Mapping[str, str], variables: dict[str, str]) -> None:
+    def _inject(
+        self, prepared: Prepared, request: str, root: Path, mounted: Mapping[str, str], variables: dict[str, str]
+    ) -> None:
         """What the drivers' CDI files do to a container that uses a claim, or one request of it."""
         for name, (path, content) in prepared.files.items():
             if not request or name.partition(" ")[0] == request:
@@ -445,11 +480,15 @@ class Kubelet:
         if not done.cancelled():
             error = done.exception()
             container = ours.containers[name]
-            message = container.text(container.spec.termination_message_path or TERMINATION_MESSAGE_PATH)[:MAX_TERMINATION_MESSAGE]
+            message = container.text(container.spec.termination_message_path or TERMINATION_MESSAGE_PATH)[
+                :MAX_TERMINATION_MESSAGE
+            ]
             ours.exits[name] = pod_status.Exit(1 if error is not None else done.result(), message)
             self._queue.add(key)
             if error is not None:  # a fault of the test's program: shown, not swallowed
-                asyncio.get_running_loop().call_exception_handler({"message": f"program of {name} failed", "exception": error})
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"program of {name} failed", "exception": error}
+                )
 
     # --- status -----------------------------------------------------------------------------------------------------
 
@@ -475,7 +514,9 @@ class Kubelet:
         found: dict[str, list[dict[str, Any]]] = {}
         for spec in ours.pod.spec.containers:
             if spec.name in ours.containers:
-                found[spec.name] = [each.to_wire() for each in allocated_resources_status(spec, devices, self._device_health, now)]
+                found[spec.name] = [
+                    each.to_wire() for each in allocated_resources_status(spec, devices, self._device_health, now)
+                ]
         return found
 
 

@@ -29,8 +29,9 @@ def time(moment: datetime) -> str:
 
 
 def probe_succeeds(container: RunningContainer) -> bool:
-    """A container without a probe is ready; who asks by HTTP, says it in :attr:`RunningContainer.serving`. Of commands only looks at one
-    file are known: ``test -f``, ``test -e``, ``cat``, ``ls``, ``stat``. Raises ValueError for others."""
+    """A container without a probe is ready; who asks by HTTP, says it in :attr:`RunningContainer.serving`. Of commands
+    only looks at one file are known: ``test -f``, ``test -e``, ``cat``, ``ls``, ``stat``. Raises ValueError for
+    others."""
     probe = container.spec.readiness_probe
     if probe and "httpGet" in probe:
         return container.serving
@@ -60,15 +61,23 @@ def status_of(
     initialized = all(_succeeded(exits, spec) or (_stays(spec) and spec.name in started) for spec in init)
     status: Json = {
         "phase": _phase(pod, started, exits),
-        "containerStatuses": [_container(spec, started, exits, ready, initialized, problem, health.get(spec.name, [])) for spec in main],
+        "containerStatuses": [
+            _container(spec, started, exits, ready, initialized, problem, health.get(spec.name, [])) for spec in main
+        ],
     }
     if init:
         status["initContainerStatuses"] = [_container(spec, started, exits, {}, True, problem, []) for spec in init]
     running = status["phase"] == "Running"
     all_ready = running and all(ready.get(spec.name, False) for spec in main)
     gates = [gate.condition_type for gate in pod.spec.readiness_gates]
-    open_gates = [gate for gate in gates if not any(c.type == gate and c.status == "True" for c in pod.status.conditions)]
-    unready = ("ContainersNotReady", "containers with unready status") if not all_ready else ("ReadinessGatesNotReady", str(open_gates))
+    open_gates = [
+        gate for gate in gates if not any(c.type == gate and c.status == "True" for c in pod.status.conditions)
+    ]
+    unready = (
+        ("ContainersNotReady", "containers with unready status")
+        if not all_ready
+        else ("ReadinessGatesNotReady", str(open_gates))
+    )
     wanted = {
         "PodReadyToStartContainers": (not problem, "", problem),
         "Initialized": (initialized, "" if initialized else "ContainersNotInitialized", ""),
@@ -115,7 +124,11 @@ def _container(
     state: Json
     if spec.name in exits:
         ended = exits[spec.name]
-        ended_state: Json = {"exitCode": ended.code, "reason": "Error" if ended.code else "Completed", "startedAt": started[spec.name]}
+        ended_state: Json = {
+            "exitCode": ended.code,
+            "reason": "Error" if ended.code else "Completed",
+            "startedAt": started[spec.name],
+        }
         state = {"terminated": ended_state | ({"message": ended.message} if ended.message else {})}
     elif spec.name in started:
         state = {"running": {"startedAt": started[spec.name]}}

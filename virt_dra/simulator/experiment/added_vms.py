@@ -1,4 +1,5 @@
-"""The VM of a file that a what-if adds: a VirtualMachine, VirtualMachineInstance or Pod, with the claims and templates that it names."""
+"""The VM of a file that a what-if adds: a VirtualMachine, VirtualMachineInstance or Pod, with the claims and templates
+that it names."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     """``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises BadExperiment."""
     vms = [each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance | Pod)]
     if len(vms) != 1:
-        raise BadExperiment(f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time")
+        raise BadExperiment(
+            f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"
+        )
     there = [_in_namespace(each) for each in (*cluster, *objects) if not isinstance(each, Node)]
     vm = _in_namespace(vms[0])
     if isinstance(vm, Pod):
@@ -49,7 +52,9 @@ def _in_namespace(obj: TypedObject) -> TypedObject:
 
 
 def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:
-    defaulted = [apply_defaults(each, _EPOCH) for each in there if isinstance(each, ResourceClaim | ResourceClaimTemplate)]
+    defaulted = [
+        apply_defaults(each, _EPOCH) for each in there if isinstance(each, ResourceClaim | ResourceClaimTemplate)
+    ]
     templates = {each.key: each for each in of_kind(defaulted, ResourceClaimTemplate)}
     direct = {each.key: each for each in of_kind(defaulted, ResourceClaim)}
     claims: list[ResourceClaim] = []

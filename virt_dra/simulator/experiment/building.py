@@ -36,10 +36,11 @@ _ARRIVAL_COLUMNS: Final = ("at", "vm", "name", "lifetime", "priority", "gang")
 
 
 def build_experiment(
-    description: Description, source: str, objects: Sequence[TypedObject] = (), arrivals: tuple[str, Iterable[str]] | None = None,
-    *, seed: int | None = None,
+    description: Description, source: str, objects: Sequence[TypedObject] = (),
+    arrivals: tuple[str, Iterable[str]] | None = None, *, seed: int | None = None,
 ) -> Experiment:  # fmt: skip
-    """``objects``: those of the cluster's files; ``arrivals``: name and lines of the CSV file; ``seed``: instead of the description's.
+    """``objects``: those of the cluster's files; ``arrivals``: name and lines of the CSV file; ``seed``: instead of the
+    description's.
 
     Raises BadExperiment with every fault of a part.
     """
@@ -108,7 +109,9 @@ def _devices(part: DevicesPart, first: int) -> Iterator[Json]:
         yield device
 
 
-def _classes(description: Description, there: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str) -> Iterator[DeviceClass]:
+def _classes(
+    description: Description, there: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str
+) -> Iterator[DeviceClass]:
     given: dict[str, DeviceClass] = {each.name: each for each in there}
     for number, raw in enumerate(description.classes):
         try:
@@ -139,7 +142,9 @@ def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: st
         until = None if event.lasts is None else event.at + event.lasts
         if event.taint is not None:
             taint = DeviceTaint(key=event.taint.key, value=event.taint.value, effect=event.taint.effect)
-            found.append(DevicesTainted(event.at, taint, event.taint.driver, event.taint.pool, event.taint.device, until))
+            found.append(
+                DevicesTainted(event.at, taint, event.taint.driver, event.taint.pool, event.taint.device, until)
+            )
             continue
         names = event.fail or event.drain or event.cordon or []
         for position, name in enumerate(names):
@@ -160,7 +165,9 @@ def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: st
 def _shape(vm: VmPart, number: int, source: str) -> VmShape:
     requests = {"cpu": str(vm.cpu), "memory": str(vm.memory)}
     containers = [{"name": "compute", "resources": {"requests": requests}}]
-    pod = Pod.from_wire({"spec": {"containers": containers, **({"nodeSelector": vm.node_selector} if vm.node_selector else {})}})
+    pod = Pod.from_wire(
+        {"spec": {"containers": containers, **({"nodeSelector": vm.node_selector} if vm.node_selector else {})}}
+    )
     return VmShape(vm.name, pod, claims_of(vm, number, source))
 
 
@@ -173,7 +180,9 @@ def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShap
         for index, at in enumerate(_times(vm.arrivals, random)):
             if len(found) >= MOST_ARRIVALS:
                 raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
-            found.append(Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm, random), vm.priority, vm.gang))
+            found.append(
+                Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm, random), vm.priority, vm.gang)
+            )
     return found
 
 
@@ -206,10 +215,14 @@ def _listed(name: str, lines: Iterable[str], description: Description, shapes: M
         reader.fieldnames = columns
         for column in ("at", "vm"):
             if column not in columns:
-                raise BadExperiment(f"{name}:1: column {column!r} is missing; the columns are {', '.join(_ARRIVAL_COLUMNS)}")
+                raise BadExperiment(
+                    f"{name}:1: column {column!r} is missing; the columns are {', '.join(_ARRIVAL_COLUMNS)}"
+                )
         for column in columns:
             if column not in _ARRIVAL_COLUMNS:
-                raise BadExperiment(f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(_ARRIVAL_COLUMNS)}")
+                raise BadExperiment(
+                    f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(_ARRIVAL_COLUMNS)}"
+                )
         for row in reader:
             found.append(_listed_one(name, reader.line_num, row, kinds, shapes))
     except csv.Error as error:
@@ -219,7 +232,9 @@ def _listed(name: str, lines: Iterable[str], description: Description, shapes: M
     return found
 
 
-def _listed_one(name: str, line: int, row: Mapping[str, Any], kinds: Mapping[str, VmPart], shapes: Mapping[str, VmShape]) -> Arrival:
+def _listed_one(
+    name: str, line: int, row: Mapping[str, Any], kinds: Mapping[str, VmPart], shapes: Mapping[str, VmShape]
+) -> Arrival:
     def read(column: str, convert: Callable[[str], Any], missing: Any) -> Any:
         text = (row.get(column) or "").strip()
         if not text:

@@ -1,4 +1,5 @@
-"""Reads the description of an experiment: a cluster, kinds of VMs with their arrivals, and events (docs/guides/simulator.md).
+"""Reads the description of an experiment: a cluster, kinds of VMs with their arrivals, and events
+(docs/guides/simulator.md).
 
 Every fault is reported at once, each with its field path; nothing runs before the whole description makes sense.
 """
@@ -186,7 +187,8 @@ class EventPart(_Part):
         given = [name for name in ("fail", "drain", "cordon", "taint") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                "give one of fail, drain, cordon (lists of nodes) and taint" + (f", not {' and '.join(given)}" if given else "")
+                "give one of fail, drain, cordon (lists of nodes) and taint"
+                + (f", not {' and '.join(given)}" if given else "")
             )
         return self
 
@@ -200,7 +202,8 @@ class Description(_Part):
     policies: list[str] = []
     cluster: ClusterPart
     classes: list[dict[str, Any]] = []
-    """DeviceClasses; each driver has one of its own name that selects all its devices, unless one of that name is given."""
+    """DeviceClasses; each driver has one of its own name that selects all its devices, unless one of that name is
+    given."""
     vms: list[VmPart] = []
     arrivals: str | None = None
     """A CSV file of arrivals: at, vm, and optionally name, lifetime, priority, gang."""
@@ -214,7 +217,9 @@ def read_description(raw: object, source: str) -> Description:
     try:
         found = Description.model_validate(raw)
     except ValidationError as error:
-        raise BadExperiment(*[f"{source}: {_path(each['loc'])}: {_message(dict(each))}" for each in error.errors()]) from None
+        raise BadExperiment(
+            *[f"{source}: {_path(each['loc'])}: {_message(dict(each))}" for each in error.errors()]
+        ) from None
     problems = [f"{source}: {problem}" for problem in _contradictions(found)]
     if problems:
         raise BadExperiment(*problems)
@@ -228,10 +233,15 @@ def _contradictions(found: Description) -> list[str]:
         problems.append(f"cluster.nodes: {nodes} nodes are more than {MOST_NODES}")
     devices = sum(part.count * each.count for part in found.cluster.nodes for each in part.devices)
     if devices > MOST_DEVICES:
-        problems.append(f"cluster.nodes: {devices} devices are more than {MOST_DEVICES}, which would take several GiB of memory")
+        problems.append(
+            f"cluster.nodes: {devices} devices are more than {MOST_DEVICES}, which would take several GiB of memory"
+        )
     if not nodes and not found.cluster.files:
         problems.append("cluster: must have nodes or files")
-    for field, names in (("cluster.nodes", [part.name for part in found.cluster.nodes]), ("vms", [vm.name for vm in found.vms])):
+    for field, names in (
+        ("cluster.nodes", [part.name for part in found.cluster.nodes]),
+        ("vms", [vm.name for vm in found.vms]),
+    ):
         problems += [f"{field}: two are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
     for number, event in enumerate(found.events):
         if event.lasts == 0:
@@ -244,12 +254,18 @@ def _contradictions(found: Description) -> list[str]:
 
 def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]:
     """The claims of a kind of VM, with defaults. Raises BadExperiment for what an API server would refuse."""
-    given = [("devices", {"devices": vm.devices})] if vm.devices is not None else [(f"claims[{i}]", raw) for i, raw in enumerate(vm.claims)]
+    given = (
+        [("devices", {"devices": vm.devices})]
+        if vm.devices is not None
+        else [(f"claims[{i}]", raw) for i, raw in enumerate(vm.claims)]
+    )
     claims: list[ResourceClaim] = []
     for position, (field, spec) in enumerate(given):
         where = f"{source}: vms[{number}].{field}"
         try:
-            claim = ResourceClaim.from_wire({"metadata": {"name": f"claim-{position}", "namespace": "simulated"}, "spec": spec})
+            claim = ResourceClaim.from_wire(
+                {"metadata": {"name": f"claim-{position}", "namespace": "simulated"}, "spec": spec}
+            )
         except WireError as error:
             raise BadExperiment(f"{where}: {error}") from None
         defaulted = apply_defaults(claim, _EPOCH)
@@ -257,7 +273,9 @@ def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]
             raise AssertionError("defaults keep the kind")
         errors = validate_create(defaulted)
         if errors:
-            raise BadExperiment(*[f"{where}: {str(each).removeprefix('spec.devices.').removeprefix('spec.')}" for each in errors])
+            raise BadExperiment(
+                *[f"{where}: {str(each).removeprefix('spec.devices.').removeprefix('spec.')}" for each in errors]
+            )
         claims.append(defaulted)
     return tuple(claims)
 
@@ -267,7 +285,9 @@ def nodes_of(part: NodesPart, source: str) -> Sequence[Node]:
     amounts = {"cpu": str(part.cpu), "memory": str(part.memory), "pods": str(part.pods)}
     try:
         taints = [Taint.from_wire(each) for each in part.taints]
-        first = Node.from_wire({"metadata": {"name": part.name}, "status": {"allocatable": amounts, "capacity": amounts}})
+        first = Node.from_wire(
+            {"metadata": {"name": part.name}, "status": {"allocatable": amounts, "capacity": amounts}}
+        )
     except WireError as error:
         raise BadExperiment(f"{source}: cluster.nodes ({part.name}): {error}") from None
     spec = first.spec.with_(taints=tuple(taints)) if taints else first.spec
@@ -298,7 +318,11 @@ def _message(error: Mapping[str, Any]) -> str:
         name = str(error["loc"][-1])
         known = _fields_at(error["loc"][:-1])
         meant = nearest(name, known)
-        return f'unknown field; did you mean "{meant}"?' if meant else f"unknown field; the fields here are {', '.join(known)}"
+        return (
+            f'unknown field; did you mean "{meant}"?'
+            if meant
+            else f"unknown field; the fields here are {', '.join(known)}"
+        )
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     return _PYDANTIC_WORDS.get(error["type"], str(error["msg"]).replace("Input should be", "must be"))

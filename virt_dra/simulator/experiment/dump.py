@@ -64,7 +64,11 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     claims = {each.key: each for each in of_kind(there, ResourceClaim)}
     pods = [each for each in of_kind(there, Pod) if each.status.phase not in _FINISHED]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
-    notes = [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"] if others else []
+    notes = (
+        [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"]
+        if others
+        else []
+    )
     consumers = Counter(key for pod in pods for key in set(_claim_keys(pod)) if key is not None)
     shared = {key for key, number in consumers.items() if number > 1}
     if shared:
@@ -105,7 +109,9 @@ def _claim_keys(pod: Pod) -> list[str | None]:
     return found
 
 
-def _claims_of(pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]) -> tuple[ResourceClaim, ...] | None:
+def _claims_of(
+    pod: Pod, claims: Mapping[str, ResourceClaim], shared: Collection[str]
+) -> tuple[ResourceClaim, ...] | None:
     """The pod's own claims, without those that others use too; None if one isn't there."""
     found: list[ResourceClaim] = []
     for key in _claim_keys(pod):
@@ -139,7 +145,8 @@ class Shapes:
 
 
 def replayed(cluster: DumpedCluster, source: str) -> Experiment:
-    """An experiment in which the cluster's pods are placed anew, oldest first. Claims that no pod uses keep their devices.
+    """An experiment in which the cluster's pods are placed anew, oldest first. Claims that no pod uses keep their
+    devices.
 
     Raises BadExperiment for a cluster without pods.
     """
@@ -148,11 +155,19 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     if not pods:
         raise BadExperiment(f"{source}: no pod to place; a description (kind: Simulation) says which VMs arrive")
     arrivals = [
-        Arrival(float(number), shapes.of(each.pod, each.claims or ()), each.pod.key, priority=each.pod.spec.priority or 0)
+        Arrival(
+            float(number), shapes.of(each.pod, each.claims or ()), each.pod.key, priority=each.pod.spec.priority or 0
+        )
         for number, each in enumerate(pods)
     ]
     theirs = {claim.key for each in pods for claim in each.claims or ()}
     held = tuple(claim for claim in cluster.allocated if claim.key not in theirs)
     return Experiment(
-        cluster.nodes, cluster.slices, cluster.classes, arrivals, allocated=held, taint_rules=cluster.taint_rules, notes=cluster.notes
+        cluster.nodes,
+        cluster.slices,
+        cluster.classes,
+        arrivals,
+        allocated=held,
+        taint_rules=cluster.taint_rules,
+        notes=cluster.notes,
     )

@@ -1,7 +1,7 @@
 """Runs one policy over an experiment: a queue of events in virtual time, and of VMs that wait.
 
-VMs are tried in the order of their priority, then of their arrival, whenever something was freed. Everything is deterministic: the same
-experiment, policy and seed give the same result.
+VMs are tried in the order of their priority, then of their arrival, whenever something was freed. Everything is
+deterministic: the same experiment, policy and seed give the same result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _REPORTED_EVERY: Final = 200
 class Simulation:
     """One policy's run. `run` may be ended by an exception: `measures` then gives what is known so far."""
 
-    def __init__(self, experiment: Experiment, policy: str, *, seed: int = 0, progress: ArrivalProgress | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, policy: str, *, seed: int = 0, progress: ArrivalProgress | None = None
+    ) -> None:
         """Raises KeyError for an unknown policy, FatalError for slices that can't be read."""
         self._experiment = experiment
         self._policy = policy
@@ -130,10 +132,13 @@ class Simulation:
         """With the taints of now, and nothing in use but what is all the time."""
         experiment = self._experiment
         rules = [_rule(number, each) for number, each in enumerate(self._taints)]
-        return Snapshot.build(experiment.slices, experiment.classes, experiment.allocated, (*experiment.taint_rules, *rules))
+        return Snapshot.build(
+            experiment.slices, experiment.classes, experiment.allocated, (*experiment.taint_rules, *rules)
+        )
 
     def _happenings(self) -> Iterator[tuple[float, Arrival | int | tuple[Disturbance, bool]]]:
-        """In the order of time; at one moment departures come first, then what happens to the cluster, then arrivals."""
+        """In the order of time; at one moment departures come first, then what happens to the cluster, then
+        arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
         for number, each in enumerate(self._experiment.disturbances):
             changes.append((each.at, 2 * number, each, True))
@@ -171,7 +176,8 @@ class Simulation:
             self._waiting.add(arrival, self._now)
 
     def _start(self, arrival: Arrival, since: float) -> bool:
-        """Place all of its VMs, or none. False: it has to wait. A VM with broken claims counts as an error, and is gone."""
+        """Place all of its VMs, or none. False: it has to wait. A VM with broken claims counts as an error, and is
+        gone."""
         placed: list[PlacedVm] = []
         try:
             for member in range(arrival.members):
@@ -251,7 +257,9 @@ class Simulation:
             self._release(placed)
             self._evictions += arrival.members
             rest = None if arrival.lifetime is None else max(arrival.lifetime - (self._now - since), 0.0)
-            again = Arrival(arrival.at, arrival.shape, arrival.name, rest, arrival.priority, arrival.members, evicted=True)
+            again = Arrival(
+                arrival.at, arrival.shape, arrival.name, rest, arrival.priority, arrival.members, evicted=True
+            )
             self._waiting.add(again, self._now)
 
     def _sample(self) -> None:
@@ -261,13 +269,22 @@ class Simulation:
         asked = self._asked / (meter.cards * 1000) if meter.cards else 0.0
         self._samples.append(
             ClusterSample(
-                self._now, self._vms, asked, meter.used, self._waiting.vms, meter.fragmentation(), meter.largest_vm, meter.largest_share()
+                self._now,
+                self._vms,
+                asked,
+                meter.used,
+                self._waiting.vms,
+                meter.fragmentation(),
+                meter.largest_vm,
+                meter.largest_share(),
             )
         )
 
 
 def _rule(number: int, tainted: DevicesTainted) -> DeviceTaintRule:
-    selector = {name: getattr(tainted, name) for name in ("driver", "pool", "device") if getattr(tainted, name) is not None}
+    selector = {
+        name: getattr(tainted, name) for name in ("driver", "pool", "device") if getattr(tainted, name) is not None
+    }
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(**selector), taint=tainted.taint)
     return DeviceTaintRule(metadata=ObjectMeta(name=f"taint-{number}"), spec=spec)
 

@@ -99,10 +99,17 @@ class Measures:
             "evictions": self.evictions,
             "gangs": self.gangs,
             "gangsWaiting": self.gangs_waiting,
-            "pendingSeconds": {"p50": round(self.pending_p50, 3), "p95": round(self.pending_p95, 3), "p99": round(self.pending_p99, 3)},
+            "pendingSeconds": {
+                "p50": round(self.pending_p50, 3),
+                "p95": round(self.pending_p95, 3),
+                "p99": round(self.pending_p99, 3),
+            },
             "used": {"mean": round(self.used_mean, 6), "end": round(self.last.used, 6)},
             "unallocated": round(self.unallocated, 3),
-            "fragmentation": {"end": round(self.last.fragmentation, 6), "max": round(max(each.fragmentation for each in self.samples), 6)},
+            "fragmentation": {
+                "end": round(self.last.fragmentation, 6),
+                "max": round(max(each.fragmentation for each in self.samples), 6),
+            },
             "largestVM": {"end": self.last.largest_vm, "min": min(each.largest_vm for each in self.samples)},
             "errors": self.errors,
             "samples": [each.to_json() for each in self.samples],
@@ -118,7 +125,8 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 class CardMeter:
-    """The cards of a whole cluster, kept up to date node by node. Cards that several nodes reach are counted at the first of them."""
+    """The cards of a whole cluster, kept up to date node by node. Cards that several nodes reach are counted at the
+    first of them."""
 
     def __init__(self, placer: PolicyPlacer, workload: TypicalWorkload) -> None:
         self._placer = placer
@@ -171,7 +179,11 @@ class CardMeter:
         return sum(free), sum([each == WHOLE for each in free])
 
     def largest_share(self) -> float:
-        shares = (max(self._placer.card_state(number).free, default=0) for number, open_ in enumerate(self._placer.open) if open_)
+        shares = (
+            max(self._placer.card_state(number).free, default=0)
+            for number, open_ in enumerate(self._placer.open)
+            if open_
+        )
         return max(shares, default=0) / WHOLE
 
     def fragmentation(self) -> float:

@@ -31,7 +31,8 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class NodesDown:
-    """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds since the beginning; None: for ever.
+    """Nodes fail or are drained: their VMs are evicted, and wait again. ``until``: seconds since the beginning; None:
+    for ever.
 
     ``evicts``: False for nodes that are only cordoned."""
 
@@ -45,7 +46,8 @@ class NodesDown:
 
 @dataclass(frozen=True, slots=True)
 class DevicesTainted:
-    """Devices get a taint: by driver, pool and device, of which those not given match all. NoExecute evicts their VMs."""
+    """Devices get a taint: by driver, pool and device, of which those not given match all. NoExecute evicts their
+    VMs."""
 
     at: float
     taint: DeviceTaint

@@ -1,8 +1,9 @@
 """Traces of GPU clusters in the CSV columns of the FGD paper's data (USENIX ATC 2023), as experiments.
 
-Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Tasks: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,
-deletion_time,scheduled_time``. A GPU is a device with a consumable capacity of 1000, of which tasks that share it take thousandths;
-``gpu_spec`` is a selector on the model (``A|B``: either). Columns may come in any order; those that aren't needed may be missing.
+Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Tasks:
+``name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time, deletion_time,scheduled_time``. A
+GPU is a device with a consumable capacity of 1000, of which tasks that share it take thousandths; ``gpu_spec`` is a
+selector on the model (``A|B``: either). Columns may come in any order; those that aren't needed may be missing.
 """
 
 from __future__ import annotations
@@ -57,10 +58,16 @@ class Task:
 
 
 def read_trace(
-    nodes: Iterable[str], tasks: Iterable[str], nodes_name: str, tasks_name: str, *, inflate: float | None = None, seed: int = 0
+    nodes: Iterable[str],
+    tasks: Iterable[str],
+    nodes_name: str,
+    tasks_name: str,
+    *,
+    inflate: float | None = None,
+    seed: int = 0,
 ) -> Experiment:
-    """The experiment of two CSV files, given as lines. ``inflate``: tasks, drawn by the seed, arrive until they ask for this multiple of
-    the cluster's GPUs, and stay; None: each task arrives and leaves when it did.
+    """The experiment of two CSV files, given as lines. ``inflate``: tasks, drawn by the seed, arrive until they ask for
+    this multiple of the cluster's GPUs, and stay; None: each task arrives and leaves when it did.
 
     Raises BadExperiment with file, line and column.
     """
@@ -74,7 +81,10 @@ def read_trace(
         arrivals = _as_it_was(listed, shape_of)
     else:
         if not any(task.gpus for task in listed):
-            raise BadExperiment(f"{tasks_name}: no task asks for a GPU, so that tasks never ask for {inflate:g} times the cluster's GPUs")
+            raise BadExperiment(
+                f"{tasks_name}: no task asks for a GPU, so that tasks never ask "
+                f"for {inflate:g} times the cluster's GPUs"
+            )
         arrivals = list(_inflated(listed, gpus * inflate, shape_of, Random(seed)))
     device_class = DeviceClass.from_wire(
         {"metadata": {"name": CLASS}, "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}}
@@ -82,7 +92,9 @@ def read_trace(
     return Experiment(cluster, slices, (device_class,), arrivals, unit="GPUs")
 
 
-def _inflated(tasks: Sequence[Task], wanted: float, shape_of: Callable[[Task], VmShape], random: Random) -> Iterator[Arrival]:
+def _inflated(
+    tasks: Sequence[Task], wanted: float, shape_of: Callable[[Task], VmShape], random: Random
+) -> Iterator[Arrival]:
     """All tasks in a drawn order, then more of them, drawn one by one; one arrives each second."""
     order = list(tasks)
     random.shuffle(order)
@@ -98,7 +110,12 @@ def _as_it_was(tasks: Sequence[Task], shape_of: Callable[[Task], VmShape]) -> li
     timed = [(task.created or 0.0, number, task) for number, task in enumerate(tasks)]
     begin = min(created for created, _, _ in timed)
     return [
-        Arrival(created - begin, shape_of(task), f"{task.name}-{number}", None if task.deleted is None else task.deleted - created)
+        Arrival(
+            created - begin,
+            shape_of(task),
+            f"{task.name}-{number}",
+            None if task.deleted is None else task.deleted - created,
+        )
         for created, number, task in sorted(timed, key=lambda each: each[:2])
     ]
 
@@ -116,7 +133,9 @@ def _cluster(lines: Iterable[str], name: str) -> tuple[tuple[Node, ...], tuple[R
         seen.add(serial)
         cpu, memory = row.number("cpu_milli"), row.number("memory_mib")
         amounts = {"cpu": f"{cpu}m", "memory": f"{memory}Mi", "pods": str(_PODS_PER_NODE)}
-        nodes.append(Node.from_wire({"metadata": {"name": serial}, "status": {"allocatable": amounts, "capacity": amounts}}))
+        nodes.append(
+            Node.from_wire({"metadata": {"name": serial}, "status": {"allocatable": amounts, "capacity": amounts}})
+        )
         count = row.number("gpu", most=_MOST_GPUS)
         if count:
             slices.append(_slice(serial, count, row.text("model")))
@@ -138,7 +157,12 @@ def _slice(node: str, count: int, model: str) -> ResourceSlice:
         }
         for number in range(count)
     ]
-    spec = {"driver": DRIVER, "nodeName": node, "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": devices}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": devices,
+    }
     return ResourceSlice.from_wire({"metadata": {"name": f"{node}-gpus"}, "spec": spec})
 
 
@@ -162,7 +186,9 @@ def _task(row: _Row, *, timed: bool) -> Task:
             raise row.error("deletion_time", f"is before creation_time: {deleted:g} < {created:g}")
     models = tuple(each.strip() for each in row.text("gpu_spec").split("|") if each.strip())
     memory, cpu = row.number("memory_mib"), row.number("cpu_milli")
-    return Task(row.text("name") or f"line-{row.line}", cpu, memory, count, milli if count else 0, models, created, deleted)
+    return Task(
+        row.text("name") or f"line-{row.line}", cpu, memory, count, milli if count else 0, models, created, deleted
+    )
 
 
 def _shapes() -> Callable[[Task], VmShape]:
@@ -188,10 +214,15 @@ def _shapes() -> Callable[[Task], VmShape]:
             listed = ", ".join("'" + model.replace("\\", "\\\\").replace("'", "\\'") + "'" for model in models)
             exactly["selectors"] = [{"cel": {"expression": f"device.attributes['{DRIVER}'].model in [{listed}]"}}]
         return ResourceClaim.from_wire(
-            {"metadata": {"name": "gpu", "namespace": "trace"}, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+            {
+                "metadata": {"name": "gpu", "namespace": "trace"},
+                "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+            }
         )
 
-    return lambda task: shape(task.cpu_milli, task.memory_mib, task.num_gpu, task.gpu_milli, task.models if task.num_gpu else ())
+    return lambda task: shape(
+        task.cpu_milli, task.memory_mib, task.num_gpu, task.gpu_milli, task.models if task.num_gpu else ()
+    )
 
 
 class _Row:
@@ -245,7 +276,9 @@ def _rows(lines: Iterable[str], name: str, columns: Sequence[str]) -> Iterator[_
             if column not in found:
                 meant = nearest(column, found)
                 hint = f'; "{meant}" is there' if meant is not None else ""
-                raise BadExperiment(f"{name}:1: column {column!r} is missing{hint}; the columns are {', '.join(columns)}")
+                raise BadExperiment(
+                    f"{name}:1: column {column!r} is missing{hint}; the columns are {', '.join(columns)}"
+                )
         for row in reader:
             if None in row:
                 raise BadExperiment(f"{name}:{reader.line_num}: more values than the {len(found)} columns")

@@ -1,7 +1,8 @@
-"""What would happen on a cluster of which there is a dump: nodes cordoned, drained or gone, VMs added or ended, drivers and devices gone.
+"""What would happen on a cluster of which there is a dump: nodes cordoned, drained or gone, VMs added or ended, drivers
+and devices gone.
 
-Changes apply one after the other, each on what the ones before it left. Pods keep their nodes and devices unless a change takes them away;
-those that lose their place are placed again by the policy, in order of priority, then age.
+Changes apply one after the other, each on what the ones before it left. Pods keep their nodes and devices unless a
+change takes them away; those that lose their place are placed again by the policy, in order of priority, then age.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.measures import CardMeter
 
 FORMS: Final = (
-    "cordon NODE[,NODE...]", "drain NODE[,NODE...]", "node NODE gone", "driver DRIVER gone", "device DRIVER/POOL/DEVICE gone",
-    "delete [NAMESPACE/]POD", "add FILE [x NUMBER]",
+    "cordon NODE[,NODE...]", "drain NODE[,NODE...]", "node NODE gone", "driver DRIVER gone",
+    "device DRIVER/POOL/DEVICE gone", "delete [NAMESPACE/]POD", "add FILE [x NUMBER]",
 )  # fmt: skip
 MOST_ADDED: Final = 100_000
 
@@ -55,7 +56,8 @@ class ChangeOutcome:
     refused: list[str] = field(default_factory=list)
     """New pods that fit nowhere; evicted ones that do are those that are not among ``moved``."""
     why: str = ""
-    """Why the first of the pods that now wait, and didn't before, fits nowhere: kube-scheduler's histogram over the nodes."""
+    """Why the first of the pods that now wait, and didn't before, fits nowhere: kube-scheduler's histogram over the
+    nodes."""
     used: float = 0.0
     """The part of the devices in use afterwards."""
     waiting: int = 0
@@ -149,7 +151,8 @@ class Prospect:
         return self._meter.used
 
     def apply(self, change: ClusterChange, added: VmShape | None = None) -> ChangeOutcome:
-        """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken claims."""
+        """``added``: the VM that an ``add`` brings. Raises BadExperiment for what isn't there, FatalError for broken
+        claims."""
         found = ChangeOutcome(change.text)
         waited = {id(vm) for vm in self._vms if vm.placed is None}
         new: set[int] = set()
@@ -172,7 +175,9 @@ class Prospect:
             if id(vm) in new:
                 found.refused.append(vm.name)
             if id(vm) not in waited and not found.why:
-                found.why = f"{vm.name}: {histogram(len(self._placer.nodes), self._placer.refusals(vm.shape).elements())}"
+                found.why = (
+                    f"{vm.name}: {histogram(len(self._placer.nodes), self._placer.refusals(vm.shape).elements())}"
+                )
         found.used, found.waiting = self.used, len(self.waiting)
         return found
 
@@ -185,26 +190,34 @@ class Prospect:
             self._evict(lambda vm: vm.placed is not None and vm.placed.node in numbers, found)
 
     def _remove_devices(self, change: ClusterChange, found: ChangeOutcome) -> None:
-        """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their place."""
+        """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their
+        place."""
         driver, _, rest = change.subjects[0].partition("/")
         pool, _, device = rest.rpartition("/")
         concerned = {
             (each.spec.driver, each.spec.pool.name, published.name)
             for each in self._slices
             for published in each.spec.devices
-            if each.spec.driver == driver and (change.verb == "driver" or (each.spec.pool.name, published.name) == (pool, device))
+            if each.spec.driver == driver
+            and (change.verb == "driver" or (each.spec.pool.name, published.name) == (pool, device))
         }
         if not concerned:
             drivers = sorted({each.spec.driver for each in self._slices})
             meant = nearest(driver, drivers)
             hint = (
-                f"; did you mean {meant}?" if meant is not None and meant != driver else f"; the drivers are {', '.join(drivers) or 'none'}"
+                f"; did you mean {meant}?"
+                if meant is not None and meant != driver
+                else f"; the drivers are {', '.join(drivers) or 'none'}"
             )
             raise BadExperiment(f"{change.text!r}: no such {'devices' if change.verb == 'driver' else 'device'}{hint}")
         self._evict(
             lambda vm: (
                 vm.placed is not None
-                and any((d.driver, d.pool, d.device) in concerned for result in vm.placed.results for d in result.devices.results)
+                and any(
+                    (d.driver, d.pool, d.device) in concerned
+                    for result in vm.placed.results
+                    for d in result.devices.results
+                )
             ),
             found,
         )
@@ -218,13 +231,18 @@ class Prospect:
         vm = names.get(name) or names.get(f"default/{name}")
         if vm is None:
             meant = nearest(name, names)
-            raise BadExperiment(f"delete {name}: there is no such pod" + (f"; did you mean {meant}?" if meant is not None else ""))
+            raise BadExperiment(
+                f"delete {name}: there is no such pod" + (f"; did you mean {meant}?" if meant is not None else "")
+            )
         if vm.placed is not None:
             self._placer.release(vm.placed)
         self._vms.remove(vm)
 
     def _add(self, shape: VmShape, number: int) -> list[_Vm]:
-        new = [_Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0, None) for i in range(1, number + 1)]
+        new = [
+            _Vm(f"{shape.name}-{self._added + i}", shape, shape.pod.spec.priority or 0, None)
+            for i in range(1, number + 1)
+        ]
         self._added += number
         self._vms += new
         return new
@@ -267,12 +285,16 @@ def sentences(outcome: ChangeOutcome, most: int = 10) -> list[str]:
         lines.append(f"{counted(len(outcome.evicted), 'pod')} evicted: {listed(outcome.evicted)}")
         if outcome.moved:
             lines.append(
-                f"{counted(len(outcome.moved), 'pod')} of them elsewhere: {listed([f'{n} on {node}' for n, node in outcome.moved])}"
+                f"{counted(len(outcome.moved), 'pod')} of them elsewhere: "
+                f"{listed([f'{n} on {node}' for n, node in outcome.moved])}"
             )
         if stuck:
             lines.append(f"{counted(len(stuck), 'pod')} of them nowhere: {listed(stuck)}")
     if outcome.started:
-        lines.append(f"{counted(len(outcome.started), 'pod')} started: {listed([f'{n} on {node}' for n, node in outcome.started])}")
+        lines.append(
+            f"{counted(len(outcome.started), 'pod')} started: "
+            f"{listed([f'{n} on {node}' for n, node in outcome.started])}"
+        )
     if outcome.refused:
         lines.append(f"{counted(len(outcome.refused), 'new pod')} without a place: {listed(outcome.refused)}")
     if outcome.why:

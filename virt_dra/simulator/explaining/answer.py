@@ -22,7 +22,8 @@ JudgeProgress = Callable[[int, int], None]
 """Takes how many nodes of how many are judged."""
 
 PLACED, FITS, WAITS, BROKEN = "placed", "fits", "waits", "broken"
-"""It has its place; it would get one now; no node can take it; what it asks for can't be answered, whatever the node."""
+"""It has its place; it would get one now; no node can take it; what it asks for can't be answered, whatever the
+node."""
 _HELD: Final = 3
 """Held devices of a group that are named."""
 
@@ -50,14 +51,19 @@ class ExplainedAnswer:
 def answered(
     subject: AskedSubject, state: ClusterState, progress: JudgeProgress, restart: Callable[[], None] = lambda: None
 ) -> ExplainedAnswer:
-    """Raises FatalError for slices that can't be read. ``restart``: starts the time limit again, before ways out are looked for."""
+    """Raises FatalError for slices that can't be read. ``restart``: starts the time limit again, before ways out are
+    looked for."""
     if subject.problem:
         return ExplainedAnswer(subject.title, BROKEN, f"{subject.title} can't start: {subject.problem}")
     if subject.wish is None:
-        return ExplainedAnswer(subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ())
+        return ExplainedAnswer(
+            subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ()
+        )
     blocked = check_claims(subject.wish.claims, state.snapshot.classes, {}, state.features)
     if blocked is not None:
-        return ExplainedAnswer(subject.title, BROKEN, f"{subject.title} can't start: {blocked.subject}: {blocked.message}")
+        return ExplainedAnswer(
+            subject.title, BROKEN, f"{subject.title} can't start: {blocked.subject}: {blocked.message}"
+        )
     found: list[NodeMisses] = []
     names = sorted(state.nodes)
     try:
@@ -88,7 +94,14 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
     where = f" on node {subject.node}" if subject.node else ""
     have = f" with {', '.join(devices[:8])}{' and more' if len(devices) > 8 else ''}" if devices else ""
     if subject.title.startswith("claim "):
-        users = sorted({holder.user for each in state.holders.values() for holder in each if holder.claim.key == subject.claims[0].key})
+        users = sorted(
+            {
+                holder.user
+                for each in state.holders.values()
+                for holder in each
+                if holder.claim.key == subject.claims[0].key
+            }
+        )
         by = f", used by {', '.join(users)}" if users and not users[0].startswith("claim ") else ""
         return f"{subject.title} is allocated{where}{have}{by}"
     return f"{subject.title} has its place{where}{have}"
@@ -96,7 +109,11 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
 
 def _fits_text(subject: AskedSubject, fitting: Sequence[str], nodes: int) -> str:
     some = ", ".join(fitting[:3]) + (f" and {len(fitting) - 3} more" if len(fitting) > 3 else "")
-    waiting = "its pod waits for something else than devices and room, or for its turn" if subject.made else "it isn't created yet"
+    waiting = (
+        "its pod waits for something else than devices and room, or for its turn"
+        if subject.made
+        else "it isn't created yet"
+    )
     return f"{subject.title} fits on {len(fitting)} of {_many(nodes, 'node')} ({some}): {waiting}"
 
 
@@ -148,7 +165,11 @@ def answer_json(answer: ExplainedAnswer) -> Json:
         "misses": [_group_json(group) for group in answer.groups],
         "held": [_held_json(device, holder) for device, holder in answer.held],
         "waysOut": [
-            {"text": way.text, "node": way.node, "changes": [{"kind": each.kind, "text": each.text} for each in way.changes]}
+            {
+                "text": way.text,
+                "node": way.node,
+                "changes": [{"kind": each.kind, "text": each.text} for each in way.changes],
+            }
             for way in answer.ways
         ],
     }
@@ -176,4 +197,10 @@ def _miss_json(miss: Miss) -> Json:
 
 def _held_json(device: DeviceId, holder: Holder) -> Json:
     pod = holder.pod.key if holder.pod is not None else None
-    return {"device": str(device), "claim": holder.claim.key, "vm": holder.vm or None, "pod": pod, "since": holder.since or None}
+    return {
+        "device": str(device),
+        "claim": holder.claim.key,
+        "vm": holder.vm or None,
+        "pod": pod,
+        "since": holder.since or None,
+    }

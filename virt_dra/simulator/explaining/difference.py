@@ -1,4 +1,5 @@
-"""Which VMs fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without its own devices."""
+"""Which VMs fit on one state of a cluster and not on another. Each is tried by itself, beside all others and without
+its own devices."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ FitWord = Literal["fits", "does not fit", "undecided"]
 
 @dataclass(frozen=True)
 class FitChange:
-    """``before``, ``after``: None where the VM isn't there. ``why``: in the state in which it doesn't fit, "" otherwise."""
+    """``before``, ``after``: None where the VM isn't there. ``why``: in the state in which it doesn't fit, ""
+    otherwise."""
 
     title: str
     before: FitWord | None

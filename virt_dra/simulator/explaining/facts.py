@@ -22,7 +22,8 @@ _OPEN: Final = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 @dataclass(frozen=True)
 class MismatchFacts:
-    """``expression``: the part of the selector that is false. ``text``: what the device has instead, "" if it isn't known."""
+    """``expression``: the part of the selector that is false. ``text``: what the device has instead, "" if it isn't
+    known."""
 
     expression: str
     text: str
@@ -41,7 +42,9 @@ class MismatchReader:
         if names is None:
             return mismatch_facts(expression, driver, device, self._interrupt)
         # By identity: equal values of a cluster's devices are one object, and all of them outlive this.
-        values = [id(device.attributes.get(name)) for name in names[0]] + [id(device.capacity.get(name)) for name in names[1]]
+        values = [id(device.attributes.get(name)) for name in names[0]] + [
+            id(device.capacity.get(name)) for name in names[1]
+        ]
         key = (expression, driver, device.allow_multiple_allocations, *values)
         found = self._known.get(key)
         if found is None:
@@ -51,7 +54,8 @@ class MismatchReader:
 
 @lru_cache(maxsize=1024)
 def _names_read(expression: str, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The names under which a device publishes the attributes and capacity that are read; None if it isn't known which."""
+    """The names under which a device publishes the attributes and capacity that are read; None if it isn't known
+    which."""
     selector = _compiled(expression)
     reads = selector.reads if selector is not None else None
     if reads is None:

@@ -15,7 +15,8 @@ _SAMPLES = 5
 
 @dataclass
 class MissGroup:
-    """Nodes with equal misses. ``devices``: by miss, how many; ``examples``: some of them. ``placed``, ``wanted``: of the best node."""
+    """Nodes with equal misses. ``devices``: by miss, how many; ``examples``: some of them. ``placed``, ``wanted``: of
+    the best node."""
 
     host: tuple[Miss, ...]
     claim: str
@@ -55,7 +56,9 @@ def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
         group.placed, group.wanted = max(group.placed, node.placed), max(group.wanted, node.wanted)
         group.others += node.others
         for device, own in node.devices:
-            miss = known.setdefault((id(group), own.reason, own.text), own)  # details differ from device to device; one is enough
+            miss = known.setdefault(
+                (id(group), own.reason, own.text), own
+            )  # details differ from device to device; one is enough
             group.devices[miss] += 1
             examples = group.examples.setdefault(miss, [])
             if len(examples) < _SAMPLES:

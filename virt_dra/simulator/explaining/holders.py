@@ -17,8 +17,9 @@ Holders = Mapping[DeviceId, tuple["Holder", ...]]
 
 @dataclass(frozen=True)
 class Holder:
-    """A claim that has devices. ``vm``, ``pod``: keys of the VMI and of the pod that use it, if they are known. ``since``: an RFC 3339
-    time, of the allocation if it says so, else of the pod's start, else of the claim's creation; "" if unknown."""
+    """A claim that has devices. ``vm``, ``pod``: keys of the VMI and of the pod that use it, if they are known.
+    ``since``: an RFC 3339 time, of the allocation if it says so, else of the pod's start, else of the claim's creation;
+    "" if unknown."""
 
     claim: ResourceClaim
     vm: str = ""
@@ -42,7 +43,11 @@ def holder_of(claim: ResourceClaim, pods: Mapping[str, Pod]) -> Holder:
     consumers = [pods[each.uid] for each in claim.status.reserved_for if each.uid in pods]
     pod = consumers[0] if consumers else None
     allocation = claim.status.allocation
-    since = (allocation.allocation_timestamp if allocation is not None else None) or _started(pod) or claim.metadata.creation_timestamp
+    since = (
+        (allocation.allocation_timestamp if allocation is not None else None)
+        or _started(pod)
+        or claim.metadata.creation_timestamp
+    )
     return Holder(claim, _vm_of(pod), pod, since or "")
 
 
@@ -62,7 +67,11 @@ def holders_by_device(claims: Iterable[ResourceClaim], pods: Mapping[str, Pod]) 
 def _vm_of(pod: Pod | None) -> str:
     """The key of the VMI that controls a pod."""
     owner = pod.metadata.controller_owner if pod is not None else None
-    return f"{pod.namespace}/{owner.name}" if pod is not None and owner is not None and owner.kind == VirtualMachineInstance.KIND else ""
+    return (
+        f"{pod.namespace}/{owner.name}"
+        if pod is not None and owner is not None and owner.kind == VirtualMachineInstance.KIND
+        else ""
+    )
 
 
 def _started(pod: Pod | None) -> str:

@@ -41,7 +41,8 @@ KNOWN_REASONS: Final = frozenset(_DISTANCE)
 
 @dataclass(frozen=True, order=True)
 class Miss:
-    """One reason. ``text``: the same for everything that misses in the same way; ``detail``: of one example, such as a selector."""
+    """One reason. ``text``: the same for everything that misses in the same way; ``detail``: of one example, such as a
+    selector."""
 
     reason: str
     text: str
@@ -56,9 +57,9 @@ class Miss:
 class NodeMisses:
     """Why the pod can't go to a node; both parts are empty where it can.
 
-    ``host``: of the node itself. ``devices``: for the request that can't be served, the nearest miss of each device that could
-    matter; ``lacking``: a reason that is none of a single device. ``wanted`` devices, at best ``placed`` at the same time. ``others``: how
-    many of the node's devices miss it by more.
+    ``host``: of the node itself. ``devices``: for the request that can't be served, the nearest miss of each device
+    that could matter; ``lacking``: a reason that is none of a single device. ``wanted`` devices, at best ``placed`` at
+    the same time. ``others``: how many of the node's devices miss it by more.
     """
 
     node: str
@@ -109,7 +110,11 @@ def _host_misses(state: ClusterState, wish: Wish, fit: PodFit, node: Node) -> It
     if AFFINITY in reasons:
         missing = sorted(missing_labels(wish, node).items())
         wanted = ", ".join(f"{key}={value}" for key, value in missing)
-        text = f"without the label{'s' * (len(missing) > 1)} {wanted} of the nodeSelector" if missing else "excluded by the node affinity"
+        text = (
+            f"without the label{'s' * (len(missing) > 1)} {wanted} of the nodeSelector"
+            if missing
+            else "excluded by the node affinity"
+        )
         yield Miss(AFFINITY, text)
     for resource, number in sorted(state.shortage(wish, node).items()):
         yield Miss(INSUFFICIENT, f"too little {resource}", f"{amount_text(resource, number)} short")
@@ -118,7 +123,9 @@ def _host_misses(state: ClusterState, wish: Wish, fit: PodFit, node: Node) -> It
 def untolerated_taints(wish: Wish, node: Node) -> Iterator[Taint]:
     """The node's taints that keep the pod off."""
     for taint in node.spec.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in wish.pod.spec.tolerations):
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            tolerates(each, taint) for each in wish.pod.spec.tolerations
+        ):
             yield taint
 
 
@@ -144,18 +151,23 @@ def amount_text(resource: str, number: int) -> str:
 
 
 class _AlikeNodes:
-    """What was found on nodes, for others whose devices are refused alike: most of a cluster's nodes, which needn't be searched."""
+    """What was found on nodes, for others whose devices are refused alike: most of a cluster's nodes, which needn't be
+    searched."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[NodeMisses, tuple[tuple[int, Miss], ...]]] = {}
 
-    def of(self, key: Hashable | None, node: str, host: tuple[Miss, ...], devices: Sequence[PoolDevice]) -> NodeMisses | None:
+    def of(
+        self, key: Hashable | None, node: str, host: tuple[Miss, ...], devices: Sequence[PoolDevice]
+    ) -> NodeMisses | None:
         """None if no such node was met. ``devices``: the node's, in the order of the search."""
         known = self._known.get(key) if key is not None else None
         if known is None:
             return None
         found, places = known
-        return replace(found, node=node, host=host, devices=tuple([(devices[place].id, miss) for place, miss in places]))
+        return replace(
+            found, node=node, host=host, devices=tuple([(devices[place].id, miss) for place, miss in places])
+        )
 
     def remember(self, key: Hashable | None, found: NodeMisses, devices: Sequence[PoolDevice]) -> None:
         """Keeps what the key decides: whether devices are in use or mismatch, and why, and how many there are."""
@@ -170,7 +182,8 @@ _DECIDED: Final = frozenset((MISMATCH, IN_USE, TAKEN))
 
 
 def _of_devices(
-    state: ClusterState, devices: PodDevices, node: Node, host: tuple[Miss, ...], reader: MismatchReader, alike: _AlikeNodes
+    state: ClusterState, devices: PodDevices, node: Node, host: tuple[Miss, ...], reader: MismatchReader,
+    alike: _AlikeNodes
 ) -> NodeMisses:  # fmt: skip
     try:
         refusal = devices.refuse(node)
@@ -180,7 +193,11 @@ def _of_devices(
             return NodeMisses(node.name, host, lacking=Miss(refusal.reason, refusal.message))
         if refusal.reason == NODE_ERROR:
             broken = devices.explain(node).pools
-            lacking = Miss(broken[0].reason, "pool invalid", broken[0].detail) if broken else Miss(NODE_ERROR, refusal.message)
+            lacking = (
+                Miss(broken[0].reason, "pool invalid", broken[0].detail)
+                if broken
+                else Miss(NODE_ERROR, refusal.message)
+            )
             return NodeMisses(node.name, host, lacking=lacking)
         key, there = devices.refusal_key(node), devices.reachable(node)
         found = alike.of(key, node.name, host, there)
@@ -195,7 +212,9 @@ def _of_devices(
 def _explained(state: ClusterState, why: Explanation, host: tuple[Miss, ...], reader: MismatchReader) -> NodeMisses:
     blocking = why.blocking
     if blocking is None:
-        return NodeMisses(why.node, host, lacking=Miss(why.reason, why.summary, why.pools[0].detail if why.pools else ""))
+        return NodeMisses(
+            why.node, host, lacking=Miss(why.reason, why.summary, why.pools[0].detail if why.pools else "")
+        )
     # Of a device, the first refusal counts; another may have come later, when others were chosen.
     by_device: dict[DeviceId, Miss] = {}
     for rejection in blocking.rejections:
@@ -212,7 +231,15 @@ def _explained(state: ClusterState, why: Explanation, host: tuple[Miss, ...], re
         lacking, by_device = Miss(TOO_FEW, "too few devices"), {}
     matter = tuple((device, miss) for device, miss in by_device.items() if miss.distance == nearest)
     return NodeMisses(
-        why.node, host, blocking.claim, blocking.request, matter, lacking, blocking.wanted, blocking.placed, len(by_device) - len(matter)
+        why.node,
+        host,
+        blocking.claim,
+        blocking.request,
+        matter,
+        lacking,
+        blocking.wanted,
+        blocking.placed,
+        len(by_device) - len(matter),
     )
 
 
@@ -226,7 +253,9 @@ def _miss(state: ClusterState, rejection: Rejection, reader: MismatchReader) -> 
     if rejection.reason == TAINTED:
         return Miss(TAINTED, f"{rejection.detail.replace('=:', ':')} isn't tolerated")
     words = _WORDS.get(rejection.reason)
-    return Miss(rejection.reason, rejection.summary, rejection.detail) if words is None else Miss(rejection.reason, words)
+    return (
+        Miss(rejection.reason, rejection.summary, rejection.detail) if words is None else Miss(rejection.reason, words)
+    )
 
 
 _WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another request of the same pod"}

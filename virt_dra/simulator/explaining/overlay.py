@@ -13,7 +13,8 @@ from virt_dra.simulator.explaining.subject import find_subject
 
 
 def overlay_of(word: str, name: str, objects: Sequence[TypedObject]) -> DeviceVerdicts:
-    """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest, with their misses.
+    """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest,
+    with their misses.
 
     Raises NoSubject for what isn't there, FatalError for claims that no node can serve.
     """
@@ -50,5 +51,7 @@ def _devices_of_nodes(state: ClusterState) -> dict[str, list[DeviceId]]:
     for each in state.snapshot.slices:
         spec = each.spec
         if spec.node_name:
-            found.setdefault(spec.node_name, []).extend(DeviceId(spec.driver, spec.pool.name, device.name) for device in spec.devices)
+            found.setdefault(spec.node_name, []).extend(
+                DeviceId(spec.driver, spec.pool.name, device.name) for device in spec.devices
+            )
     return found

@@ -1,4 +1,5 @@
-"""The cluster as an explanation sees it, with everything that is in use; a copy without some of that costs next to nothing."""
+"""The cluster as an explanation sees it, with everything that is in use; a copy without some of that costs next to
+nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import Device, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    Device,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
 from virt_dra.scheduling.node_fit import PodFit
 from virt_dra.scheduling.pod_requests import PODS, amount, pod_requests
@@ -23,8 +31,8 @@ from virt_dra.simulator.stand_ins import labelled, stand_ins
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
 
 READ: Final[tuple[type[TypedObject], ...]] = (
-    Node, Pod, ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, KubeVirt, VirtualMachine,
-    VirtualMachineInstance,
+    Node, Pod, ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, KubeVirt,
+    VirtualMachine, VirtualMachineInstance,
 )  # fmt: skip
 """What an explanation reads of a cluster."""
 EPOCH: Final = "1970-01-01T00:00:00Z"
@@ -50,8 +58,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """``claims``: the allocated ones. ``used``: what pods ask of each node. ``resources``: those that some node offers; of others it isn't
-    known who has them. ``interrupt``: polled by searches; True ends them with DeadlineExceeded."""
+    """``claims``: the allocated ones. ``used``: what pods ask of each node. ``resources``: those that some node offers;
+    of others it isn't known who has them. ``interrupt``: polled by searches; True ends them with DeadlineExceeded."""
 
     nodes: Mapping[str, Node]
     snapshot: Snapshot
@@ -63,7 +71,9 @@ class ClusterState:
     interrupt: Interrupt | None = None
 
     @classmethod
-    def of(cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None) -> ClusterState:
+    def of(
+        cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None
+    ) -> ClusterState:
         """Raises FatalError for slices that can't be read."""
         claims = tuple(each for each in _of_kind(objects, ResourceClaim) if each.status.allocation is not None)
         rules = _of_kind(objects, DeviceTaintRule) if features.device_taints else ()
@@ -112,7 +122,8 @@ class ClusterState:
         return PodDevices(wish.claims, self.snapshot, DeviceLimits(self.features, interrupt=self.interrupt))
 
     def shortage(self, wish: Wish, node: Node) -> dict[str, int]:
-        """By resource, how much too little the node has left for the pod. Resources that no node lists aren't checked."""
+        """By resource, how much too little the node has left for the pod. Resources that no node lists aren't
+        checked."""
         if not self.resources:
             return {}
         offered, used = node.status.allocatable, self.used.get(node.name, {})

@@ -1,4 +1,5 @@
-"""The pod and the claims that a question is about: of a VM, a VMI, a pod or a claim among the objects of a cluster or of files."""
+"""The pod and the claims that a question is about: of a VM, a VMI, a pod or a claim among the objects of a cluster or
+of files."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class AskedSubject:
 
 
 class SubjectFinder:
-    """Finds subjects among objects, each in constant time. Of objects with one name the last counts, as with kubectl apply."""
+    """Finds subjects among objects, each in constant time. Of objects with one name the last counts, as with kubectl
+    apply."""
 
     def __init__(self, objects: Sequence[TypedObject], namespace: str) -> None:
         """``namespace``: of objects that name none."""
@@ -120,12 +122,23 @@ class SubjectFinder:
         """The claim or template that a VM names and that isn't there."""
         spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
         for number, entry in enumerate(spec.resource_claims):
-            named = ((ResourceClaimTemplate, entry.resource_claim_template_name), (ResourceClaim, entry.resource_claim_name))
+            named = (
+                (ResourceClaimTemplate, entry.resource_claim_template_name),
+                (ResourceClaim, entry.resource_claim_name),
+            )
             for kind, name in named:
                 if name and self._named.get((kind, subject.namespace, name)) is None:
-                    names = [each.name for each in self.objects if isinstance(each, kind) and each.namespace == subject.namespace]
+                    names = [
+                        each.name
+                        for each in self.objects
+                        if isinstance(each, kind) and each.namespace == subject.namespace
+                    ]
                     meant = nearest(name, names)
-                    hint = f"; did you mean {meant}?" if meant is not None else f"; create it in namespace {subject.namespace}"
+                    hint = (
+                        f"; did you mean {meant}?"
+                        if meant is not None
+                        else f"; create it in namespace {subject.namespace}"
+                    )
                     return f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
         return ""
 
@@ -141,13 +154,19 @@ class SubjectFinder:
                 template = self.get(ResourceClaimTemplate, entry.resource_claim_template_name or "", pod.namespace)
                 what = f"ResourceClaimTemplate {entry.resource_claim_template_name}"
                 claim = generated_claim(pod, entry.name, template) if template is not None else None
-                claim = claim.with_(metadata=claim.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}")) if claim else None
+                claim = (
+                    claim.with_(metadata=claim.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}"))
+                    if claim
+                    else None
+                )
             if claim is None:
                 problem = f"its pod {pod.key} names {what}, which isn't there"
                 return AskedSubject(title, made=True, node=pod.spec.node_name or "", problem=problem)
             claims.append(_defaulted(claim))
         if pod.spec.node_name:
-            return AskedSubject(title, made=True, node=pod.spec.node_name, claims=tuple(claims), pod=_with_statuses(pod, claims))
+            return AskedSubject(
+                title, made=True, node=pod.spec.node_name, claims=tuple(claims), pod=_with_statuses(pod, claims)
+            )
         return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
 
 
@@ -209,5 +228,9 @@ def _missing(there: Sequence[TypedObject], kind: type[TypedObject], name: str, n
     if meant is not None:
         return f"there is no {word} {name} in namespace {namespace}; did you mean {meant}?"
     known = sorted(each.key for each in same)
-    listed = f"there are {', '.join(known[:5])}{' and more' if len(known) > 5 else ''}" if known else f"there is no {word} at all"
+    listed = (
+        f"there are {', '.join(known[:5])}{' and more' if len(known) > 5 else ''}"
+        if known
+        else f"there is no {word} at all"
+    )
     return f"there is no {word} {name} in namespace {namespace}; {listed}"

@@ -25,10 +25,15 @@ class WaitingAnswers:
 
 
 def waiting_answers(
-    objects: Sequence[TypedObject], namespace: str, state: ClusterState, most: int, progress: JudgeProgress, restart: Callable[[], None]
+    objects: Sequence[TypedObject],
+    namespace: str,
+    state: ClusterState,
+    most: int,
+    progress: JudgeProgress,
+    restart: Callable[[], None],
 ) -> WaitingAnswers:
-    """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices that can't be
-    read."""
+    """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices
+    that can't be read."""
     waiting = list(subjects_in(objects, namespace, bound=False))
     found: list[ExplainedAnswer] = []
     for number, subject in enumerate(waiting[:most]):
@@ -45,9 +50,11 @@ def still_waiting(explained: WaitingAnswers, objects: Sequence[TypedObject], nam
 
 
 def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool = True) -> Iterator[AskedSubject]:
-    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished, and without those whose pods
-    have a node unless ``bound``."""
-    instances = {(each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)}
+    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished, and without
+    those whose pods have a node unless ``bound``."""
+    instances = {
+        (each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)
+    }
     finder = SubjectFinder(objects, namespace)
     for each in finder.objects:
         kind = ""
@@ -55,7 +62,12 @@ def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool =
             kind = "vmi" if bound or not finder.is_bound(each) else ""
         elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
             kind = "vm"
-        elif isinstance(each, Pod) and each.spec.resource_claims and each.status.phase not in _FINISHED and not _of_vm(each):
+        elif (
+            isinstance(each, Pod)
+            and each.spec.resource_claims
+            and each.status.phase not in _FINISHED
+            and not _of_vm(each)
+        ):
             kind = "pod" if bound or not finder.is_bound(each) else ""
         if kind:
             yield finder.find(kind, each.name, each.namespace)

@@ -1,7 +1,9 @@
-"""Ways out: changes of a copy of the cluster or of the pod after which the pod fits. What isn't proved so isn't offered.
+"""Ways out: changes of a copy of the cluster or of the pod after which the pod fits. What isn't proved so isn't
+offered.
 
-For the nodes that miss by least, a change for each miss is looked for; all of a node's changes together are one way out. To free devices,
-the holders that the fewest and least important pods stand behind are looked for, as far as the budget of trials lasts.
+For the nodes that miss by least, a change for each miss is looked for; all of a node's changes together are one way
+out. To free devices, the holders that the fewest and least important pods stand behind are looked for, as far as the
+budget of trials lasts.
 """
 
 from __future__ import annotations
@@ -41,10 +43,18 @@ from virt_dra.scheduling.pod_requests import CPU, MEMORY
 from virt_dra.simulator.explaining.facts import conjuncts
 from virt_dra.simulator.explaining.groups import MissGroup
 from virt_dra.simulator.explaining.holders import Holder
-from virt_dra.simulator.explaining.misses import INSUFFICIENT, amount_text, missing_labels, taint_text, untolerated_taints
+from virt_dra.simulator.explaining.misses import (
+    INSUFFICIENT,
+    amount_text,
+    missing_labels,
+    taint_text,
+    untolerated_taints,
+)
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
-Kind = Literal["free", "tolerate", "uncordon", "label", "affinity", "resources", "selector", "count", "constraint", "capacity"]
+Kind = Literal[
+    "free", "tolerate", "uncordon", "label", "affinity", "resources", "selector", "count", "constraint", "capacity"
+]
 
 TRIALS: Final = 400
 """Placements on one node that all ways out of an answer may cost together."""
@@ -56,7 +66,8 @@ _TOGETHER: Final = 3
 
 @dataclass(frozen=True)
 class WayStep:
-    """One part of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their devices."""
+    """One part of a way out. ``text``: ``with gpu-3 of VM team-a/vm freed``. ``frees``: the holders that lose their
+    devices."""
 
     kind: Kind
     text: str
@@ -112,7 +123,8 @@ class _Attempt:
 
 
 def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trials: int = TRIALS) -> tuple[WayOut, ...]:
-    """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is up."""
+    """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is
+    up."""
     budget = _Budget(trials)
     found: dict[tuple[str, ...], WayOut] = {}
     try:
@@ -159,7 +171,8 @@ def _nothing(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     return iter(())
 
 
-# --- the node itself ----------------------------------------------------------------------------------------------------
+# --- the node itself
+# ----------------------------------------------------------------------------------------------------
 
 
 def _uncordoned(attempt: _Attempt) -> _Attempt:
@@ -169,7 +182,9 @@ def _uncordoned(attempt: _Attempt) -> _Attempt:
 
 def _tolerated(attempt: _Attempt) -> _Attempt:
     for taint in untolerated_taints(attempt.wish, attempt.there):
-        more = Toleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
+        more = Toleration(
+            key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect
+        )
         spec = attempt.wish.pod.spec
         pod = attempt.wish.pod.with_(spec=spec.with_(tolerations=(*spec.tolerations, more)))
         change = WayStep("tolerate", f"with a toleration of the node's taint {taint_text(taint)}")
@@ -184,12 +199,16 @@ def _admitted(attempt: _Attempt) -> _Attempt:
         labels = {**attempt.there.metadata.labels, **missing}
         node = attempt.there.with_(metadata=attempt.there.metadata.with_(labels=labels))
         words = ", ".join(f"{key}={value}" for key, value in sorted(missing.items()))
-        attempt = attempt.changed(WayStep("label", f"with node {node.name} labelled {words}"), attempt.state.with_node(node))
+        attempt = attempt.changed(
+            WayStep("label", f"with node {node.name} labelled {words}"), attempt.state.with_node(node)
+        )
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is not None and affinity.required is not None and spec.affinity is not None and not attempt.fits:
         relaxed = spec.affinity.with_(node_affinity=affinity.with_(required=None))
         pod = attempt.wish.pod.with_(spec=spec.with_(affinity=relaxed))
-        attempt = attempt.changed(WayStep("affinity", "without its required node affinity"), wish=replace(attempt.wish, pod=pod))
+        attempt = attempt.changed(
+            WayStep("affinity", "without its required node affinity"), wish=replace(attempt.wish, pod=pod)
+        )
     return attempt
 
 
@@ -231,7 +250,8 @@ _HOST: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
 }
 
 
-# --- devices ------------------------------------------------------------------------------------------------------------
+# --- devices
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
@@ -258,7 +278,8 @@ def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
 
 
 def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, Holder]]:
-    """The devices of the node that are held, with their holders; a pool of the node's own has its name in most clusters, so pods count."""
+    """The devices of the node that are held, with their holders; a pool of the node's own has its name in most
+    clusters, so pods count."""
     node = attempt.node
     found = []
     for device, holders in attempt.state.holders.items():
@@ -305,12 +326,16 @@ def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
                 if taint.effect in ("NoSchedule", "NoExecute"):
                     taints.setdefault(f"{taint.key}={taint.value}:{taint.effect}", taint)
     for text, taint in taints.items():
-        more = DeviceToleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
+        more = DeviceToleration(
+            key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect
+        )
 
         def tolerating(request: _AnyRequest, more: DeviceToleration = more) -> _AnyRequest:
             return request.with_(tolerations=(*request.tolerations, more))
 
-        change = WayStep("tolerate", f"with a toleration of the device taint {text.replace('=:', ':')} in request {group.request}")
+        change = WayStep(
+            "tolerate", f"with a toleration of the device taint {text.replace('=:', ':')} in request {group.request}"
+        )
         yield from _with_request(attempt, group, change, tolerating)
 
 
@@ -323,7 +348,9 @@ def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
         def relaxed(request: _AnyRequest, part: str = miss.detail) -> _AnyRequest:
             return request.with_(selectors=tuple(_selectors_without(request.selectors, part)))
 
-        where = f"accepted a device whose {miss.text}" if miss.text.count(" is ") == 1 else f"did not ask for {miss.detail}"
+        where = (
+            f"accepted a device whose {miss.text}" if miss.text.count(" is ") == 1 else f"did not ask for {miss.detail}"
+        )
         change = WayStep("selector", f"if request {group.request} {where}")
         yield from _with_request(attempt, group, change, relaxed)
 
@@ -395,8 +422,12 @@ def _less_capacity(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     if request is None or smaller(request) == request:
         return
     asked = {} if request.capacity is None else request.capacity.requests
-    parts = [f"{largest[n]} instead of {a} of {n}" for n, a in sorted(asked.items()) if _at_most(a, largest.get(n)) is not a]
-    yield from _with_request(attempt, group, WayStep("capacity", f"with {', '.join(parts)} in request {group.request}"), smaller)
+    parts = [
+        f"{largest[n]} instead of {a} of {n}" for n, a in sorted(asked.items()) if _at_most(a, largest.get(n)) is not a
+    ]
+    yield from _with_request(
+        attempt, group, WayStep("capacity", f"with {', '.join(parts)} in request {group.request}"), smaller
+    )
 
 
 def _at_most(amount: Quantity, limit: Quantity | None) -> Quantity:
@@ -418,7 +449,8 @@ _DEVICE: Final[dict[str, Callable[[_Attempt, MissGroup], Iterator[_Attempt]]]] =
 }
 
 
-# --- requests of claims -------------------------------------------------------------------------------------------------
+# --- requests of claims
+# -------------------------------------------------------------------------------------------------
 
 _AnyRequest = ExactDeviceRequest | DeviceSubRequest
 
@@ -433,7 +465,9 @@ def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
     for request in claim.spec.devices.requests:
         if request.name == own:
             return (
-                request.exactly if not alternative else next((each for each in request.first_available if each.name == alternative), None)
+                request.exactly
+                if not alternative
+                else next((each for each in request.first_available if each.name == alternative), None)
             )
     return None
 

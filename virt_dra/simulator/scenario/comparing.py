@@ -25,7 +25,9 @@ def counted(state: Json, compare: Compared) -> Json:
     for pattern in compare.ignore:
         state = _ignored(state, pattern.split("|"))
     for names, stands_for in compare.interchangeable:
-        state = _swapped(state, re.compile(rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9.-])"), stands_for)
+        state = _swapped(
+            state, re.compile(rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9.-])"), stands_for
+        )
         if "events" in state:
             state["events"] = sorted({json.dumps(event): event for event in state["events"]}.values())
     return state
@@ -38,7 +40,9 @@ def _ignored(value: Any, pattern: Sequence[str]) -> Any:
         return value
     first, rest = pattern[0], pattern[1:]
     return {
-        key: _ignored(each, rest) if fnmatchcase(key, first) else each for key, each in value.items() if rest or not fnmatchcase(key, first)
+        key: _ignored(each, rest) if fnmatchcase(key, first) else each
+        for key, each in value.items()
+        if rest or not fnmatchcase(key, first)
     }
 
 

@@ -1,4 +1,5 @@
-"""The embedded cluster with the control plane's loops as a target of scenarios; under virtual time a play takes milliseconds."""
+"""The embedded cluster with the control plane's loops as a target of scenarios; under virtual time a play takes
+milliseconds."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOP
     """A new cluster for a scenario, with its gates, timers and namespace; on an event loop with virtual time."""
     chance = random.Random(_SEED)
     numbers = count(1)
-    cluster = strict_cluster(virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}", scenario.gates)
+    cluster = strict_cluster(
+        virtual_now, random_suffixes(chance), lambda: f"00000000-0000-4000-8000-{next(numbers):012x}", scenario.gates
+    )
     labels = {"kubernetes.io/metadata.name": PLAY, **scenario.namespace_labels}
     await cluster.create(Namespace(metadata=ObjectMeta(name=PLAY, labels=labels)))
     timers = LoopTimers(
@@ -104,13 +107,23 @@ class EmbeddedTarget:
             await self._cluster.patch(Node, created.name, merge={"spec": {"taints": raw.get("spec", {}).get("taints")}})
 
     async def patch(
-        self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str,
+        patch: Json,
+        *,
+        subresource: str,
+        user: ActingUser | None,
     ) -> None:
         part: Any = subresource
         async with self._as(user) as cluster:
             await cluster.patch(type_of(api_version, kind), name, namespace, merge=patch, subresource=part)
 
-    async def delete(self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None:
+    async def delete(
+        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
+    ) -> None:
         async with self._as(user) as cluster:
             await cluster.delete(type_of(api_version, kind), name, namespace, grace_seconds=grace)
 
@@ -122,7 +135,11 @@ class EmbeddedTarget:
     async def _as(self, user: ActingUser | None) -> AsyncIterator[MemoryCluster]:
         """The cluster for a user. A request takes time, as on a network, so that loops see it before the next."""
         try:
-            yield self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
+            yield (
+                self._cluster
+                if user is None
+                else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
+            )
         finally:
             await asyncio.sleep(REQUEST_SECONDS)
 
@@ -130,7 +147,10 @@ class EmbeddedTarget:
 
     async def state(self) -> RawState:
         objects = {
-            kind: tuple(_as_served(obj) for obj in (await self._cluster.list(type_of(api_version_of({"kind": kind}), kind))).items)
+            kind: tuple(
+                _as_served(obj)
+                for obj in (await self._cluster.list(type_of(api_version_of({"kind": kind}), kind))).items
+            )
             for kind in COMPARED
         }
         events = (await self._cluster.list(unknown_kind("v1", "Event"))).items
@@ -166,4 +186,6 @@ def _read(raw: Json) -> TypedObject:
     try:
         return read_object(raw)
     except WireError as error:
-        raise BadRequest(f"{raw.get('kind')} in version {str(raw.get('apiVersion'))!r} cannot be handled: {error}") from None
+        raise BadRequest(
+            f"{raw.get('kind')} in version {str(raw.get('apiVersion'))!r} cannot be handled: {error}"
+        ) from None

@@ -1,4 +1,5 @@
-"""The feature gates that a scenario may set (C-2.1): those of the embedded cluster, and those that only a real one has."""
+"""The feature gates that a scenario may set (C-2.1): those of the embedded cluster, and those that only a real one
+has."""
 
 from __future__ import annotations
 
@@ -12,18 +13,21 @@ EMBEDDED: Final = frozenset(part.partition("=")[0] for part in str(PLAIN).split(
 ELSEWHERE: Final = (
     frozenset({
         "CompositePodGroup", "DynamicResourceAllocation", "InPlacePodVerticalScalingSchedulerPreemption",
-        "KubeletPodResourcesDynamicResources", "KubeletPodResourcesGet", "NodeDeclaredFeatures", "PodGroupPreemptionPolicy",
-        "TopologyAwareWorkloadScheduling",
+        "KubeletPodResourcesDynamicResources", "KubeletPodResourcesGet", "NodeDeclaredFeatures",
+        "PodGroupPreemptionPolicy", "TopologyAwareWorkloadScheduling",
     })
     - EMBEDDED
 )  # fmt: skip
 """Gates of 1.37.1 about DRA and pod groups that change nothing in the embedded cluster."""
-_LOCKED: Final = frozenset({"DynamicResourceAllocation", "KubeletPodResourcesDynamicResources", "KubeletPodResourcesGet"}) & ELSEWHERE
+_LOCKED: Final = (
+    frozenset({"DynamicResourceAllocation", "KubeletPodResourcesDynamicResources", "KubeletPodResourcesGet"})
+    & ELSEWHERE
+)
 
 
 def read_gates(given: Mapping[str, bool]) -> FeatureGates:
-    """The gates of the embedded cluster. Raises :class:`~virt_dra.api.feature_gates.FeatureGateError` with every fault, as components would
-    not start with it."""
+    """The gates of the embedded cluster. Raises :class:`~virt_dra.api.feature_gates.FeatureGateError` with every fault,
+    as components would not start with it."""
     problems = []
     for name, on in given.items():
         if name not in EMBEDDED | ELSEWHERE:
@@ -32,9 +36,13 @@ def read_gates(given: Mapping[str, bool]) -> FeatureGates:
         elif name in _LOCKED and not on:
             problems.append(f"cannot set feature gate {name} to false, feature is locked to true")
     if given.get("DRAOptionalNodeOperations") and given.get("NodeDeclaredFeatures") is False:
-        problems.append("DRAOptionalNodeOperations is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]")
+        problems.append(
+            "DRAOptionalNodeOperations is enabled, but depends on features that are disabled: [NodeDeclaredFeatures]"
+        )
     try:
-        gates = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in given.items() if name in EMBEDDED))
+        gates = FeatureGates.parse(
+            ",".join(f"{name}={str(on).lower()}" for name, on in given.items() if name in EMBEDDED)
+        )
     except FeatureGateError as error:
         problems += error.problems
     if problems:

@@ -1,4 +1,5 @@
-"""The normal form of a cluster's state: what of each object is compared, by symbol (docs/spec/scenarios.md, "Answer"). Pure."""
+"""The normal form of a cluster's state: what of each object is compared, by symbol (docs/spec/scenarios.md, "Answer").
+Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class RawRefusal:
 
 
 class NormalForm:
-    """Writes states and refusals with the symbols of a finished play. ``claimants``: pods and PodGroups that the play had."""
+    """Writes states and refusals with the symbols of a finished play. ``claimants``: pods and PodGroups that the play
+    had."""
 
     def __init__(self, symbols: SymbolTable, claimants: Iterable[Json] = ()) -> None:
         self._symbols = symbols
@@ -57,7 +59,8 @@ class NormalForm:
             found = {
                 self._title(obj): _without_empty(self._replaced(shares.named(self._kept(kind, obj))))
                 for obj in sorted(
-                    raw.objects.get(kind, ()), key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+                    raw.objects.get(kind, ()),
+                    key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]),
                 )
             }
             if found:
@@ -70,10 +73,16 @@ class NormalForm:
         kept = _KEPT[kind](obj)
         statuses = kept.get("resourceClaimStatuses")
         if statuses:
-            templates = {each["name"] for each in obj.get("spec", {}).get("resourceClaims") or () if each.get("resourceClaimTemplateName")}
+            templates = {
+                each["name"]
+                for each in obj.get("spec", {}).get("resourceClaims") or ()
+                if each.get("resourceClaimTemplateName")
+            }
             kept["resourceClaimStatuses"] = [
                 {**each, "resourceClaimName": unseen(obj["metadata"]["name"], each["name"])}
-                if each["name"] in templates and each.get("resourceClaimName") and not self._symbols.knows(each["resourceClaimName"])
+                if each["name"] in templates
+                and each.get("resourceClaimName")
+                and not self._symbols.knows(each["resourceClaimName"])
                 else each
                 for each in statuses
             ]
@@ -91,7 +100,15 @@ class NormalForm:
             about = event.get("involvedObject") or event.get("regarding") or {}
             if about.get("kind") not in COMPARED or self._symbols.symbol(about.get("uid", "")) is None:
                 continue
-            title = self._title({"metadata": {"uid": about["uid"], "name": about.get("name", ""), "namespace": about.get("namespace", "")}})
+            title = self._title(
+                {
+                    "metadata": {
+                        "uid": about["uid"],
+                        "name": about.get("name", ""),
+                        "namespace": about.get("namespace", ""),
+                    }
+                }
+            )
             reason = event.get("reason", "")
             text = "" if reason in _TEXTLESS else self._text(event.get("message") or event.get("note") or "")
             found.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
@@ -120,7 +137,8 @@ class _Shares:
     def named(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: self._name(each) if key == "shareID" and isinstance(each, str) else self.named(each) for key, each in value.items()
+                key: self._name(each) if key == "shareID" and isinstance(each, str) else self.named(each)
+                for key, each in value.items()
             }
         return [self.named(each) for each in value] if isinstance(value, list) else value
 
@@ -135,7 +153,9 @@ def _without_empty(kept: Mapping[str, Any]) -> Json:
 def _pod(raw: Json) -> Json:
     spec, status = raw.get("spec", {}), raw.get("status", {})
     listed = [_condition(each) for each in status.get("conditions") or () if each["type"] in _POD_CONDITIONS]
-    conditions = {each["type"]: {key: each[key] for key in ("status", "reason", "message") if key in each} for each in listed}
+    conditions = {
+        each["type"]: {key: each[key] for key in ("status", "reason", "message") if key in each} for each in listed
+    }
     finished = status.get("phase") in _FINISHED
     return {
         "phase": status.get("phase"),
@@ -159,7 +179,9 @@ def _claim(raw: Json) -> Json:
         "finalizers": metadata.get("finalizers"),
         "deleting": _deleting(raw),
         "generateName": metadata.get("generateName"),
-        "owners": [{key: owner[key] for key in _OWNER if key in owner} for owner in metadata.get("ownerReferences") or ()],
+        "owners": [
+            {key: owner[key] for key in _OWNER if key in owner} for owner in metadata.get("ownerReferences") or ()
+        ],
         "spec": raw.get("spec") if metadata.get("generateName") else None,
         "allocation": allocation,
         "reservedFor": status.get("reservedFor"),

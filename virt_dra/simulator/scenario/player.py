@@ -36,7 +36,8 @@ _LOOK: Final = 0.1
 class ScenarioTarget(Protocol):
     """A cluster that a scenario is played on, empty but for the namespace ``play``. Requests raise :class:`ApiError`.
 
-    ``user``: None for the admin. ``log`` is kept by the target: every object of a compared kind that comes, changes and goes.
+    ``user``: None for the admin. ``log`` is kept by the target: every object of a compared kind that comes, changes and
+    goes.
     """
 
     log: ObjectLog
@@ -50,11 +51,21 @@ class ScenarioTarget(Protocol):
         """A new Node gets its status and exactly its taints."""
 
     async def patch(
-        self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str,
+        patch: Json,
+        *,
+        subresource: str,
+        user: ActingUser | None,
     ) -> None:
         """A merge patch."""
 
-    async def delete(self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None: ...
+    async def delete(
+        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
+    ) -> None: ...
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None: ...
 
@@ -96,7 +107,10 @@ class Play:
         """``{name, refusals, states, unsettled?}``."""
         claimants = {
             raw["metadata"]["name"]: raw
-            for each in (*self.scenario.given, *(obj for step in self.scenario.steps for obj in step.fields.get("objects", ())))
+            for each in (
+                *self.scenario.given,
+                *(obj for step in self.scenario.steps for obj in step.fields.get("objects", ())),
+            )
             if (raw := each)["kind"] in ("Pod", "PodGroup")
         }
         form = NormalForm(self.target.log.table(), claimants.values())
@@ -122,20 +136,26 @@ class Play:
                 await self._delete(index, fields["kind"], fields["name"], namespace, fields.get("grace"), user)
             case "patch":
                 place = self._place(fields["kind"], fields["name"], namespace)
-                request = self.target.patch(*place, fields["patch"], subresource=fields.get("subresource", ""), user=user)
+                request = self.target.patch(
+                    *place, fields["patch"], subresource=fields.get("subresource", ""), user=user
+                )
                 await self._asked(index, request)
             case "bind":
                 await self._asked(index, self.target.bind(fields["pod"], namespace, fields["node"], user))
             case "run" | "finish":
                 for pod in fields["pods"]:
-                    await self._report(index, pod, namespace, "Running" if step.do == "run" else fields.get("phase", "Succeeded"), user)
+                    await self._report(
+                        index, pod, namespace, "Running" if step.do == "run" else fields.get("phase", "Succeeded"), user
+                    )
             case "stop":
                 for pod in fields["pods"]:
                     await self._delete(index, "Pod", pod, namespace, 0, user)
             case "device-status":
                 devices = [_with_times(device, self.target.text_now()) for device in fields["devices"]]
                 place = self._place("ResourceClaim", fields["claim"], namespace)
-                await self._asked(index, self.target.patch(*place, {"status": {"devices": devices}}, subresource="status", user=user))
+                await self._asked(
+                    index, self.target.patch(*place, {"status": {"devices": devices}}, subresource="status", user=user)
+                )
             case "wait":
                 await asyncio.sleep(fields["seconds"])
             case "settle":
@@ -158,7 +178,9 @@ class Play:
             if done and status is not None and kind in WITH_STATUS:
                 await self._asked(step, self.target.patch(*place, {"status": status}, subresource="status", user=user))
 
-    async def _delete(self, step: int, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None:
+    async def _delete(
+        self, step: int, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
+    ) -> None:
         await self._asked(step, self.target.delete(*self._place(kind, name, namespace), grace, user))
 
     async def _report(self, step: int, pod: str, namespace: str, phase: str, user: ActingUser | None) -> None:
@@ -167,10 +189,18 @@ class Play:
         raw = await self.target.get(*place)
         now = self.target.text_now()
         code = 1 if phase == "Failed" else 0
-        over = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now, "finishedAt": now}}
+        over = {
+            "terminated": {
+                "exitCode": code,
+                "reason": "Error" if code else "Completed",
+                "startedAt": now,
+                "finishedAt": now,
+            }
+        }
         state = {"running": {"startedAt": now}} if phase == "Running" else over
         statuses = [
-            {"name": each["name"], "image": each.get("image", ""), "imageID": "", "restartCount": 0, "ready": phase == "Running",
+            {"name": each["name"], "image": each.get("image", ""), "imageID": "", "restartCount": 0,
+                "ready": phase == "Running",
              "started": phase == "Running", "state": state}
             for each in (raw or {}).get("spec", {}).get("containers", ())
         ]  # fmt: skip
@@ -195,7 +225,8 @@ class Play:
     def _place(self, kind: str, name: str, namespace: str) -> tuple[str, str, str, str]:
         return api_version_of({"kind": kind}), kind, name, "" if kind in CLUSTER_SCOPED else namespace
 
-    # --- time -----------------------------------------------------------------------------------------------------------
+    # --- time
+    # -----------------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         begin = self.target.now()

@@ -162,7 +162,9 @@ class _Reader:
         if len(steps) > MOST_STEPS:
             self._fault("steps", f"are {len(steps)}; at most {MOST_STEPS} are played")
             return ()
-        return tuple(step for index, each in enumerate(steps) if (step := self._step(each, f"steps[{index}]")) is not None)
+        return tuple(
+            step for index, each in enumerate(steps) if (step := self._step(each, f"steps[{index}]")) is not None
+        )
 
     def _step(self, raw: object, path: str) -> Step | None:
         if not isinstance(raw, dict):
@@ -170,7 +172,10 @@ class _Reader:
             return None
         do = raw.get("do")
         if not isinstance(do, str) or do not in _STEP_FIELDS:
-            self._fault(f"{path}.do", f"{_unknown(str(do), _STEP_FIELDS)}; steps are {', '.join(_STEP_FIELDS)}" if do else "is required")
+            self._fault(
+                f"{path}.do",
+                f"{_unknown(str(do), _STEP_FIELDS)}; steps are {', '.join(_STEP_FIELDS)}" if do else "is required",
+            )
             return None
         needed, optional = _STEP_FIELDS[do]
         # ``as`` is a user, and in ``observe`` the label.
@@ -179,7 +184,9 @@ class _Reader:
         for name in needed:
             if name not in raw:
                 self._fault(f"{path}.{name}", f"is required for {do}")
-        fields = {name: self._field(do, name, raw[name], f"{path}.{name}") for name in (*needed, *optional) if name in raw}
+        fields = {
+            name: self._field(do, name, raw[name], f"{path}.{name}") for name in (*needed, *optional) if name in raw
+        }
         namespace = raw.get("namespace", PLAY)
         if not isinstance(namespace, str) or not namespace:
             self._fault(f"{path}.namespace", "must be the name of a namespace")
@@ -198,7 +205,10 @@ class _Reader:
             "patch": (lambda value: isinstance(value, dict), "must be a JSON object, a merge patch"),
             "devices": (_is_list_of_objects, "must be a list of objects"),
             "grace": (lambda value: type(value) is int and value >= 0, "must be a number of seconds"),
-            "seconds": (_is_duration, f"must be a number of seconds, more than 0 and at most {LONGEST_WAIT:.0f}: time runs forward only"),
+            "seconds": (
+                _is_duration,
+                f"must be a number of seconds, more than 0 and at most {LONGEST_WAIT:.0f}: time runs forward only",
+            ),
             "phase": (lambda value: value in ("Succeeded", "Failed"), "must be Succeeded or Failed"),
             "subresource": (lambda value: value == "status", "must be status"),
         }
@@ -232,7 +242,9 @@ class _Reader:
         if len(objects) > MOST_OBJECTS:
             self._fault(path, f"are {counted(len(objects), 'object')}; at most {MOST_OBJECTS} are applied")
             return ()
-        return tuple(obj for index, each in enumerate(objects) if (obj := self._object(each, f"{path}[{index}]")) is not None)
+        return tuple(
+            obj for index, each in enumerate(objects) if (obj := self._object(each, f"{path}[{index}]")) is not None
+        )
 
     def _object(self, raw: object, path: str) -> Json | None:
         if not isinstance(raw, dict):
@@ -256,7 +268,10 @@ class _Reader:
     def _known(self, raw: Mapping[str, Any], path: str, known: Collection[str]) -> None:
         for name in raw:
             if name not in known:
-                self._fault(f"{path}.{name}" if path else str(name), f"{_unknown(str(name), known)}; known are {', '.join(known)}")
+                self._fault(
+                    f"{path}.{name}" if path else str(name),
+                    f"{_unknown(str(name), known)}; known are {', '.join(known)}",
+                )
 
     def _mapping(self, raw: object, path: str) -> bool:
         if raw is not None and not isinstance(raw, dict):

@@ -16,8 +16,14 @@ END: Final = "end"
 """The label of the state after the last step."""
 
 API_VERSIONS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("Pod", "Node", "Namespace", "ResourceQuota", "ConfigMap", "Secret", "Service", "ServiceAccount", "LimitRange"), "v1"),
-    **dict.fromkeys(("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule"), "resource.k8s.io/v1"),
+    **dict.fromkeys(
+        ("Pod", "Node", "Namespace", "ResourceQuota", "ConfigMap", "Secret", "Service", "ServiceAccount", "LimitRange"),
+        "v1",
+    ),
+    **dict.fromkeys(
+        ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule"),
+        "resource.k8s.io/v1",
+    ),
     "ResourcePoolStatusRequest": "resource.k8s.io/v1alpha3",
     **dict.fromkeys(("PodGroup", "Workload"), "scheduling.k8s.io/v1beta1"),
     "PriorityClass": "scheduling.k8s.io/v1",
@@ -26,13 +32,14 @@ API_VERSIONS: Final[Mapping[str, str]] = {
 }
 """Kind -> the version that is meant where an object names none."""
 CLUSTER_SCOPED: Final = frozenset({
-    "Node", "Namespace", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest", "PriorityClass", "ClusterRole",
-    "ClusterRoleBinding",
+    "Node", "Namespace", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest",
+    "PriorityClass", "ClusterRole", "ClusterRoleBinding",
 })  # fmt: skip
 COMPARED: Final = ("Pod", "ResourceClaim", "PodGroup", "DeviceTaintRule", "ResourcePoolStatusRequest", "ResourceQuota")
 """The kinds whose objects are in a state, in the order of the normal form."""
 WITH_STATUS: Final = frozenset({
-    "Pod", "Node", "ResourceQuota", "ResourceClaim", "DeviceTaintRule", "ResourcePoolStatusRequest", "PodGroup", "PodDisruptionBudget",
+    "Pod", "Node", "ResourceQuota", "ResourceClaim", "DeviceTaintRule", "ResourcePoolStatusRequest", "PodGroup",
+    "PodDisruptionBudget",
 })  # fmt: skip
 """Kinds whose status is a subresource that ``apply`` patches."""
 
@@ -91,5 +98,8 @@ def api_version_of(raw: Mapping[str, Any]) -> str:
 
 def namespaces_made(scenario: Scenario) -> Sequence[str]:
     """The namespaces that the scenario makes besides ``play``."""
-    applied = [*scenario.given, *(obj for step in scenario.steps if step.do == "apply" for obj in step.fields["objects"])]
+    applied = [
+        *scenario.given,
+        *(obj for step in scenario.steps if step.do == "apply" for obj in step.fields["objects"]),
+    ]
     return tuple(dict.fromkeys(obj["metadata"]["name"] for obj in applied if obj["kind"] == "Namespace"))

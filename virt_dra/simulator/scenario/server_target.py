@@ -1,4 +1,5 @@
-"""A real API server as a target of scenarios: requests by impersonation, symbols by watches, and everything taken away afterwards."""
+"""A real API server as a target of scenarios: requests by impersonation, symbols by watches, and everything taken away
+afterwards."""
 
 from __future__ import annotations
 
@@ -37,10 +38,11 @@ CLEAN_SECONDS: Final = 30.0
 """How long objects that were deleted may take to go."""
 _POLL: Final = 0.1
 _WITHOUT: Final = (
-    "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "ResourcePoolStatusRequest",
-    "ResourceQuota", "PodGroup",
+    "Node", "Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass", "DeviceTaintRule",
+    "ResourcePoolStatusRequest", "ResourceQuota", "PodGroup",
 )  # fmt: skip
-"""Kinds of which a cluster must have no objects before a scenario; those that are there afterwards are the scenario's."""
+"""Kinds of which a cluster must have no objects before a scenario; those that are there afterwards are the
+scenario's."""
 _BY_NAME: Final = ("PriorityClass", "ClusterRole", "ClusterRoleBinding")
 """Cluster-scoped kinds of which every cluster has objects: only those that the scenario names are its own."""
 
@@ -55,12 +57,15 @@ class LeftBehind(RuntimeError):
 
 @asynccontextmanager
 async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterator[ServerTarget]:
-    """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. Raises :class:`NotEmpty` before anything is
-    done, :class:`LeftBehind` for what could not be removed."""
+    """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. Raises :class:`NotEmpty`
+    before anything is done, :class:`LeftBehind` for what could not be removed."""
     found = await _objects(cluster, _WITHOUT)
     if found:
         shown = ", ".join(f"{kind} {name}" for kind, name in found[:5]) + (" …" if len(found) > 5 else "")
-        raise NotEmpty(f"the cluster must be empty for scenarios, and has {shown}; make cluster KUBEVIRT=none starts one of its own")
+        raise NotEmpty(
+            f"the cluster must be empty for scenarios, and has {shown}; make "
+            "cluster KUBEVIRT=none starts one of its own"
+        )
     made = await _namespace(cluster, scenario)
     target = ServerTarget(cluster)
     try:
@@ -116,18 +121,38 @@ class ServerTarget:
         if raw["kind"] == "Node":
             taints = raw.get("spec", {}).get("taints")
             await self.patch(
-                raw["apiVersion"], "Node", raw["metadata"]["name"], "", {"spec": {"taints": taints}}, subresource="", user=None
+                raw["apiVersion"],
+                "Node",
+                raw["metadata"]["name"],
+                "",
+                {"spec": {"taints": taints}},
+                subresource="",
+                user=None,
             )
 
     async def patch(
-        self, api_version: str, kind: str, name: str, namespace: str, patch: Json, *, subresource: str, user: ActingUser | None
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str,
+        patch: Json,
+        *,
+        subresource: str,
+        user: ActingUser | None,
     ) -> None:
         path = paths.item(resource_of(type_of(api_version, kind)), namespace, name, subresource)
         await self._sent(KubeRequest("PATCH", path, (), patch, MERGE_PATCH, verb="patch"), user)
 
-    async def delete(self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None) -> None:
+    async def delete(
+        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
+    ) -> None:
         path = paths.item(resource_of(type_of(api_version, kind)), namespace, name)
-        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", **({} if grace is None else {"gracePeriodSeconds": grace})}
+        options: Json = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            **({} if grace is None else {"gracePeriodSeconds": grace}),
+        }
         await self._sent(KubeRequest("DELETE", path, body=options, verb="delete"), user)
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None:
@@ -141,7 +166,9 @@ class ServerTarget:
         await self._sent(KubeRequest("POST", path, body=body, verb="create", repeatable=False), user)
 
     async def _sent(self, request: KubeRequest, user: ActingUser | None) -> None:
-        cluster = self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
+        cluster = (
+            self._cluster if user is None else self._cluster.acting_as(Requester(user.name, user.groups, user.extra))
+        )
         await cluster.transport.request(request)
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -167,7 +194,9 @@ async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tup
     resource = resource_of(type_of(api_version or api_version_of({"kind": kind}), kind))
     head = {"apiVersion": resource.api_version, "kind": kind}
     try:
-        answer = parsed(await cluster.transport.request(KubeRequest("GET", paths.collection(resource, ""), verb="list")))
+        answer = parsed(
+            await cluster.transport.request(KubeRequest("GET", paths.collection(resource, ""), verb="list"))
+        )
     except NotFound:
         return ()
     return tuple({**head, **raw} for raw in answer.get("items") or ())
@@ -222,7 +251,11 @@ async def _removed_once(cluster: KubeCluster, scenario: Scenario, spaces: Iterab
     for kind in (*namespaced, *sorted(CLUSTER_SCOPED - {"Namespace"})):
         for raw in await _listed(cluster, kind):
             metadata = raw["metadata"]
-            own = metadata.get("namespace") in spaces if kind in namespaced else kind in _WITHOUT or (kind, metadata["name"]) in named
+            own = (
+                metadata.get("namespace") in spaces
+                if kind in namespaced
+                else kind in _WITHOUT or (kind, metadata["name"]) in named
+            )
             if own and (kind, metadata["name"]) not in _EVERYWHERE:
                 left.append((kind, _key(raw)))
                 await _delete(cluster, kind, raw)

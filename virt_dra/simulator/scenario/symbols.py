@@ -1,4 +1,5 @@
-"""Symbols: stable names for objects whose real names and UIDs are made by the cluster (docs/spec/scenarios.md, "Symbols"). Pure."""
+"""Symbols: stable names for objects whose real names and UIDs are made by the cluster (docs/spec/scenarios.md,
+"Symbols"). Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class NoSuchSymbol(ValueError):
 
 @dataclass
 class Seen:
-    """An object of a compared kind that was seen. ``made``, ``gone``: indexes of the steps after which that happened; ``shown``: some
-    recorded state has it."""
+    """An object of a compared kind that was seen. ``made``, ``gone``: indexes of the steps after which that happened;
+    ``shown``: some recorded state has it."""
 
     kind: str
     namespace: str
@@ -128,15 +129,22 @@ class SymbolTable:
         return re.compile("|".join(map(re.escape, texts))) if texts else None
 
     def replaced(self, text: str, bases: Iterable[str] = ()) -> str:
-        """The text with symbols in place of generated names and UIDs. ``bases``: generateNames, after which the random part of a name that
-        no object has becomes ``?????``."""
-        found = self._known.sub(lambda match: self._names.get(match.group()) or self._uids[match.group()], text) if self._known else text
+        """The text with symbols in place of generated names and UIDs. ``bases``: generateNames, after which the random
+        part of a name that no object has becomes ``?????``."""
+        found = (
+            self._known.sub(lambda match: self._names.get(match.group()) or self._uids[match.group()], text)
+            if self._known
+            else text
+        )
         for base in bases:
-            found = re.sub(rf"{re.escape(base)}[{ALPHABET}]{{{SUFFIX_LENGTH}}}(?![a-z0-9])", f"{base}{'?' * SUFFIX_LENGTH}", found)
+            found = re.sub(
+                rf"{re.escape(base)}[{ALPHABET}]{{{SUFFIX_LENGTH}}}(?![a-z0-9])", f"{base}{'?' * SUFFIX_LENGTH}", found
+            )
         return found
 
     def real(self, value: Any) -> Any:
-        """JSON with real names and UIDs in place of the references ``@X`` and ``uid:Kind/X``. Raises :class:`NoSuchSymbol`."""
+        """JSON with real names and UIDs in place of the references ``@X`` and ``uid:Kind/X``. Raises
+        :class:`NoSuchSymbol`."""
         if isinstance(value, dict):
             return {key: self.real(each) for key, each in value.items()}
         if isinstance(value, list):

@@ -19,39 +19,50 @@ def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
     if permitted is None:
         return
     listed = {each.resource_name for each in permitted.pci_host_devices}
-    listed |= {each.resource_name for each in permitted.mediated_devices} | {each.resource_name for each in permitted.usb}
-    skipped = version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates  # K-15.3: switches the check off for every GPU
+    listed |= {each.resource_name for each in permitted.mediated_devices} | {
+        each.resource_name for each in permitted.usb
+    }
+    skipped = (
+        version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates
+    )  # K-15.3: switches the check off for every GPU
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(linted.reviewed.spec)):
             field = linted.path(f"{kind.field}[{index}]")
             if device.is_plugin and device.device_name not in listed and not (kind is GPUS and skipped):
                 yield FieldIssue(
                     f"{field}.deviceName",
-                    f"{quoted(device.device_name or '')} is not a resourceName in {PERMITTED} of the KubeVirt object, so KubeVirt "
+                    f"{quoted(device.device_name or '')} is not a resourceName in "
+                    f"{PERMITTED} of the KubeVirt object, so KubeVirt "
                     f"{version} refuses to create the VM's pod. Add it there, or correct the name",
                 )
             elif device.is_dra and kind is HOST_DEVICES and V1_6_0 <= version < V1_9_0:
                 yield FieldIssue(
                     field,
-                    f"KubeVirt {version} checks host devices from claims against {PERMITTED}, which can't list them, and "
-                    "refuses to create the VM's pod. Remove permittedHostDevices, write the device under gpus, or use KubeVirt 1.9",
+                    f"KubeVirt {version} checks host devices from claims against "
+                    f"{PERMITTED}, which can't list them, and "
+                    "refuses to create the VM's pod. Remove permittedHostDevices, "
+                    "write the device under gpus, or use KubeVirt 1.9",
                 )
 
 
 def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
-    """Devices that both KubeVirt's own device plugin (by vendor and product) and a DRA driver allocate, neither knowing of the other."""
+    """Devices that both KubeVirt's own device plugin (by vendor and product) and a DRA driver allocate, neither knowing
+    of the other."""
     permitted = linted.inputs.configuration.permitted
     if permitted is None:
         return
     own = {
-        each.pci_vendor_selector.upper(): each.resource_name for each in permitted.pci_host_devices if not each.external_resource_provider
+        each.pci_vendor_selector.upper(): each.resource_name
+        for each in permitted.pci_host_devices
+        if not each.external_resource_provider
     }
     for use in linted.uses:
         for product, device in linted.candidates(use).products.items():
             if product in own:
                 yield FieldIssue(
                     use.request_field,
-                    f"the device {device} that request {quoted(use.request_name)} may get is a {product}, and KubeVirt's own device plugin "
+                    f"the device {device} that request {quoted(use.request_name)} may get "
+                    f"is a {product}, and KubeVirt's own device plugin "
                     f"allocates such devices as {own[product]}: two VMs may get the same device. Remove {product} from "
                     f"{PERMITTED}.pciHostDevices, or set externalResourceProvider: true there",
                 )

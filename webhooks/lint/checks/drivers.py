@@ -1,4 +1,5 @@
-"""Drivers and their configuration: whether a device gets to the VM with an address, bound to VFIO (K-6, K-7.9, K-11.3)."""
+"""Drivers and their configuration: whether a device gets to the VM with an address, bound to VFIO (K-6, K-7.9,
+K-11.3)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ FOR_CONTAINERS: Final = frozenset({"gpu", "mig"})
 """Types of NVIDIA's devices that aren't bound to vfio-pci."""
 
 
-_READ_KEYS: Final[Mapping[KeyReader, tuple[str, ...]]] = {"old": OLD_KEYS, "networks": NETWORK_KEYS, "devices": NATIVE_KEYS}
+_READ_KEYS: Final[Mapping[KeyReader, tuple[str, ...]]] = {
+    "old": OLD_KEYS,
+    "networks": NETWORK_KEYS,
+    "devices": NATIVE_KEYS,
+}
 
 
 def drivers_of(linted: Linted, use: ClaimUse) -> tuple[str, ...]:
@@ -51,12 +56,19 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
             for config in _configurations(linted, use)
             if config.driver == NVIDIA and _member(config.parameters, "kind") == VFIO_CONFIG
         ]
-        written = next((at for at, each in enumerate(claim.spec.devices.config) if given and each.opaque is given[-1]), None)
-        repair = VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written) if claim.allocated is None else None
+        written = next(
+            (at for at, each in enumerate(claim.spec.devices.config) if given and each.opaque is given[-1]), None
+        )
+        repair = (
+            VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written)
+            if claim.allocated is None
+            else None
+        )
         if not given:
             yield RepairableIssue(
                 claim.field,
-                f"{claim} has no {wanted} for request {quoted(use.request_name)}; without it the driver doesn't expose /dev/vfio/vfio, "
+                f"{claim} has no {wanted} for request {quoted(use.request_name)}; "
+                "without it the driver doesn't expose /dev/vfio/vfio, "
                 f"and the VM doesn't boot. Add it at {claim.root}.devices.config",
                 repair,
             )
@@ -71,14 +83,16 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
         if wrong:
             yield RepairableIssue(
                 claim.field,
-                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} {'; '.join(wrong)}; otherwise the driver doesn't "
+                f"{claim}: in the {VFIO_CONFIG} for request {quoted(use.request_name)} "
+                f"{'; '.join(wrong)}; otherwise the driver doesn't "
                 "expose /dev/vfio/vfio, and the VM doesn't boot",
                 repair,
             )
 
 
 def _configurations(linted: Linted, use: ClaimUse) -> Sequence[OpaqueDeviceConfiguration]:
-    """The configurations that apply to a request, the class's before the claim's, as drivers read them: the last of a kind wins."""
+    """The configurations that apply to a request, the class's before the claim's, as drivers read them: the last of a
+    kind wins."""
     claim = use.claim
     assert claim is not None
     assert claim.spec is not None
@@ -113,7 +127,8 @@ def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
         kind = quoted(text_of(bound[0], "type") or "")
         yield FieldIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get, such as {bound[0]}, is of type {kind}, which the driver reserves "
+            f"{share} that request {quoted(use.request_name)} may get, such as "
+            f"{bound[0]}, is of type {kind}, which the driver reserves "
             'for containers. Use a class that selects type "vfio", such as vfio.gpu.nvidia.com',
         )
 
@@ -123,16 +138,23 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
     for use in linted.uses:
         if not any(option.class_name == INTEL for option in use.options):
             continue
-        if any(_member(config.parameters, "driver") in VFIO_DRIVERS for config in _configurations(linted, use) if config.driver == INTEL):
+        if any(
+            _member(config.parameters, "driver") in VFIO_DRIVERS
+            for config in _configurations(linted, use)
+            if config.driver == INTEL
+        ):
             continue
         candidates = linted.candidates(use)
-        bound = [each for each in candidates.devices if each.driver == INTEL and text_of(each, "driver") not in VFIO_DRIVERS]
+        bound = [
+            each for each in candidates.devices if each.driver == INTEL and text_of(each, "driver") not in VFIO_DRIVERS
+        ]
         if bound:
             kernel_driver = text_of(bound[0], "driver")
             now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
             yield FieldIssue(
                 use.request_field,
-                f"a device that request {quoted(use.request_name)} may get, such as {bound[0]},{now} stays bound to the host's driver for "
+                f"a device that request {quoted(use.request_name)} may get, such as "
+                f"{bound[0]},{now} stays bound to the host's driver for "
                 f"class {INTEL}. Use the class gpu-vfio.intel.com, for which the driver binds it to vfio-pci",
             )
 
@@ -149,14 +171,16 @@ def config_for_another_driver(linted: Linted) -> Iterator[FieldIssue]:
             if drivers and config.opaque.driver not in drivers:
                 yield FieldIssue(
                     claim.field,
-                    f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no device that the claim may get is of driver "
+                    f"{claim} {claim.root}.devices.config[{index}].opaque.driver: no "
+                    "device that the claim may get is of driver "
                     f"{quoted(config.opaque.driver)}, so no driver reads this configuration; the devices are of "
                     f"{', '.join(drivers)}. Correct the driver, or the requests that the configuration is for",
                 )
 
 
 def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tuple[str, ...]:
-    """The drivers of the devices that match the named requests (all, if none is named); () if one of them isn't known."""
+    """The drivers of the devices that match the named requests (all, if none is named); () if one of them isn't
+    known."""
     options = [option for name in requests for option in claim.options_of(name)] if requests else list(claim.options)
     found: set[str] = set()
     for option in options:
@@ -175,13 +199,15 @@ def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
             if known is not None and known.unfit:
                 yield FieldIssue(
                     use.request_field,
-                    f"the devices for request {quoted(use.request_name)} are of driver {driver}, which can't serve VMs: "
+                    f"the devices for request {quoted(use.request_name)} are of "
+                    f"driver {driver}, which can't serve VMs: "
                     f"{known.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
                 )
 
 
 def no_address(linted: Linted) -> Iterator[FieldIssue]:
-    """Devices that publish no address under any key of K-6, so that it is unknown which device of the node they are (K-5.11)."""
+    """Devices that publish no address under any key of K-6, so that it is unknown which device of the node they are
+    (K-5.11)."""
     for use in linted.uses:
         candidates = linted.candidates(use)
         unusable = candidates.without(use.needs)
@@ -192,9 +218,12 @@ def no_address(linted: Linted) -> Iterator[FieldIssue]:
         share = "every device" if len(unusable) == len(candidates) else f"{len(unusable)} of {len(candidates)} devices"
         yield RepairableIssue(
             use.request_field,
-            f"{share} that request {quoted(use.request_name)} may get {'has' if share == 'every device' else 'have'} no usable address, "
+            f"{share} that request {quoted(use.request_name)} may get "
+            f"{'has' if share == 'every device' else 'have'} no usable address, "
             f"such as {device}: {detail}",
-            None if linted.settings.at_admission else candidates.spelling(use.needs, reader_of(linted.version, use.kind)),
+            None
+            if linted.settings.at_admission
+            else candidates.spelling(use.needs, reader_of(linted.version, use.kind)),
         )
 
 
@@ -220,7 +249,8 @@ def address_key(linted: Linted) -> Iterator[FieldIssue]:
         yield RepairableIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as {unread[0]}, "
-            f"{'has' if share == 'every device' else 'have'} an address under another key than KubeVirt {version} reads, which is "
+            f"{'has' if share == 'every device' else 'have'} an address under "
+            f"another key than KubeVirt {version} reads, which is "
             f"{' or '.join(keys)}; {remedy}",
             None if linted.settings.at_admission else candidates.moving(reader),
         )

@@ -17,8 +17,10 @@ def direct_claim_pins(linted: Linted) -> Iterator[FieldIssue]:
         if claim.direct:
             yield FieldIssue(
                 claim.field,
-                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps its devices, so the VM is pinned to their node: it "
-                "can't migrate, and it doesn't start elsewhere if the node is lost. Use a template, unless that is intended",
+                f"a ResourceClaim that is named directly ({quoted(claim.name)}) keeps "
+                "its devices, so the VM is pinned to their node: it "
+                "can't migrate, and it doesn't start elsewhere if the node is "
+                "lost. Use a template, unless that is intended",
             )
 
 
@@ -26,7 +28,11 @@ def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that several VMs name; a device can be passed to only one running VM."""
     own = title(linted.object)
     for claim in linted.claims:
-        others = [user for user in linted.inputs.users.get((linted.namespace, claim.name), ()) if user != own] if claim.direct else []
+        others = (
+            [user for user in linted.inputs.users.get((linted.namespace, claim.name), ()) if user != own]
+            if claim.direct
+            else []
+        )
         if others:
             named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
             yield FieldIssue(
@@ -45,7 +51,8 @@ def eviction_blocks_drain(linted: Linted) -> Iterator[FieldIssue]:
         if any(device.is_dra for device in kind.devices(linted.reviewed.spec)):
             yield FieldIssue(
                 linted.path("evictionStrategy"),
-                f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate its node can't be drained while it runs. "
+                f"a VM with {kind.plural} from claims can't migrate, so with LiveMigrate "
+                "its node can't be drained while it runs. "
                 "Use LiveMigrateIfPossible, or None to let it be shut down",
             )
             return

@@ -1,4 +1,5 @@
-"""Objects of any kind as they are written: what an API server would refuse (K-2.2, A-22, C-14), whether a VM uses them or not."""
+"""Objects of any kind as they are written: what an API server would refuse (K-2.2, A-22, C-14), whether a VM uses them
+or not."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ def unrendered_template(manifest: Manifest, release: Gates | None) -> Iterator[F
         if ("{{" in text or "{%" in text) and not _may_have_braces(manifest, path):
             action = template_action(text[:SCANNED])
             if action is not None:
-                yield FieldIssue(field_path(path), f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}")
+                yield FieldIssue(
+                    field_path(path),
+                    f"`{action}` is an instruction of a template that was not rendered. {RENDER_FIRST}",
+                )
 
 
 def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -68,23 +72,30 @@ def _texts(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
 
 def _may_have_braces(manifest: Manifest, path: tuple[Any, ...]) -> bool:
     """True for fields with texts of other languages: annotations, data for the guest or a driver, CEL."""
-    if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {part for part in path if isinstance(part, str)}:
+    if path[0] == "status" or {"annotations", "volumes", "parameters", "expression"} & {
+        part for part in path if isinstance(part, str)
+    }:
         return True
     return isinstance(manifest.object, UnknownObject) and path[0] != "metadata"
 
 
 def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
-    """Fields that the kind doesn't have (K-1.9). Objects of a cluster are exempt: its API server accepted their fields."""
+    """Fields that the kind doesn't have (K-1.9). Objects of a cluster are exempt: its API server accepted their
+    fields."""
     if manifest.stored:
         return
     schema = _schema(manifest, release)
     if schema is None:
         for each in unknown_fields(manifest.raw):
-            yield RepairableIssue(each.path, each.message if each.advice else f"{each.message} ({REFUSED})", _cure(each.path, each.cure))
+            yield RepairableIssue(
+                each.path, each.message if each.advice else f"{each.message} ({REFUSED})", _cure(each.path, each.cure)
+            )
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
         flatten = field.name == "source" and "resourceClaims[" in field.path
-        yield RepairableIssue(field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None)
+        yield RepairableIssue(
+            field.path, _of_kubevirt(field, release), _cure(field.path, "flatten") if flatten else None
+        )
 
 
 def _cure(path: str, cure: FieldCure) -> Repair | None:
@@ -100,16 +111,24 @@ def _cure(path: str, cure: FieldCure) -> Repair | None:
 def old_version(manifest: Manifest, release: Gates | None) -> Iterator[FieldIssue]:
     """Versions of resource.k8s.io before v1, which API servers serve only if an administrator enables them (A-22.1)."""
     group, _, version = manifest.api_version.rpartition("/")
-    if group == DRA and version != "v1" and manifest.kind in SERVED["v1"] and manifest.object is not None and not manifest.stored:
+    if (
+        group == DRA
+        and version != "v1"
+        and manifest.kind in SERVED["v1"]
+        and manifest.object is not None
+        and not manifest.stored
+    ):
         yield RepairableIssue(
             "apiVersion",
-            f"{quoted(manifest.api_version)} is only served where an administrator enabled it; Kubernetes 1.34 and newer serve {V1}",
+            f"{quoted(manifest.api_version)} is only served where an administrator "
+            f"enabled it; Kubernetes 1.34 and newer serve {V1}",
             VersionRepair(),
         )
 
 
 def _schema(manifest: Manifest, release: Gates | None) -> Schema | None:
-    """The schema of a VM or VMI: of the named release, else of virt-dra's own CRDs, which also have the design's spelling (K-1.7)."""
+    """The schema of a VM or VMI: of the named release, else of virt-dra's own CRDs, which also have the design's
+    spelling (K-1.7)."""
     if not manifest.is_subject or not isinstance(manifest.raw, dict):
         return None
     return schema_of(manifest.kind, release.version if release is not None else None)
@@ -151,8 +170,13 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldI
         yield FieldIssue(field, error.message)
     if isinstance(obj, VirtualMachine):
         template, root = obj.spec.template.metadata, "spec.template.metadata"
-        for error in (*label_map(template.labels, f"{root}.labels"), *annotation_map(template.annotations, f"{root}.annotations")):
-            yield FieldIssue(error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template")
+        for error in (
+            *label_map(template.labels, f"{root}.labels"),
+            *annotation_map(template.annotations, f"{root}.annotations"),
+        ):
+            yield FieldIssue(
+                error.field, f"{error.message}. The API server refuses every VMI that KubeVirt makes of the template"
+            )
 
 
 def _as_created(obj: TypedObject) -> tuple[TypedObject, bool]:

@@ -1,4 +1,5 @@
-"""Whether some node has everything that the VM needs: labels, and devices for every request. Node taints and capacity are ignored."""
+"""Whether some node has everything that the VM needs: labels, and devices for every request. Node taints and capacity
+are ignored."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class _Bound:
 
 
 def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
-    """Requests whose devices are on no node that fits nodeSelector, or on no node together. Unknown nodes are assumed to fit."""
+    """Requests whose devices are on no node that fits nodeSelector, or on no node together. Unknown nodes are assumed
+    to fit."""
     lacking = _lacking(linted)
     usable: list[_Bound] = []
     for bound in _bound(linted):
@@ -49,7 +51,8 @@ def no_usable_node(linted: Linted) -> Iterator[FieldIssue]:
         if not common & bound.nodes:
             yield FieldIssue(
                 bound.claim.field,
-                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, and a VM runs on one node. "
+                f"no node has devices for both {bound} and {first}{_apart(linted, common, bound.nodes)}, "
+                "and a VM runs on one node. "
                 "Request devices that some node has together",
             )
             return
@@ -60,11 +63,15 @@ def pod_refused(linted: Linted) -> Iterator[FieldIssue]:
     """VMs that KubeVirt admits, but whose launcher pod virt-controller can never create (K-3.2, K-4)."""
     why = linted.inputs.trial.pod(linted.expanded, linted.namespace) if linted.inputs.trial is not None else None
     if why is not None:
-        yield FieldIssue(linted.path("resourceClaims"), f"the VM gets no launcher pod: {why}. Correct the fields of the VM that cause it")
+        yield FieldIssue(
+            linted.path("resourceClaims"),
+            f"the VM gets no launcher pod: {why}. Correct the fields of the VM that cause it",
+        )
 
 
 def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
-    """Claims that the allocator can't satisfy even on an unused cluster, because of constraints, counters or numbers (A-7)."""
+    """Claims that the allocator can't satisfy even on an unused cluster, because of constraints, counters or numbers
+    (A-7)."""
     trial = linted.inputs.trial
     if trial is None or not {CLASSES, SLICES} <= linted.inputs.known:
         return
@@ -78,7 +85,8 @@ def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
-    """Faults because of which the launcher can't make a libvirt domain of the VM and the devices that it would get (K-7)."""
+    """Faults because of which the launcher can't make a libvirt domain of the VM and the devices that it would get
+    (K-7)."""
     trial = linted.inputs.trial
     fault = trial.domain(linted.expanded, linted.namespace) if trial is not None else None
     if fault is not None:

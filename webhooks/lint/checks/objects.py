@@ -1,4 +1,5 @@
-"""Objects that a VM names and that don't exist: templates, claims, requests in them, device classes (K-2.27, K-12.3)."""
+"""Objects that a VM names and that don't exist: templates, claims, requests in them, device classes (K-2.27,
+K-12.3)."""
 
 from __future__ import annotations
 
@@ -49,8 +50,14 @@ def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[Na
         if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
             continue
         # Not everybody who may create a VM may know the objects of other namespaces.
-        elsewhere = [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
-        hint = f"; there is one in {_namespaces(elsewhere)}, but a VM can only name objects of its own namespace" if elsewhere else ""
+        elsewhere = (
+            [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
+        )
+        hint = (
+            f"; there is one in {_namespaces(elsewhere)}, but a VM can only name objects of its own namespace"
+            if elsewhere
+            else ""
+        )
         compared += 1
         here = (name for namespace, name in there if namespace == linted.namespace)
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
@@ -68,7 +75,9 @@ NAMES_COMPARED: Final = 8
 
 
 def _namespaces(names: list[str]) -> str:
-    return ("namespace " if len(names) == 1 else "namespaces ") + ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return (
+        ("namespace " if len(names) == 1 else "namespaces ") + ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    )
 
 
 def request_missing(linted: Linted) -> Iterator[FieldIssue]:
@@ -99,16 +108,22 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
                 compared += 1
                 known = sorted(linted.inputs.classes)
                 first = nearest_first(option.class_name, known) if compared <= NAMES_COMPARED else known
-                there = f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}" if first else "there are no classes"
+                there = (
+                    f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"
+                    if first
+                    else "there are no classes"
+                )
                 yield FieldIssue(
                     claim.field,
-                    f"{claim} {option.path}.deviceClassName: there is no DeviceClass {quoted(option.class_name)}; {there}. "
+                    f"{claim} {option.path}.deviceClassName: there is no DeviceClass "
+                    f"{quoted(option.class_name)}; {there}. "
                     "Install the driver that provides the class, or name another one",
                 )
 
 
 def claim_not_listed(linted: Linted) -> Iterator[FieldIssue]:
-    """Claims that host devices name and the VM lacks. KubeVirt 1.6 and 1.7 don't check that (K-2.30); the pod is refused (K-3.2)."""
+    """Claims that host devices name and the VM lacks. KubeVirt 1.6 and 1.7 don't check that (K-2.30); the pod is
+    refused (K-3.2)."""
     if not V1_6_0 <= linted.version < V1_8_0:
         return
     entries = [entry.name for entry in linted.reviewed.spec.resource_claims]
@@ -119,7 +134,8 @@ def claim_not_listed(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def not_listed(name: str, entries: Collection[str]) -> str:
-    """The clause for a claim that the VM lacks: ``claimName "gpuclaim" is not in spec.resourceClaims; it has "gpu-claim"``."""
+    """The clause for a claim that the VM lacks: ``claimName "gpuclaim" is not in spec.resourceClaims; it has
+    "gpu-claim"``."""
     there = f"it has {listed(nearest_first(name, entries))}" if entries else "it has none"
     return f"claimName {quoted(name)} is not in spec.resourceClaims; {there}"
 
@@ -130,7 +146,8 @@ def instancetype_missing(linted: Linted) -> Iterator[FieldIssue]:
         if missing.kind in linted.inputs.known:
             advice = _other_kind(missing) or "Create it"
             yield FieldIssue(
-                missing.field, f"{missing} does not exist; KubeVirt refuses the VM, and doesn't start an existing one. {advice}"
+                missing.field,
+                f"{missing} does not exist; KubeVirt refuses the VM, and doesn't start an existing one. {advice}",
             )
 
 
@@ -149,4 +166,8 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
 def _other_kind(missing: MissingReference) -> str:
     """Advice to name the kind: without it KubeVirt looks for a cluster-wide object."""
     name = missing.name.rpartition("/")[2]
-    return f"There is a {missing.meant} {quoted(name)}: if you mean that one, set kind: {missing.meant}" if missing.meant else ""
+    return (
+        f"There is a {missing.meant} {quoted(name)}: if you mean that one, set kind: {missing.meant}"
+        if missing.meant
+        else ""
+    )

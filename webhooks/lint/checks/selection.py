@@ -44,14 +44,17 @@ def selector_error(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def selector_fails_on_device(linted: Linted) -> Iterator[FieldIssue]:
-    """Selectors that fail on some device, which ends the allocation on every node where that device is evaluated (A-8)."""
+    """Selectors that fail on some device, which ends the allocation on every node where that device is evaluated
+    (A-8)."""
     for claim, option, match in _matches(linted):
         fault = match.fault
         if fault is not None and fault.device is not None and match.devices:
             yield FieldIssue(
                 claim.field,
-                f"{_selector(linted, claim, option, fault)} fails on the device {fault.device}: {_first_line(fault.message)}. "
-                "On a node with such a device the claim may not be allocated at all: check first that the value exists, e.g. with has()",
+                f"{_selector(linted, claim, option, fault)} fails on the device "
+                f"{fault.device}: {_first_line(fault.message)}. "
+                "On a node with such a device the claim may not be allocated at all: "
+                "check first that the value exists, e.g. with has()",
             )
 
 
@@ -61,7 +64,8 @@ def selector_not_checked(linted: Linted) -> Iterator[FieldIssue]:
         if match.unchecked:
             yield FieldIssue(
                 claim.field,
-                f"{claim} request {quoted(option.name)}: which devices its selectors match was not checked: {match.unchecked}. "
+                f"{claim} request {quoted(option.name)}: which devices its selectors "
+                f"match was not checked: {match.unchecked}. "
                 "The scheduler will check it; virt-dra cel shows what a selector costs",
             )
 
@@ -105,7 +109,8 @@ def _refused_slices(linted: Linted) -> str:
     if not refused:
         return ""
     return (
-        f" ({'a ResourceSlice' if refused == 1 else f'{refused} ResourceSlices'} of the input would be refused, so its devices don't count)"
+        f" ({'a ResourceSlice' if refused == 1 else f'{refused} ResourceSlices'} of "
+        "the input would be refused, so its devices don't count)"
     )
 
 
@@ -120,7 +125,8 @@ COMPARED = 10_000
 
 
 def _values(linted: Linted, option: RequestOption, position: int) -> str:
-    """The values for which devices fail a selector; "" at admission, where users may not know the devices' attributes."""
+    """The values for which devices fail a selector; "" at admission, where users may not know the devices'
+    attributes."""
     if linted.settings.at_admission:
         return ""
     texts = [text for _, text in linted.expressions(option)]
@@ -166,7 +172,8 @@ def not_enough_devices(linted: Linted) -> Iterator[FieldIssue]:
         if option.count > most:
             yield FieldIssue(
                 claim.field,
-                f"{claim} {option.path}.count: {option.count} devices are requested, and no node has more than {most} that match. "
+                f"{claim} {option.path}.count: {option.count} devices are requested, "
+                f"and no node has more than {most} that match. "
                 "Request fewer, or provide more devices on one node",
             )
 
@@ -181,7 +188,11 @@ def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
             offered = [capacity for device in match.devices if (capacity := _capacity(device, name)) is not None]
             most = max(offered, default=None)
             if most is None or amount > most:
-                has = f"the most that a matching device has is {most}" if most is not None else "no matching device has this capacity"
+                has = (
+                    f"the most that a matching device has is {most}"
+                    if most is not None
+                    else "no matching device has this capacity"
+                )
                 yield FieldIssue(
                     claim.field,
                     f"{claim} {option.path}.capacity.requests[{name}]: {amount} is requested, and {has}. "
@@ -210,7 +221,11 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
         taints = [taint for taint in untolerated if taint is not None]
         if len(taints) < len(untolerated) or _has_alternative(linted, claim, option):
             continue
-        named = ", ".join(dict.fromkeys(f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]))
+        named = ", ".join(
+            dict.fromkeys(
+                f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints[:3]
+            )
+        )
         yield FieldIssue(
             claim.field,
             f"{claim} request {quoted(option.name)}: every matching device is tainted ({named}). "
@@ -220,6 +235,8 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
 
 def _untolerated(linted: Linted, published: SliceDevice, option: RequestOption) -> DeviceTaint | None:
     for taint in linted.inputs.taints(published):
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, taint) for each in option.asked.tolerations):
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            tolerates(each, taint) for each in option.asked.tolerations
+        ):
             return taint
     return None

@@ -1,4 +1,5 @@
-"""Valid requests that no VM can use: several devices, alternatives, admin access (K-2.27, K-5.7, K-5.8, K-7.8, K-7.12)."""
+"""Valid requests that no VM can use: several devices, alternatives, admin access (K-2.27, K-5.7, K-5.8, K-7.8,
+K-7.12)."""
 
 from __future__ import annotations
 
@@ -12,20 +13,26 @@ from webhooks.verdict import FieldIssue
 
 
 def several_devices(linted: Linted) -> Iterator[FieldIssue]:
-    """Requests for several devices. Alternatives count if each is for several; otherwise first-available reports them."""
+    """Requests for several devices. Alternatives count if each is for several; otherwise first-available reports
+    them."""
     for use in linted.uses:
         if not all(map(_several, use.options)):
             continue
         for option in use.options:
             assert use.claim is not None
-            asked, member = ("all devices that match", "allocationMode") if option.all_devices else (f"{option.count} devices", "count")
+            asked, member = (
+                ("all devices that match", "allocationMode")
+                if option.all_devices
+                else (f"{option.count} devices", "count")
+            )
             if linted.version < V1_8_0:
                 then = f"KubeVirt {linted.version} gives the VM the first of them and none of the others"
             else:
                 then = f"KubeVirt {linted.version} takes exactly one device per request, so the VM will not start"
             yield FieldIssue(
                 use.request_field,
-                f"request {quoted(option.name)} asks for {asked} ({use.claim} {option.path}.{member}), and a device entry takes one; "
+                f"request {quoted(option.name)} asks for {asked} ({use.claim} "
+                f"{option.path}.{member}), and a device entry takes one; "
                 f"{then}. Write one request, with count 1, for each device",
             )
 
@@ -46,17 +53,24 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
         names += ", …" if len(request.first_available) > 3 else ""
         several = [quoted(option.name) for option in use.options if _several(option)]
         ask = "asks" if len(several) == 1 else "ask"
-        also = f". Besides, {', '.join(several)} {ask} for several devices, and a device entry takes one" if several else ""
+        also = (
+            f". Besides, {', '.join(several)} {ask} for several devices, and a device entry takes one"
+            if several
+            else ""
+        )
         yield FieldIssue(
             use.request_field,
-            f"request {quoted(use.request_name)} has alternatives (firstAvailable), and KubeVirt {linted.version} doesn't find the device, "
+            f"request {quoted(use.request_name)} has alternatives (firstAvailable), "
+            f"and KubeVirt {linted.version} doesn't find the device, "
             f"because the allocation result is named after the chosen alternative ({names}). "
-            f"Request one kind of device with exactly, or use virt-dra's metadata shim, which supports alternatives{also}",
+            "Request one kind of device with exactly, or use virt-dra's "
+            f"metadata shim, which supports alternatives{also}",
         )
 
 
 def admin_access(linted: Linted) -> Iterator[FieldIssue]:
-    """Requests with admin access: a VM never gets a device that others use (K-5.7), and few namespaces permit them (A-22.10)."""
+    """Requests with admin access: a VM never gets a device that others use (K-5.7), and few namespaces permit them
+    (A-22.10)."""
     reported: set[RequestOption] = set()
     for use in linted.uses:
         for option in use.options:
@@ -65,7 +79,8 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
                 reported.add(option)
                 yield FieldIssue(
                     use.request_field,
-                    f"request {quoted(option.name)} asks for admin access ({use.claim} {option.path}.adminAccess), which shares devices "
+                    f"request {quoted(option.name)} asks for admin access ({use.claim} "
+                    f"{option.path}.adminAccess), which shares devices "
                     "that others use; such a device is never passed to a VM. Remove adminAccess",
                 )
     if linted.settings.at_admission or linted.inputs.permits_admin_access(linted.namespace):
@@ -75,6 +90,7 @@ def admin_access(linted: Linted) -> Iterator[FieldIssue]:
             if option.admin_access and option not in reported:
                 yield FieldIssue(
                     claim.field,
-                    f"{claim} {option.path}.adminAccess: the API server accepts a claim with admin access only in a namespace with the "
+                    f"{claim} {option.path}.adminAccess: the API server accepts a claim "
+                    "with admin access only in a namespace with the "
                     f"label {ADMIN_ACCESS_LABEL}=true, and a VM can't use it. Remove adminAccess",
                 )

@@ -22,17 +22,29 @@ from webhooks.verdict import FieldIssue
 
 
 def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
-    """Feature gates that the VM needs and that are disabled. 1.6 and 1.7 admit such host devices, but the VM never starts (K-2.30)."""
+    """Feature gates that the VM needs and that are disabled. 1.6 and 1.7 admit such host devices, but the VM never
+    starts (K-2.30)."""
     spec, version, gates = linted.reviewed.spec, linted.version, linted.inputs.configuration.gates
     for kind in DEVICE_LISTS:
         if version >= V1_6_0 and kind.gate not in gates and any(device.is_dra for device in kind.devices(spec)):
             yield _off(linted, linted.path(kind.field), kind.gate, f"{kind.plural} from claims")
     if spec.domain.devices.host_devices and HOST_DEVICES not in gates:
-        yield _off(linted, linted.path("domain.devices.hostDevices"), HOST_DEVICES, "any host device, from a claim or not,")
-    if version >= V1_9_0 and NETWORK_DEVICES_WITH_DRA not in gates and any(network.resource_claim is not None for network in spec.networks):
+        yield _off(
+            linted, linted.path("domain.devices.hostDevices"), HOST_DEVICES, "any host device, from a claim or not,"
+        )
+    if (
+        version >= V1_9_0
+        and NETWORK_DEVICES_WITH_DRA not in gates
+        and any(network.resource_claim is not None for network in spec.networks)
+    ):
         yield _off(linted, linted.path("networks"), NETWORK_DEVICES_WITH_DRA, "networks from claims")
     memory = spec.domain.memory
-    if version >= V1_8_0 and RESERVED_OVERHEAD_MEMLOCK not in gates and memory is not None and memory.reserved_overhead is not None:
+    if (
+        version >= V1_8_0
+        and RESERVED_OVERHEAD_MEMLOCK not in gates
+        and memory is not None
+        and memory.reserved_overhead is not None
+    ):
         yield _off(linted, linted.path("domain.memory.reservedOverhead"), RESERVED_OVERHEAD_MEMLOCK, "reservedOverhead")
     if linted.reviewed.annotations.get(HOOK_SIDECARS) and SIDECAR not in gates:
         yield _off(linted, f"{linted.reviewed.metadata}.annotations[{HOOK_SIDECARS}]", SIDECAR, "a hook sidecar")
@@ -42,7 +54,8 @@ def _off(linted: Linted, field: str, gate: str, what: str) -> FieldIssue:
     what_to_do = linted.inputs.configuration.gates.how_to_enable(gate)
     return FieldIssue(
         field,
-        f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} the feature gate {gate}, which is off in KubeVirt "
+        f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} "
+        f"the feature gate {gate}, which is off in KubeVirt "
         f"{linted.version}. In the KubeVirt object, {what_to_do}",
     )
 
@@ -56,30 +69,37 @@ def kubevirt_too_old(linted: Linted) -> Iterator[FieldIssue]:
             if device.is_dra:
                 yield FieldIssue(
                     linted.path(f"{kind.field}[{index}]"),
-                    f"KubeVirt {linted.version} can't give a VM a device from a claim. Use KubeVirt 1.8.3 or newer, or name the device "
+                    f"KubeVirt {linted.version} can't give a VM a device from a claim. "
+                    "Use KubeVirt 1.8.3 or newer, or name the device "
                     "with deviceName and let virt-dra stand in for the device plugin",
                 )
 
 
 def metadata_path(linted: Linted) -> Iterator[FieldIssue]:
     """VMs on KubeVirt 1.8.0 to 1.8.2, which reads metadata from another path than drivers write it to (K-7.11)."""
-    if V1_8_0 <= linted.version < V1_8_3 and any(use.kind != "networks" and not linted.shimmed(use) for use in linted.uses):
+    if V1_8_0 <= linted.version < V1_8_3 and any(
+        use.kind != "networks" and not linted.shimmed(use) for use in linted.uses
+    ):
         yield FieldIssue(
             linted.path("resourceClaims"),
-            f"KubeVirt {linted.version} reads the addresses of devices below /var/run/dra-device-attributes, and drivers write them "
-            "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 or newer, or the metadata shim of virt-dra, which "
+            f"KubeVirt {linted.version} reads the addresses of devices below "
+            "/var/run/dra-device-attributes, and drivers write them "
+            "below /var/run/kubernetes.io/dra-device-attributes. Use KubeVirt 1.8.3 "
+            "or newer, or the metadata shim of virt-dra, which "
             "also writes to the old path",
         )
 
 
 def direct_claim_unresolved(linted: Linted) -> Iterator[FieldIssue]:
-    """Direct claims on KubeVirt 1.6 and 1.7, which wait for a status entry that only claims from templates have (K-5.15)."""
+    """Direct claims on KubeVirt 1.6 and 1.7, which wait for a status entry that only claims from templates have
+    (K-5.15)."""
     if V1_6_0 <= linted.version < V1_8_0 and any(use.kind != "networks" for use in linted.uses):
         for claim in linted.claims:
             if claim.direct:
                 yield FieldIssue(
                     claim.field,
-                    f"KubeVirt {linted.version} never finds the devices of a VM that names a ResourceClaim directly, here "
+                    f"KubeVirt {linted.version} never finds the devices of a VM "
+                    "that names a ResourceClaim directly, here "
                     f"{quoted(claim.name)}: it waits for a status that Kubernetes gives to claims from templates only. "
                     "Use a template, or KubeVirt 1.8.3 or newer",
                 )

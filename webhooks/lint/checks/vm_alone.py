@@ -1,4 +1,5 @@
-"""Faults of the VM or VMI alone: KubeVirt's admission (K-2), labels and status that only KubeVirt may set, annotations of virt-dra."""
+"""Faults of the VM or VMI alone: KubeVirt's admission (K-2), labels and status that only KubeVirt may set, annotations
+of virt-dra."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from webhooks.vmi import review
 
 
 def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
-    """Refusals of KubeVirt's admission (K-2), as if every gate was enabled: a disabled one has its own finding, and hides other faults."""
+    """Refusals of KubeVirt's admission (K-2), as if every gate was enabled: a disabled one has its own finding, and
+    hides other faults."""
     every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
     refusals = linted.expansion.refusals if linted.expansion is not None else ()
     for refusal in refusals:
@@ -32,7 +34,10 @@ def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
     if refusals:
         return
     for cause in review(linted.expanded, every_gate).causes:
-        yield FieldIssue(cause.field, f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}")
+        yield FieldIssue(
+            cause.field,
+            f"KubeVirt {linted.version} refuses the object: {cause.message.strip()}{_unlisted(linted, cause)}",
+        )
 
 
 def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
@@ -48,8 +53,14 @@ def _unlisted(linted: Linted, cause: AdmissionCause) -> str:
                     return f"; {linted.path(kind.field)}[{index}]: {not_listed(device.claim_name, entries)}"
     if cause.type == NOT_FOUND:
         for index, network in enumerate(spec.networks):
-            if network.resource_claim is not None and cause.field == linted.path(f"networks[{index}].resourceClaim.claimName"):
-                return f"; it has {listed(nearest_first(network.resource_claim.claim_name or '', entries))}" if entries else ""
+            if network.resource_claim is not None and cause.field == linted.path(
+                f"networks[{index}].resourceClaim.claimName"
+            ):
+                return (
+                    f"; it has {listed(nearest_first(network.resource_claim.claim_name or '', entries))}"
+                    if entries
+                    else ""
+                )
     return ""
 
 
@@ -83,7 +94,12 @@ def reserved_label(linted: Linted) -> Iterator[FieldIssue]:
 def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
     """New VMIs with a status, which KubeVirt keeps and trusts (K-9.5)."""
     vmi = linted.object
-    if isinstance(vmi, VirtualMachineInstance) and vmi.given("status") and vmi.status.to_wire() and not vmi.metadata.uid:
+    if (
+        isinstance(vmi, VirtualMachineInstance)
+        and vmi.given("status")
+        and vmi.status.to_wire()
+        and not vmi.metadata.uid
+    ):
         fields = ", ".join(map(quoted, list(vmi.status.to_wire())[:5]))
         yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and trusts. Remove it")
 
@@ -97,7 +113,9 @@ def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[Field
                 if id not in known:
                     close = get_close_matches(id, sorted(known), n=1)
                     meant = f"did you mean {close[0]}?" if close else f"the ids are listed in {PAGES}"
-                    yield FieldIssue(field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}")
+                    yield FieldIssue(
+                        field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}"
+                    )
 
     return find
 

@@ -36,7 +36,8 @@ def reader_of(version: KubeVirtVersion, kind: str) -> KeyReader:
 
 
 def moved_keys(devices: Iterable[SliceDevice], reader: KeyReader) -> KeyRepair | None:
-    """The repair of devices that have an address under a key that this reader doesn't read; None if one of them can't be repaired."""
+    """The repair of devices that have an address under a key that this reader doesn't read; None if one of them can't
+    be repaired."""
     renames = []
     for device in devices:
         pci, mdev = published_keys(device.driver, device.device.attributes, device.keys)
@@ -49,8 +50,8 @@ def moved_keys(devices: Iterable[SliceDevice], reader: KeyReader) -> KeyRepair |
 
 
 def misspelt_keys(devices: Iterable[SliceDevice], reader: KeyReader) -> KeyRepair | None:
-    """The repair of devices without an address whose attributes have one under a key that is nearly right: in another case, in a wrong
-    domain, or with one letter wrong. None if it isn't clear for one of them."""
+    """The repair of devices without an address whose attributes have one under a key that is nearly right: in another
+    case, in a wrong domain, or with one letter wrong. None if it isn't clear for one of them."""
     renames = []
     for device in devices:
         found = list(_misspelt(device, reader))
@@ -101,4 +102,9 @@ def _one_apart(given: str, known: str) -> bool:
     while head < min(len(given), len(known)) and given[head] == known[head]:
         head += 1
     given, known = given[head:], known[head:]
-    return given[1:] == known[1:] or given == known[1:] or given[1:] == known or (given[:2] == known[1::-1] and given[2:] == known[2:])
+    return (
+        given[1:] == known[1:]
+        or given == known[1:]
+        or given[1:] == known
+        or (given[:2] == known[1::-1] and given[2:] == known[2:])
+    )

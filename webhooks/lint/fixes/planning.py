@@ -1,9 +1,10 @@
-"""Plans fixes: edits texts, reads and lints the result, and keeps the fixes that remove their finding and cause no other one.
+"""Plans fixes: edits texts, reads and lints the result, and keeps the fixes that remove their finding and cause no
+other one.
 
-A fix is verified twice before anyone sees it. The edited text is read again: it must mean what the changed objects mean, and for all
-others what it meant before. Then all objects are linted again. Where several fixes together fail, halves of them are tried, so that a bad
-one doesn't prevent the others. What a fix brings to light (an object that isn't refused any more is checked further) is fixed in another
-round.
+A fix is verified twice before anyone sees it. The edited text is read again: it must mean what the changed objects
+mean, and for all others what it meant before. Then all objects are linted again. Where several fixes together fail,
+halves of them are tried, so that a bad one doesn't prevent the others. What a fix brings to light (an object that isn't
+refused any more is checked further) is fixed in another round.
 """
 
 from __future__ import annotations
@@ -62,14 +63,16 @@ class DroppedFix:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.title}: {self.finding.field}: not fixed, because {self.reason} [{self.finding.id}]"
+        return (
+            f"{self.source}: {self.title}: {self.finding.field}: not fixed, because {self.reason} [{self.finding.id}]"
+        )
 
 
 @dataclass(frozen=True)
 class FixPlan:
-    """What can be fixed. ``fixes``: of the first round, for the findings of the input; ``dropped``: of all rounds. ``waiting``: findings of
-    the input whose object gets another fix first. ``removed``: the number of the input's findings that are gone in the end. ``texts``:
-    those that change. ``documents``, ``result``: after all changes."""
+    """What can be fixed. ``fixes``: of the first round, for the findings of the input; ``dropped``: of all rounds.
+    ``waiting``: findings of the input whose object gets another fix first. ``removed``: the number of the input's
+    findings that are gone in the end. ``texts``: those that change. ``documents``, ``result``: after all changes."""
 
     fixes: tuple[PlannedFix, ...]
     dropped: tuple[DroppedFix, ...]
@@ -83,8 +86,8 @@ class FixPlan:
 def plan_fixes(
     documents: Sequence[Document], texts: Mapping[str, bytes], result: LintResult, judge: Judge, rounds: int = ROUNDS
 ) -> FixPlan:
-    """The fixes of the findings on documents. ``texts``: those that may be changed, by the names of their sources. ``rounds``: 1 for the
-    findings at hand only."""
+    """The fixes of the findings on documents. ``texts``: those that may be changed, by the names of their sources.
+    ``rounds``: 1 for the findings at hand only."""
     state = _State(tuple(documents), {name: ManifestText(name, raw) for name, raw in texts.items()}, result)
     return _Planner(judge).plan(state, rounds)
 
@@ -130,7 +133,9 @@ class _Planner:
             following = self._accept(state, state, candidates, accepted)
             if number == 0:
                 fixes = tuple(_planned(state, accepted))
-                waiting_at_first = frozenset((obj.source, finding) for each in waiting for obj, finding in each.findings)
+                waiting_at_first = frozenset(
+                    (obj.source, finding) for each in waiting for obj, finding in each.findings
+                )
             state = following
             if not accepted and not (waiting and candidates):
                 break
@@ -193,14 +198,19 @@ class _Planner:
 
     # --- verification ---
 
-    def _accept(self, base: _State, best: _State, candidates: Sequence[_Candidate], accepted: list[_Candidate]) -> _State:
-        """The state after the candidates that hold, which are added to ``accepted``. ``base``: before the round; ``best``: after those
-        accepted so far."""
+    def _accept(
+        self, base: _State, best: _State, candidates: Sequence[_Candidate], accepted: list[_Candidate]
+    ) -> _State:
+        """The state after the candidates that hold, which are added to ``accepted``. ``base``: before the round;
+        ``best``: after those accepted so far."""
         if not candidates:
             return best
         if not self._attempts:
             for each in candidates:
-                self._drop(each.findings, f"{ATTEMPTS} attempts didn't suffice to find out which fixes go together; run it again")
+                self._drop(
+                    each.findings,
+                    f"{ATTEMPTS} attempts didn't suffice to find out which fixes go together; run it again",
+                )
             return best
         self._attempts -= 1
         try:
@@ -340,7 +350,11 @@ class _Hidden:
 
     @classmethod
     def by(cls, before: LintResult, after: LintResult) -> _Hidden:
-        refused = [manifest.source for manifest, findings in before.manifests if any(each.severity == DENIAL for each in findings)]
+        refused = [
+            manifest.source
+            for manifest, findings in before.manifests
+            if any(each.severity == DENIAL for each in findings)
+        ]
         return cls(
             frozenset(replace(each, line=0) for each in refused),
             bool(before.inputs.refused.keys() - after.inputs.refused.keys()),

@@ -1,4 +1,5 @@
-"""Repairs: what a check knows about the cure of its finding, as data. Whether one works is found out when it is wanted."""
+"""Repairs: what a check knows about the cure of its finding, as data. Whether one works is found out when it is
+wanted."""
 
 from __future__ import annotations
 
@@ -24,16 +25,16 @@ class OwnRepair:
 
 @dataclass(frozen=True, eq=False)
 class KeyRepair:
-    """Attributes of published devices with another key: of each device the written key and the one that is meant. Thousands of devices may
-    be in one that many findings share, so it is compared by identity."""
+    """Attributes of published devices with another key: of each device the written key and the one that is meant.
+    Thousands of devices may be in one that many findings share, so it is compared by identity."""
 
     renames: tuple[tuple[DeviceName, str, str], ...]
 
 
 @dataclass(frozen=True)
 class VfioRepair:
-    """NVIDIA's VFIO configuration for a request of a claim or template. ``existing``: the position of one with wrong values; None: there is
-    none, or it is the class's."""
+    """NVIDIA's VFIO configuration for a request of a claim or template. ``existing``: the position of one with wrong
+    values; None: there is none, or it is the class's."""
 
     kind: str
     namespace: str

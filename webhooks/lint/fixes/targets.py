@@ -22,17 +22,20 @@ _VFIO: Final = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "VfioDevice
 
 
 class RepairTargets:
-    """The objects of an input, by what repairs say about them. ``editable``: the names of the texts that may be changed."""
+    """The objects of an input, by what repairs say about them. ``editable``: the names of the texts that may be
+    changed."""
 
     def __init__(self, manifests: Sequence[Manifest], editable: Collection[str]) -> None:
         self._manifests = manifests
         self._editable = editable
         self._by_source = {each.source: each for each in manifests}
-        self._by_identity: dict[Identity, Manifest] = {each.identity: each for each in manifests}  # of two the later counts
+        self._by_identity: dict[Identity, Manifest] = {
+            each.identity: each for each in manifests
+        }  # of two the later counts
 
     def changes_of(self, repair: Repair, source: DocumentSource) -> ChangesOfObjects:
-        """The changes of each object. ``source``: of the object that has the finding. Raises :class:`CannotChange`, also if a change would
-        change nothing."""
+        """The changes of each object. ``source``: of the object that has the finding. Raises :class:`CannotChange`,
+        also if a change would change nothing."""
         found = self._changes_of(repair, source)
         for each in found:
             if each.name not in self._editable:
@@ -83,7 +86,9 @@ class RepairTargets:
             for index, device in enumerate(obj.spec.devices):
                 path = ("spec", "devices", index)
                 basic = _at(manifest.raw, (*path, "basic"))
-                found.setdefault((*pool, device.name), []).append((manifest.source, (*path, "basic") if isinstance(basic, dict) else path))
+                found.setdefault((*pool, device.name), []).append(
+                    (manifest.source, (*path, "basic") if isinstance(basic, dict) else path)
+                )
         return found
 
 

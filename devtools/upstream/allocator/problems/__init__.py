@@ -1,4 +1,5 @@
-"""Random allocation problems in wire form, small enough to be hard: few devices, shared attributes, several claims and nodes.
+"""Random allocation problems in wire form, small enough to be hard: few devices, shared attributes, several claims and
+nodes.
 
 Everything of Kubernetes 1.37 occurs, also what validation refuses and where the reference is known to be wrong (AC-*).
 """
@@ -21,7 +22,9 @@ def problem(random: Random) -> Json:
     mix = Mix.of(random)
     published = slices(mix)
     allocated, state = used(mix, published)
-    claims = [claim(mix, f"claim{i}") for i in range(mix.choice((2, 2, 3)) if mix.has("several_claims", 1.0, 0.1) else 1)]
+    claims = [
+        claim(mix, f"claim{i}") for i in range(mix.choice((2, 2, 3)) if mix.has("several_claims", 1.0, 0.1) else 1)
+    ]
     if mix.chance(0.003):
         claims.pop()
     if mix.chance(0.04) and claims:

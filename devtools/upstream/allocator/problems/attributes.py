@@ -30,7 +30,15 @@ _SELECTORS = {
     'device.capacity["a.example.com"].?mem.hasValue()': 0.5,
     'device.capacity[device.driver].?bw.orValue(quantity("1")).isLessThan(quantity("5"))': 0.5,
 }
-_BROKEN = ("1 +", "1", "device.attributes", "device.nothing", '"x"', "dyn(1)", 'device.attributes["a.example.com"].absent == 1')
+_BROKEN = (
+    "1 +",
+    "1",
+    "device.attributes",
+    "device.nothing",
+    '"x"',
+    "dyn(1)",
+    'device.attributes["a.example.com"].absent == 1',
+)
 _A, _COMMON = 'device.attributes["a.example.com"]', 'device.attributes["common.io"]'
 _DERIVED = {
     f"{_A}.?numa.orValue(0)": 3.0,
@@ -107,7 +115,8 @@ def derived(mix: Mix, name: str) -> Json:
 
 
 def constraints(mix: Mix, names: list[str], derived_names: list[str]) -> list[Json]:
-    """``names``: of requests and subrequests (``request/subrequest``). ``derived_names``: attributes that some request derives."""
+    """``names``: of requests and subrequests (``request/subrequest``). ``derived_names``: attributes that some request
+    derives."""
     found = []
     for kind, concept in (("matchAttribute", "match_attribute"), ("distinctAttribute", "distinct_attribute")):
         for _ in range(mix.choice((1, 1, 2)) if mix.has(concept, 0.8, 0.1) else 0):
@@ -118,7 +127,10 @@ def constraints(mix: Mix, names: list[str], derived_names: list[str]) -> list[Js
             elif mix.chance(0.05):
                 constraint["requests"] = []
             if mix.chance(0.02):  # AC-5
-                constraint["matchAttribute"], constraint["distinctAttribute"] = mix.pick(CONSTRAINED), mix.pick(CONSTRAINED)
+                constraint["matchAttribute"], constraint["distinctAttribute"] = (
+                    mix.pick(CONSTRAINED),
+                    mix.pick(CONSTRAINED),
+                )
             found.append(constraint)
     mix.shuffle(found)
     return found

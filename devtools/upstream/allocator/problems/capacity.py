@@ -34,7 +34,12 @@ _RANGES: dict[str, tuple[Json, ...]] = {
         {"min": "250m", "step": "250m", "max": "2"},
         {"min": "0", "step": "0.5"},
     ),
-    "slots": ({"min": "1", "step": "1"}, {"min": "1", "max": "3", "step": "2"}, {"min": "0", "step": "2"}, {"min": "1", "max": "4"}),
+    "slots": (
+        {"min": "1", "step": "1"},
+        {"min": "1", "max": "3", "step": "2"},
+        {"min": "0", "step": "2"},
+        {"min": "1", "max": "4"},
+    ),
 }
 _DEFAULTS = {"mem": ("1Gi", "2Gi", "1G"), "bw": ("1", "100m", "0.5"), "slots": ("1", "2", "0")}
 _VALUE_LISTS = {

@@ -18,7 +18,10 @@ def counter_sets(mix: Mix) -> Sets:
 
 def declared(mix: Mix, sets: Sets) -> list[Json]:
     """The entries of ``sharedCounters``."""
-    return [{"name": name, "counters": {counter: {"value": mix.pick(_LIMITS)} for counter in counters}} for name, counters in sets.items()]
+    return [
+        {"name": name, "counters": {counter: {"value": mix.pick(_LIMITS)} for counter in counters}}
+        for name, counters in sets.items()
+    ]
 
 
 def consumed(mix: Mix, sets: Sets) -> list[Json]:

@@ -1,4 +1,5 @@
-"""How a random problem is mixed: a few concepts are strong in it, so that they meet, and the others rare, so that it isn't mere noise."""
+"""How a random problem is mixed: a few concepts are strong in it, so that they meet, and the others rare, so that it
+isn't mere noise."""
 
 from __future__ import annotations
 

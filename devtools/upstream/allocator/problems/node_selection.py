@@ -18,10 +18,17 @@ _EXPRESSIONS: tuple[Json, ...] = (
 
 
 def node(mix: Mix) -> Json:
-    found: Json = {"metadata": {"name": mix.pick({"n1": 9, "n2": 1}), "labels": {"zone": mix.pick({"z1": 5, "z2": 1}), "rank": "5"}}}
+    found: Json = {
+        "metadata": {
+            "name": mix.pick({"n1": 9, "n2": 1}),
+            "labels": {"zone": mix.pick({"z1": 5, "z2": 1}), "rank": "5"},
+        }
+    }
     if mix.has("node_operations", 0.6, 0.3):
         found["status"] = {
-            "declaredFeatures": mix.choice((["DRAOptionalNodeOperations"], ["Other", "DRAOptionalNodeOperations"], ["Other"]))
+            "declaredFeatures": mix.choice(
+                (["DRAOptionalNodeOperations"], ["Other", "DRAOptionalNodeOperations"], ["Other"])
+            )
         }
     return found
 
@@ -29,7 +36,9 @@ def node(mix: Mix) -> Json:
 def of_slice(mix: Mix) -> Json:
     """The fields of a slice's spec."""
     strong = "node_selection" in mix.strong
-    if mix.chance(0.01):  # what validation refuses: the first of nodeName, allNodes and nodeSelector that says something counts
+    if mix.chance(
+        0.01
+    ):  # what validation refuses: the first of nodeName, allNodes and nodeSelector that says something counts
         return mix.choice(
             (
                 {"nodeName": "", "allNodes": True},
@@ -42,7 +51,14 @@ def of_slice(mix: Mix) -> Json:
             )
         )
     kind = mix.pick(
-        {"node": 6.0, "other": 0.5, "all": 4.0, "selector": 3.0 if strong else 1.0, "device": 3.0 if strong else 0.5, "nothing": 0.05}
+        {
+            "node": 6.0,
+            "other": 0.5,
+            "all": 4.0,
+            "selector": 3.0 if strong else 1.0,
+            "device": 3.0 if strong else 0.5,
+            "nothing": 0.05,
+        }
     )
     match kind:
         case "node":
@@ -60,7 +76,9 @@ def of_slice(mix: Mix) -> Json:
 
 def of_device(mix: Mix) -> Json:
     if mix.chance(0.02):
-        return mix.choice(({"nodeName": "", "allNodes": True}, {"allNodes": False}, {"nodeName": "n2", "allNodes": True}))
+        return mix.choice(
+            ({"nodeName": "", "allNodes": True}, {"allNodes": False}, {"nodeName": "n2", "allNodes": True})
+        )
     kind = mix.pick({"node": 5, "other": 1, "all": 3, "selector": 3, "nothing": 0.3})
     match kind:
         case "node":
@@ -78,7 +96,9 @@ def selector(mix: Mix) -> Json:
     """Rarely with two terms, which a result can't express, or one that can't be read."""
     terms = [_term(mix) for _ in range(2 if mix.chance(0.03) else 1)]
     if mix.chance(0.004) and "matchExpressions" in terms[0]:
-        terms[0]["matchExpressions"][0] |= mix.choice(({"operator": "Inn"}, {"key": "a b"}, {"operator": "In", "values": []}))
+        terms[0]["matchExpressions"][0] |= mix.choice(
+            ({"operator": "Inn"}, {"key": "a b"}, {"operator": "In", "values": []})
+        )
     return {"nodeSelectorTerms": terms}
 
 

@@ -27,13 +27,19 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
         spec |= where if mix.chance(0.7) else node_selection.of_slice(mix)
         many = "many_devices" in mix.strong and driver == DRIVERS[0]
         for _ in range(mix.randint(10, 20) if many else mix.pick({0: 0.4, 1: 1.5, 2: 3, 3: 4, 4: 3, 5: 1.5})):
-            device = dict(template, name=f"d{number}") if template is not None and mix.chance(0.7) else _device(mix, f"d{number}", sets)
+            device = (
+                dict(template, name=f"d{number}")
+                if template is not None and mix.chance(0.7)
+                else _device(mix, f"d{number}", sets)
+            )
             if spec.get("perDeviceNodeSelection"):
                 device |= node_selection.of_device(mix)
             spec["devices"].append(device)
             number += 1
         if mix.has("node_operations", 0.4, 0.02):
-            spec["skipNodeOperations"] = mix.choice((["*"], ["NodeUnprepareResources"], ["NodePrepareResources", "NodeUnprepareResources"]))
+            spec["skipNodeOperations"] = mix.choice(
+                (["*"], ["NodeUnprepareResources"], ["NodePrepareResources", "NodeUnprepareResources"])
+            )
         found.append({"spec": spec})
     if sets:
         names = list(sets)
@@ -47,7 +53,10 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
     generation = mix.choice((1, 1, 1, 3))
     for i, each in enumerate(found):
         each["metadata"] = {"name": f"{mix.choice('xyz')}-{driver[0]}-{pool}-{i}"}
-        each["spec"] |= {"driver": driver, "pool": {"name": pool, "generation": generation, "resourceSliceCount": len(found)}}
+        each["spec"] |= {
+            "driver": driver,
+            "pool": {"name": pool, "generation": generation, "resourceSliceCount": len(found)},
+        }
     if mix.has("pool_problems", 0.4, 0.02):
         found = _spoiled(mix, found)
     return found
@@ -57,7 +66,9 @@ def _spoiled(mix: Mix, found: list[Json]) -> list[Json]:
     """One thing that makes the pool incomplete, invalid or old; some of them only where the reference looks."""
     devices = [device for each in found for device in each["spec"].get("devices", [])]
     counter_slices = [each for each in found if "sharedCounters" in each["spec"]]
-    fault = mix.pick({"missing": 2, "twice": 2, "counters": 4, "obsolete": 3, "newer elsewhere": 0.5, "too many": 1, "counts": 0.5})
+    fault = mix.pick(
+        {"missing": 2, "twice": 2, "counters": 4, "obsolete": 3, "newer elsewhere": 0.5, "too many": 1, "counts": 0.5}
+    )
     match fault:
         case "missing":
             found.pop(mix.randrange(len(found)))
@@ -74,7 +85,9 @@ def _spoiled(mix: Mix, found: list[Json]) -> list[Json]:
             found.append(newer)
         case "too many":
             extra = _other(found[0], generation=found[0]["spec"]["pool"]["generation"])
-            extra["spec"] = {key: value for key, value in extra["spec"].items() if key in ("driver", "pool")} | node_selection.of_slice(mix)
+            extra["spec"] = {
+                key: value for key, value in extra["spec"].items() if key in ("driver", "pool")
+            } | node_selection.of_slice(mix)
             extra["spec"]["devices"] = [_device(mix, "extra", {})]
             found.append(extra)
         case "counts":  # AC-15
@@ -84,7 +97,10 @@ def _spoiled(mix: Mix, found: list[Json]) -> list[Json]:
 
 def _other(slice_: Json, generation: int) -> Json:
     pool = slice_["spec"]["pool"] | {"generation": generation}
-    return {"metadata": {"name": slice_["metadata"]["name"] + f"-g{generation}"}, "spec": slice_["spec"] | {"pool": pool}}
+    return {
+        "metadata": {"name": slice_["metadata"]["name"] + f"-g{generation}"},
+        "spec": slice_["spec"] | {"pool": pool},
+    }
 
 
 def _device(mix: Mix, name: str, sets: counters.Sets) -> Json:

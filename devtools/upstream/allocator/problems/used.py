@@ -20,12 +20,16 @@ def used(mix: Mix, slices: list[Json]) -> tuple[list[Json], Json | None]:
             results.append(_result(mix, place, share))
     if mix.has("used", 0.1, 0.01) and devices:
         spec, device = mix.choice(devices)
-        results.append({"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": "gone"})  # AC-2
+        results.append(
+            {"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": "gone"}
+        )  # AC-2
     mix.shuffle(results)
     claims = []
     for i in range(0, len(results), 4):
         allocation = {"devices": {"results": results[i : i + 4]}}
-        claims.append({"metadata": {"name": f"other{i}", "namespace": "ns"}, "spec": {}, "status": {"allocation": allocation}})
+        claims.append(
+            {"metadata": {"name": f"other{i}", "namespace": "ns"}, "spec": {}, "status": {"allocation": allocation}}
+        )
     return claims, _state(mix, devices) if mix.has("used", 0.15, 0.02) and devices else None
 
 

@@ -1,8 +1,8 @@
 """What to ask an API server: scenarios, each a few requests in order, on names of their own.
 
 A step is a request (see ../steps.py). ``base`` takes the object another step was answered with and ``change`` merges
-into it, so that updates carry the uid and resourceVersion that the server in question gave. ``${0.metadata.uid}`` in a text is
-such a value, too.
+into it, so that updates carry the uid and resourceVersion that the server in question gave. ``${0.metadata.uid}`` in a
+text is such a value, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,21 @@ from devtools.upstream.apiserver.scenarios.protocol import metadata, protocol, s
 from devtools.upstream.apiserver.scenarios.slices import slices
 from devtools.upstream.apiserver.scenarios.versions import versions
 
-GROUPS = (claims, templates, claim_statuses, slices, classes, taint_rules, pool_requests, pods, metadata, protocol, shapes, versions, gates)
+GROUPS = (
+    claims,
+    templates,
+    claim_statuses,
+    slices,
+    classes,
+    taint_rules,
+    pool_requests,
+    pods,
+    metadata,
+    protocol,
+    shapes,
+    versions,
+    gates,
+)
 
 
 def scenarios() -> Iterator[Scenario]:

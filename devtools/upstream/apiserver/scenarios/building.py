@@ -106,9 +106,18 @@ def allocation(*results: Json, **fields: Any) -> Json:
 
 
 def slice_(*devices: Json, name: str = "x", pool: Json | None = None, driver: str = "dr.io", **spec: Any) -> Json:
-    where = {} if {"nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection", "nowhere"} & set(spec) else {"allNodes": True}
+    where = (
+        {}
+        if {"nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection", "nowhere"} & set(spec)
+        else {"allNodes": True}
+    )
     spec.pop("nowhere", None)
-    body: Json = {"driver": driver, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1, **(pool or {})}, **where, **spec}
+    body: Json = {
+        "driver": driver,
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1, **(pool or {})},
+        **where,
+        **spec,
+    }
     if devices:
         body["devices"] = list(devices)
     return obj("ResourceSlice", body, name)
@@ -130,7 +139,9 @@ def rule(selector: Json | None, taint: Json | None, name: str = "x") -> Json:
 ALPHA = "resource.k8s.io/v1alpha3"
 
 
-def pod(claims: list[Json], uses: list[Json] | None = None, name: str = "x", init: list[Json] | None = None, **meta: Any) -> Json:
+def pod(
+    claims: list[Json], uses: list[Json] | None = None, name: str = "x", init: list[Json] | None = None, **meta: Any
+) -> Json:
     container: Json = {"name": "c", "image": "i"}
     if uses is not None:
         container["resources"] = {"claims": uses}

@@ -73,7 +73,10 @@ def claim_statuses() -> Iterator[Scenario]:
     body = claim(request(), {"name": "f", "firstAvailable": [exactly(name="a"), exactly(name="b")]})
 
     def one(name: str, status: Json, meta: Json | None = None) -> Scenario:
-        return f"claim-status/{name}", [create(merged(body, {"metadata": meta or {}})), update_status({"status": status})]
+        return f"claim-status/{name}", [
+            create(merged(body, {"metadata": meta or {}})),
+            update_status({"status": status}),
+        ]
 
     consumer = {"resource": "pods", "name": "p", "uid": UID}
     yield one("fine", {"allocation": allocation(result())})
@@ -84,14 +87,22 @@ def claim_statuses() -> Iterator[Scenario]:
         yield one(f"request/{key}", {"allocation": allocation(result(request=reference))})
     for key, name in DRIVERS.items():
         yield one(
-            f"driver/{key}", {"allocation": allocation(result(driver=name)), "devices": [{"driver": name, "pool": "p", "device": "d"}]}
+            f"driver/{key}",
+            {"allocation": allocation(result(driver=name)), "devices": [{"driver": name, "pool": "p", "device": "d"}]},
         )
     for key, name in POOLS.items():
         yield one(
-            f"pool/{key}", {"allocation": allocation(result(pool=name)), "devices": [{"driver": "dr.io", "pool": name, "device": "d"}]}
+            f"pool/{key}",
+            {
+                "allocation": allocation(result(pool=name)),
+                "devices": [{"driver": "dr.io", "pool": name, "device": "d"}],
+            },
         )
     for key, name in NAMES.items():
-        yield one(f"device/{key}", {"allocation": allocation(result(name)), "devices": [{"driver": "dr.io", "pool": "p", "device": name}]})
+        yield one(
+            f"device/{key}",
+            {"allocation": allocation(result(name)), "devices": [{"driver": "dr.io", "pool": "p", "device": name}]},
+        )
     for key, share in UIDS.items():
         yield one(f"share/{key}", {"allocation": allocation(result(shareID=share))})
         yield one(
@@ -112,7 +123,9 @@ def claim_statuses() -> Iterator[Scenario]:
     yield one("results-32", {"allocation": allocation(*(result(f"d{i}") for i in range(32)))})
     yield one("results-33", {"allocation": allocation(*(result(f"D{i}") for i in range(33)))})
     yield one("results-same", {"allocation": allocation(result(), result())})
-    yield one("consumed", {"allocation": allocation(result(shareID=UUID2, consumedCapacity={"a.b/m": "1Gi", "-": "-1"}))})
+    yield one(
+        "consumed", {"allocation": allocation(result(shareID=UUID2, consumedCapacity={"a.b/m": "1Gi", "-": "-1"}))}
+    )
     yield one("timestamp", {"allocation": allocation(result(), allocationTimestamp=OLD)})
     yield one("bad-timestamp", {"allocation": allocation(result(), allocationTimestamp="soon")})
     yield one("admin", {"allocation": allocation(result(adminAccess=True))})
@@ -195,7 +208,12 @@ def claim_statuses() -> Iterator[Scenario]:
     )
     yield (
         "claim-status/same-allocation",
-        [made, allocated, update_status({}, 1), update_status({"status": {"allocation": {"nodeSelector": SELECTORS["fine"]}}}, 1)],
+        [
+            made,
+            allocated,
+            update_status({}, 1),
+            update_status({"status": {"allocation": {"nodeSelector": SELECTORS["fine"]}}}, 1),
+        ],
     )
     yield (
         "claim-status/deallocate",
@@ -209,7 +227,11 @@ def claim_statuses() -> Iterator[Scenario]:
     )
     yield (
         "claim-status/deallocate-devices-bad",
-        [made, allocated, update_status({"status": {"allocation": None, "reservedFor": [], "devices": [device(device="other")]}}, 1)],
+        [
+            made,
+            allocated,
+            update_status({"status": {"allocation": None, "reservedFor": [], "devices": [device(device="other")]}}, 1),
+        ],
     )
     yield (
         "claim-status/deallocate-whole",
@@ -242,7 +264,9 @@ def claim_statuses() -> Iterator[Scenario]:
         "claim-status/patch",
         [
             made,
-            patch("ResourceClaim", {"status": {"allocation": allocation(result())}, "spec": None}, subresource="status"),
+            patch(
+                "ResourceClaim", {"status": {"allocation": allocation(result())}, "spec": None}, subresource="status"
+            ),
             patch("ResourceClaim", {"status": {"allocation": None}}),
         ],
     )

@@ -35,12 +35,20 @@ def claims() -> Iterator[Scenario]:
     yield one("defaults", claim(request()))
     yield one("default-all", claim(request(allocationMode="All")))
     yield one("null-count", claim(request(count=None, allocationMode=None)))
-    yield one("status-dropped", {**claim(request()), "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}})
+    yield one(
+        "status-dropped",
+        {**claim(request()), "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}},
+    )
     long_names = {"254": "a" * 254, "long-bad": "A/" * 127, "253": "a" * 253}
     for key, name in long_names.items():
         yield one(f"class-length/{key}", claim(request(deviceClassName=name)))
-        yield one(f"alternative-class-length/{key}", claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": name}]}))
-    yield one("driver-of-wide-characters", claim(request(), config=[{"opaque": {"driver": "é" * 33, "parameters": {}}}]))
+        yield one(
+            f"alternative-class-length/{key}",
+            claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": name}]}),
+        )
+    yield one(
+        "driver-of-wide-characters", claim(request(), config=[{"opaque": {"driver": "é" * 33, "parameters": {}}}])
+    )
     typed = "a\u0007<&>\u2028\u007f"
     yield one(
         "texts-of-types",
@@ -54,7 +62,10 @@ def claims() -> Iterator[Scenario]:
         yield one(f"request-name/{key}", claim(request(name)))
         yield one(f"alternative-name/{key}", claim({"name": "r", "firstAvailable": [exactly(name=name)]}))
         yield one(f"class-name/{key}", claim(request(deviceClassName=name)))
-        yield one(f"class-name-alternative/{key}", claim({"name": "r", "firstAvailable": [exactly(name="a", deviceClassName=name)]}))
+        yield one(
+            f"class-name-alternative/{key}",
+            claim({"name": "r", "firstAvailable": [exactly(name="a", deviceClassName=name)]}),
+        )
         yield one(f"object-name/{key}", claim(request(), name=name))
     yield one("request-twice", claim(request(), request(), request()))
     yield one("requests-32", claim(*(request(f"r{i}") for i in range(32))))
@@ -63,7 +74,9 @@ def claims() -> Iterator[Scenario]:
     yield one("neither", claim({"name": "r"}))
     yield one("neither-empty-list", claim({"name": "r", "firstAvailable": []}))
     yield one("both", claim({"name": "r", "exactly": exactly(), "firstAvailable": [exactly(name="a")]}))
-    yield one("both-bad", claim({"name": "R", "exactly": exactly(deviceClassName=""), "firstAvailable": [exactly(name="A")]}))
+    yield one(
+        "both-bad", claim({"name": "R", "exactly": exactly(deviceClassName=""), "firstAvailable": [exactly(name="A")]})
+    )
     yield one("both-empty-list", claim({"name": "r", "exactly": exactly(), "firstAvailable": []}))
     yield one("empty-exactly", claim({"name": "r", "exactly": {}}))
     yield one("null-exactly", claim({"name": "r", "exactly": None}))
@@ -95,7 +108,10 @@ def claims() -> Iterator[Scenario]:
             yield one(f"mode-alternative/{key}", claim({"name": "r", "firstAvailable": [exactly(name="a", **mode)]}))
     for key, toleration in TOLERATIONS.items():
         yield one(f"toleration/{key}", claim(request(tolerations=[toleration])))
-        yield one(f"toleration-alternative/{key}", claim({"name": "r", "firstAvailable": [exactly(name="a", tolerations=[toleration])]}))
+        yield one(
+            f"toleration-alternative/{key}",
+            claim({"name": "r", "firstAvailable": [exactly(name="a", tolerations=[toleration])]}),
+        )
     yield one("tolerations-17", claim(request(tolerations=[{"operator": "Exists"} for _ in range(17)])))
     yield one("toleration-seconds-type", claim(request(tolerations=[{"operator": "Exists", "tolerationSeconds": "1"}])))
     selectors: dict[str, Json] = {
@@ -137,23 +153,44 @@ def claims() -> Iterator[Scenario]:
     yield one("selector-alternative", claim({"name": "r", "firstAvailable": [exactly(name="a", selectors=[cel("1")])]}))
     both = ({"name": "r", "firstAvailable": [exactly(name="a"), exactly(name="b")]}, request("e"))
     for key, reference in REFERENCES.items():
-        yield one(f"constraint-request/{key}", claim(*both, constraints=[{"requests": [reference], "matchAttribute": "a.b/c"}]))
-        yield one(f"config-request/{key}", claim(*both, config=[{"requests": [reference], "opaque": {"driver": "d", "parameters": {}}}]))
-    yield one("constraint-request-twice", claim(request(), constraints=[{"requests": ["r", "r"], "matchAttribute": "a.b/c"}]))
-    yield one("constraint-unknown-twice", claim(request(), constraints=[{"requests": ["s", "s"], "matchAttribute": "a.b/c"}]))
+        yield one(
+            f"constraint-request/{key}",
+            claim(*both, constraints=[{"requests": [reference], "matchAttribute": "a.b/c"}]),
+        )
+        yield one(
+            f"config-request/{key}",
+            claim(*both, config=[{"requests": [reference], "opaque": {"driver": "d", "parameters": {}}}]),
+        )
     yield one(
-        "constraint-requests-33", claim(request(), constraints=[{"requests": [f"s{i}" for i in range(33)], "matchAttribute": "a.b/c"}])
+        "constraint-request-twice", claim(request(), constraints=[{"requests": ["r", "r"], "matchAttribute": "a.b/c"}])
+    )
+    yield one(
+        "constraint-unknown-twice", claim(request(), constraints=[{"requests": ["s", "s"], "matchAttribute": "a.b/c"}])
+    )
+    yield one(
+        "constraint-requests-33",
+        claim(request(), constraints=[{"requests": [f"s{i}" for i in range(33)], "matchAttribute": "a.b/c"}]),
     )
     yield one(
         "config-requests-33",
-        claim(request(), config=[{"requests": [f"s{i}" for i in range(33)], "opaque": {"driver": "d", "parameters": {}}}]),
+        claim(
+            request(), config=[{"requests": [f"s{i}" for i in range(33)], "opaque": {"driver": "d", "parameters": {}}}]
+        ),
     )
     yield one("constraints-33", claim(request(), constraints=[{"matchAttribute": "a"}] * 33))
     yield one("constraints-32", claim(request(), constraints=[{"matchAttribute": "a.b/c"}] * 32))
     yield one("constraint-none", claim(request(), constraints=[{}]))
-    yield one("constraint-both", claim(request(), constraints=[{"matchAttribute": "a.b/c", "distinctAttribute": "a.b/d"}]))
-    yield one("constraint-both-bad-match", claim(request(), constraints=[{"matchAttribute": "c", "distinctAttribute": "a.b/d"}]))
-    yield one("constraint-both-bad-distinct", claim(request(), constraints=[{"matchAttribute": "a.b/c", "distinctAttribute": "d"}]))
+    yield one(
+        "constraint-both", claim(request(), constraints=[{"matchAttribute": "a.b/c", "distinctAttribute": "a.b/d"}])
+    )
+    yield one(
+        "constraint-both-bad-match",
+        claim(request(), constraints=[{"matchAttribute": "c", "distinctAttribute": "a.b/d"}]),
+    )
+    yield one(
+        "constraint-both-bad-distinct",
+        claim(request(), constraints=[{"matchAttribute": "a.b/c", "distinctAttribute": "d"}]),
+    )
     for key, name in QNAMES.items():
         yield one(f"match-attribute/{key}", claim(request(), constraints=[{"matchAttribute": name}]))
         yield one(f"distinct-attribute/{key}", claim(request(), constraints=[{"distinctAttribute": name}]))
@@ -197,11 +234,20 @@ def claims() -> Iterator[Scenario]:
     }
     derived["33-bad"] = [{"name": f"c{i % 2}", "expression": ""} for i in range(33)]
     for key, attributes in derived.items():
-        yield one(f"derived/{key}", claim(request(derivedAttributes=attributes), constraints=[{"matchAttribute": "a.b/c"}]))
-    yield one("derived/distinct", claim(request(derivedAttributes=derived["fine"]), constraints=[{"distinctAttribute": "a.b/c"}]))
+        yield one(
+            f"derived/{key}", claim(request(derivedAttributes=attributes), constraints=[{"matchAttribute": "a.b/c"}])
+        )
+    yield one(
+        "derived/distinct",
+        claim(request(derivedAttributes=derived["fine"]), constraints=[{"distinctAttribute": "a.b/c"}]),
+    )
     yield one(
         "derived/other-request",
-        claim(request(derivedAttributes=derived["fine"]), request("s"), constraints=[{"requests": ["s"], "matchAttribute": "a.b/c"}]),
+        claim(
+            request(derivedAttributes=derived["fine"]),
+            request("s"),
+            constraints=[{"requests": ["s"], "matchAttribute": "a.b/c"}],
+        ),
     )
     yield one(
         "derived/alternative",
@@ -226,12 +272,18 @@ def claims() -> Iterator[Scenario]:
     )
     yield one(
         "derived/both-constraints-second",
-        claim(request(derivedAttributes=derived["fine"]), constraints=[{"matchAttribute": "a.b/z", "distinctAttribute": "a.b/c"}]),
+        claim(
+            request(derivedAttributes=derived["fine"]),
+            constraints=[{"matchAttribute": "a.b/z", "distinctAttribute": "a.b/c"}],
+        ),
     )
     heavy = nested_loops("abcde")
     yield one(
         "derived/one-heavy",
-        claim(request(derivedAttributes=[{"name": "a.b/c0", "expression": heavy}]), constraints=[{"matchAttribute": "a.b/c0"}]),
+        claim(
+            request(derivedAttributes=[{"name": "a.b/c0", "expression": heavy}]),
+            constraints=[{"matchAttribute": "a.b/c0"}],
+        ),
     )
     for count in (2, 4, 8, 16):
         yield one(
@@ -248,7 +300,9 @@ def claims() -> Iterator[Scenario]:
     yield one("namespace-missing", claim(request(), meta={"namespace": "nowhere"}))
     yield one("namespace-missing-invalid", claim(request("A"), meta={"namespace": "nowhere"}))
     yield one("namespace-bad", claim(request(), meta={"namespace": "No Where"}))
-    yield one("many-faults", claim(request("A", deviceClassName="", count=-1), request("A"), constraints=[{}], config=[{}]))
+    yield one(
+        "many-faults", claim(request("A", deviceClassName="", count=-1), request("A"), constraints=[{}], config=[{}])
+    )
 
 
 def templates() -> Iterator[Scenario]:
@@ -261,7 +315,8 @@ def templates() -> Iterator[Scenario]:
     yield one("no-spec", obj("ResourceClaimTemplate", None))
     yield one("bad-request", template({"devices": {"requests": [request("A")]}}))
     yield one(
-        "bad-constraint", template({"devices": {"requests": [request()], "constraints": [{"requests": ["z"], "matchAttribute": "m"}]}})
+        "bad-constraint",
+        template({"devices": {"requests": [request()], "constraints": [{"requests": ["z"], "matchAttribute": "m"}]}}),
     )
     yield one("selector", template({"devices": {"requests": [request(selectors=[cel("1")])]}}))
     yield one("admin", template({"devices": {"requests": [request(adminAccess=True)]}}))

@@ -22,7 +22,16 @@ from devtools.upstream.apiserver.scenarios.building import (
     update,
     update_status,
 )
-from devtools.upstream.apiserver.scenarios.tables import CONDITION, CONDITIONS, DRIVERS, NAMES, PARAMETERS, POOLS, QNAMES, TAINTS
+from devtools.upstream.apiserver.scenarios.tables import (
+    CONDITION,
+    CONDITIONS,
+    DRIVERS,
+    NAMES,
+    PARAMETERS,
+    POOLS,
+    QNAMES,
+    TAINTS,
+)
 
 
 def classes() -> Iterator[Scenario]:
@@ -61,7 +70,10 @@ def classes() -> Iterator[Scenario]:
     }
     for key, name in names.items():
         yield one(f"extended/{key}", {"extendedResourceName": name})
-    selectors = {"selectors": [cel("true"), cel("device.driver == 'x'")], "config": [{"opaque": {"driver": "d", "parameters": {}}}]}
+    selectors = {
+        "selectors": [cel("true"), cel("device.driver == 'x'")],
+        "config": [{"opaque": {"driver": "d", "parameters": {}}}],
+    }
     yield (
         "class/update",
         [
@@ -116,7 +128,10 @@ def taint_rules() -> Iterator[Scenario]:
         yield one(f"device/{key}", rule({"device": name}, fine))
         yield one(f"object-name/{key}", rule({}, fine, name))
     for key, entries in CONDITIONS.items():
-        yield f"taint-rule/conditions/{key}", [create(rule({}, fine)), update_status({"status": {"conditions": entries}})]
+        yield (
+            f"taint-rule/conditions/{key}",
+            [create(rule({}, fine)), update_status({"status": {"conditions": entries}})],
+        )
     yield (
         "taint-rule/update",
         [
@@ -131,7 +146,12 @@ def taint_rules() -> Iterator[Scenario]:
             update({"spec": {"taint": {"key": None}}}, 4),
             update_status({"metadata": {"resourceVersion": None}, "status": {"conditions": [CONDITION]}}, 4),
             update_status(
-                {"spec": {"taint": {"effect": "None"}}, "metadata": {"labels": {"a": "b"}}, "status": {"conditions": [CONDITION]}}, 4
+                {
+                    "spec": {"taint": {"effect": "None"}},
+                    "metadata": {"labels": {"a": "b"}},
+                    "status": {"conditions": [CONDITION]},
+                },
+                4,
             ),
             update({"metadata": {"labels": {"a": "b"}}, "status": None}, 10),
             patch("DeviceTaintRule", {"spec": {"taint": {"value": "v"}}}),
@@ -188,10 +208,15 @@ def pool_requests() -> Iterator[Scenario]:
     yield status("negative", {"poolCount": -1})
     yield status("pool-empty", {"poolCount": 1, "pools": [{}]})
     yield status(
-        "pool-negative", {"poolCount": 1, "pools": [{key: -1 if isinstance(value, int) else value for key, value in pool.items()}]}
+        "pool-negative",
+        {"poolCount": 1, "pools": [{key: -1 if isinstance(value, int) else value for key, value in pool.items()}]},
     )
     yield status(
-        "pool-names", {"poolCount": 1, "pools": [{**pool, "driver": "A_", "poolName": "A", "nodeName": "N", "validationError": "x" * 257}]}
+        "pool-names",
+        {
+            "poolCount": 1,
+            "pools": [{**pool, "driver": "A_", "poolName": "A", "nodeName": "N", "validationError": "x" * 257}],
+        },
     )
     yield status("pool-minimal", {"poolCount": 0, "pools": [{"driver": "d", "poolName": "p", "generation": 0}]})
     yield status("pool-zero-count", {"poolCount": 0, "pools": [{**pool, "resourceSliceCount": 0}]})
@@ -201,10 +226,12 @@ def pool_requests() -> Iterator[Scenario]:
     yield status("partition-twice", {"poolCount": 1, "pools": [{**pool, "partitionSummary": [partition, partition]}]})
     yield status("partition-empty", {"poolCount": 1, "pools": [{**pool, "partitionSummary": [{}]}]})
     yield status(
-        "partition-negative", {"poolCount": 1, "pools": [{**pool, "partitionSummary": [{**partition, "total": -1, "allocatable": -1}]}]}
+        "partition-negative",
+        {"poolCount": 1, "pools": [{**pool, "partitionSummary": [{**partition, "total": -1, "allocatable": -1}]}]},
     )
     yield status(
-        "partition-33", {"poolCount": 1, "pools": [{**pool, "partitionSummary": [{**partition, "type": f"t{i}"} for i in range(33)]}]}
+        "partition-33",
+        {"poolCount": 1, "pools": [{**pool, "partitionSummary": [{**partition, "type": f"t{i}"} for i in range(33)]}]},
     )
     yield status("shareable-empty", {"poolCount": 1, "pools": [{**pool, "shareableSummary": {}}]})
     yield status(
@@ -227,7 +254,16 @@ def pool_requests() -> Iterator[Scenario]:
         "shareable-bad",
         {
             "poolCount": 1,
-            "pools": [{**pool, "shareableSummary": {"fullyAvailableDevices": -1, "partiallyAvailableDevices": -1, "capacity": [{}]}}],
+            "pools": [
+                {
+                    **pool,
+                    "shareableSummary": {
+                        "fullyAvailableDevices": -1,
+                        "partiallyAvailableDevices": -1,
+                        "capacity": [{}],
+                    },
+                }
+            ],
         },
     )
     yield status(

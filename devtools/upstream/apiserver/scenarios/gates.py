@@ -1,6 +1,7 @@
 """Fields of gates that are off: dropped when they are new, kept where the stored object uses the feature (C-13.4).
 
-Steps with ``server: off`` go to a server whose gates are off and which shares what is stored with the one whose gates are on.
+Steps with ``server: off`` go to a server whose gates are off and which shares what is stored with the one whose gates
+are on.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ DERIVED = {"name": "a.b/x", "expression": "1"}
 FEATURES: dict[str, Json] = {
     "taints": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2024-05-06T07:08:09Z"}]},
     "counters": {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}]},
-    "groups": {"consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}, "compatibilityGroups": ["g"]}]},
+    "groups": {
+        "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}, "compatibilityGroups": ["g"]}]
+    },
     "binds": {"bindsToNode": True},
     "binding": {"bindingConditions": ["a"], "bindingFailureConditions": ["b"]},
     "multi": {"allowMultipleAllocations": True},
     "not-multi": {"allowMultipleAllocations": False},
     "policy": {
         "allowMultipleAllocations": True,
-        "capacity": {"c": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1"}}}, "d": {"value": "1"}},
+        "capacity": {
+            "c": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1"}}},
+            "d": {"value": "1"},
+        },
     },
     "node-resources": {"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}}},
     "list": {"attributes": {"a": {"ints": [1, 2]}, "b": {"int": 1}}},
@@ -62,14 +68,24 @@ SPECS: dict[str, Json] = {
 REQUESTS: dict[str, Json] = {
     "tolerations": {"requests": [request(tolerations=[TOLERATION])]},
     "tolerations-of-alternative": {
-        "requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "tolerations": [TOLERATION]}]}]
+        "requests": [
+            {"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "tolerations": [TOLERATION]}]}
+        ]
     },
     "capacity": {"requests": [request(capacity={"requests": {"m": "1"}})]},
     "capacity-of-alternative": {
-        "requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "capacity": {"requests": {"m": "1"}}}]}]
+        "requests": [
+            {
+                "name": "r",
+                "firstAvailable": [{"name": "a", "deviceClassName": "c", "capacity": {"requests": {"m": "1"}}}],
+            }
+        ]
     },
     "distinct": {"requests": [request()], "constraints": [{"distinctAttribute": "a.b/x"}]},
-    "distinct-and-match": {"requests": [request()], "constraints": [{"distinctAttribute": "a.b/x", "matchAttribute": "a.b/y"}]},
+    "distinct-and-match": {
+        "requests": [request()],
+        "constraints": [{"distinctAttribute": "a.b/x", "matchAttribute": "a.b/y"}],
+    },
     "no-constraint": {"requests": [request()], "constraints": [{}]},
     "derived": {"requests": [request(derivedAttributes=[DERIVED])], "constraints": [{"matchAttribute": "a.b/x"}]},
     "derived-unused": {"requests": [request(derivedAttributes=[DERIVED])]},
@@ -89,7 +105,11 @@ RESULTS: dict[str, Json] = {
 
 def gates() -> Iterator[Scenario]:
     for key, fields in FEATURES.items():
-        yield from _sliced(f"device-{key}", slice_(device(**fields), device("e")), {"devices": [device(**fields), device("e", **fields)]})
+        yield from _sliced(
+            f"device-{key}",
+            slice_(device(**fields), device("e")),
+            {"devices": [device(**fields), device("e", **fields)]},
+        )
     for key, spec in SPECS.items():
         where: Json = {} if key == "each-device" else {"allNodes": True}
         more: Json = {"allNodes": None} if key == "each-device" else {}
@@ -117,7 +137,10 @@ def gates() -> Iterator[Scenario]:
         [
             create(plain),
             {**update({"spec": {"devices": {"requests": [request(tolerations=[TOLERATION])]}}}), "server": "off"},
-            {**update({"spec": {"devices": {"requests": [request(capacity={"requests": {"m": "1"}})]}}}), "server": "off"},
+            {
+                **update({"spec": {"devices": {"requests": [request(capacity={"requests": {"m": "1"}})]}}}),
+                "server": "off",
+            },
             update({"spec": {"devices": {"requests": [request(tolerations=[TOLERATION])]}}}),
             get("ResourceClaim"),
         ],
@@ -134,8 +157,14 @@ def gates() -> Iterator[Scenario]:
             [
                 create(plain),
                 update_status({"status": status}),
-                {**update_status({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": UUID2}]}}, 1), "server": "off"},
-                {**update_status({"status": {"allocation": None, "reservedFor": None, "devices": None}}, 2), "server": "off"},
+                {
+                    **update_status({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": UUID2}]}}, 1),
+                    "server": "off",
+                },
+                {
+                    **update_status({"status": {"allocation": None, "reservedFor": None, "devices": None}}, 2),
+                    "server": "off",
+                },
             ],
         )
     yield (
@@ -160,7 +189,11 @@ def _sliced(name: str, body: Json, spec: Json) -> Iterator[Scenario]:
     )
     yield (
         f"gates/{name}-off-update",
-        [create(slice_(device("z"))), {**update({"spec": {"sharedCounters": None, **spec}}), "server": "off"}, get("ResourceSlice")],
+        [
+            create(slice_(device("z"))),
+            {**update({"spec": {"sharedCounters": None, **spec}}), "server": "off"},
+            get("ResourceSlice"),
+        ],
     )
     yield (
         f"gates/{name}-kept",

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devtools.upstream.apiserver.scenarios.building import Json, Scenario, create, get, merged, operations, patch, pod, update
+from devtools.upstream.apiserver.scenarios.building import (
+    Json,
+    Scenario,
+    create,
+    get,
+    merged,
+    operations,
+    patch,
+    pod,
+    update,
+)
 from devtools.upstream.apiserver.scenarios.tables import NAMES
 
 MAPPING = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}
@@ -24,8 +34,12 @@ NODE_RESOURCES: dict[str, list[Json]] = {
     "fine": [{"resourceClaimName": "x", "containers": ["c"], "mapping": [{"name": "cpu", "quantity": "1"}]}],
     "generated": [{"resourceClaimName": "made", "overhead": [{"name": "memory", "perPod": "1", "perContainer": "0"}]}],
     "unknown": [{"resourceClaimName": "z"}],
-    "resource": [{"resourceClaimName": "x", "mapping": [{"name": "gpu<", "quantity": "-1"}], "overhead": [{"name": "disk"}]}],
-    "negative": [{"resourceClaimName": "x", "overhead": [{"name": "hugepages-2Mi", "perPod": "-1", "perContainer": "-1m"}]}],
+    "resource": [
+        {"resourceClaimName": "x", "mapping": [{"name": "gpu<", "quantity": "-1"}], "overhead": [{"name": "disk"}]}
+    ],
+    "negative": [
+        {"resourceClaimName": "x", "overhead": [{"name": "hugepages-2Mi", "perPod": "-1", "perContainer": "-1m"}]}
+    ],
 }
 
 
@@ -57,7 +71,11 @@ def pods() -> Iterator[Scenario]:
         yield one(f"request/{key}", pod([entry], [{"name": "a", "request": name}]))
         yield one(f"use-name/{key}", pod([entry], [{"name": name}]))
     yield one(
-        "mirror", merged(pod([entry, made]), {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}, "spec": {"nodeName": "n"}})
+        "mirror",
+        merged(
+            pod([entry, made]),
+            {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}, "spec": {"nodeName": "n"}},
+        ),
     )
     yield one("long-generated", pod([{"name": "a" * 63, "resourceClaimTemplateName": "x"}], name="p" * 200))
     uses: dict[str, list[Json]] = {
@@ -104,8 +122,14 @@ def pods() -> Iterator[Scenario]:
             ],
         )
     for key, uses_ in NODE_RESOURCES.items():
-        status = {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}], "nodeAllocatableResourceClaimStatuses": uses_}
-        yield f"pod/node-resources/{key}", [create(pod([entry, made])), patch("Pod", {"status": status}, subresource="status")]
+        status = {
+            "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}],
+            "nodeAllocatableResourceClaimStatuses": uses_,
+        }
+        yield (
+            f"pod/node-resources/{key}",
+            [create(pod([entry, made])), patch("Pod", {"status": status}, subresource="status")],
+        )
     yield (
         "pod/update",
         [

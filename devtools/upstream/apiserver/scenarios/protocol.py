@@ -40,7 +40,9 @@ def metadata() -> Iterator[Scenario]:
         return f"metadata/{name}", [create(obj("DeviceClass", {}, **fields))]
 
     def bare(name: str, metadata: Json) -> Scenario:
-        return f"metadata/{name}", [create({"apiVersion": DRA, "kind": "DeviceClass", "metadata": metadata, "spec": {}})]
+        return f"metadata/{name}", [
+            create({"apiVersion": DRA, "kind": "DeviceClass", "metadata": metadata, "spec": {}})
+        ]
 
     yield bare("nothing", {})
     yield bare("generate-name", {"generateName": "g-"})
@@ -64,7 +66,14 @@ def metadata() -> Iterator[Scenario]:
         yield meta(f"label/{key}", labels={name: "v"})
         yield meta(f"annotation/{key}", annotations={name: "v"})
         yield meta(f"finalizer/{key}", finalizers=[name])
-    for key, value in {"empty": "", "long": "v" * 64, "bad": "a b", "dash": "-v", "max": "v" * 63, "unicode": "ä"}.items():
+    for key, value in {
+        "empty": "",
+        "long": "v" * 64,
+        "bad": "a b",
+        "dash": "-v",
+        "max": "v" * 63,
+        "unicode": "ä",
+    }.items():
         yield meta(f"label-value/{key}", labels={"k": value})
     yield meta("label-both", labels={"a b": "c d"})
     yield meta("annotations-long", annotations={"k": "v" * (256 * 1024)})
@@ -107,7 +116,10 @@ def metadata() -> Iterator[Scenario]:
     yield meta("finalizer-bare", finalizers=["nodomain"])
     yield meta("finalizer-twice", finalizers=["a.b/c", "a.b/c"])
     yield meta(
-        "managed", managedFields=[{"manager": "m", "operation": "Update", "apiVersion": DRA, "fieldsType": "FieldsV1", "fieldsV1": {}}]
+        "managed",
+        managedFields=[
+            {"manager": "m", "operation": "Update", "apiVersion": DRA, "fieldsType": "FieldsV1", "fieldsV1": {}}
+        ],
     )
 
     yield (
@@ -172,7 +184,12 @@ def protocol() -> Iterator[Scenario]:
     )
     yield (
         "protocol/update-missing-class",
-        [create(obj("DeviceClass", {})), delete("DeviceClass"), update({}), update({"metadata": {"resourceVersion": None, "uid": None}})],
+        [
+            create(obj("DeviceClass", {})),
+            delete("DeviceClass"),
+            update({}),
+            update({"metadata": {"resourceVersion": None, "uid": None}}),
+        ],
     )
     yield (
         "protocol/delete-preconditions",
@@ -254,13 +271,18 @@ def protocol() -> Iterator[Scenario]:
             operations("ResourceClaim", [{"op": "add", "path": "/metadata/labels/x~1y", "value": "z"}]),
             operations(
                 "ResourceClaim",
-                [{"op": "test", "path": "/metadata/labels/a", "value": "b"}, {"op": "remove", "path": "/metadata/labels/a"}],
+                [
+                    {"op": "test", "path": "/metadata/labels/a", "value": "b"},
+                    {"op": "remove", "path": "/metadata/labels/a"},
+                ],
             ),
             operations("ResourceClaim", [{"op": "add", "path": "/metadata/annotations/a", "value": "b"}]),
             operations("ResourceClaim", [{"op": "replace", "path": "/metadata/labels/nope", "value": "b"}]),
             operations("ResourceClaim", [{"op": "bogus", "path": "/metadata/labels/nope", "value": "b"}]),
             operations("ResourceClaim", [{"op": "remove", "path": "/metadata/labels/nope"}]),
-            operations("ResourceClaim", [{"op": "copy", "from": "/metadata/labels/x~1y", "path": "/metadata/labels/w"}]),
+            operations(
+                "ResourceClaim", [{"op": "copy", "from": "/metadata/labels/x~1y", "path": "/metadata/labels/w"}]
+            ),
             operations("ResourceClaim", [{"op": "move", "from": "/metadata/labels/w", "path": "/metadata/labels/v"}]),
             operations("ResourceClaim", [{"op": "test", "path": "/metadata/labels/nope", "value": None}]),
             operations("ResourceClaim", [{"op": "add", "path": "/spec/devices/requests/-", "value": request("s")}]),
@@ -275,10 +297,18 @@ def protocol() -> Iterator[Scenario]:
             operations("ResourceClaim", [{"op": "replace", "path": "/kind", "value": "Pod"}]),
             operations("ResourceClaim", [{"op": "replace", "path": "", "value": {}}]),
             operations("ResourceClaim", [{"op": "test", "path": "no-slash", "value": {}}]),
-            operations("ResourceClaim", [{"op": "add", "path": "/status", "value": {"allocation": allocation(result())}}]),
-            operations("ResourceClaim", [{"op": "add", "path": "/status/allocation", "value": allocation(result())}], subresource="status"),
             operations(
-                "ResourceClaim", [{"op": "add", "path": "/status", "value": {"allocation": allocation(result())}}], subresource="status"
+                "ResourceClaim", [{"op": "add", "path": "/status", "value": {"allocation": allocation(result())}}]
+            ),
+            operations(
+                "ResourceClaim",
+                [{"op": "add", "path": "/status/allocation", "value": allocation(result())}],
+                subresource="status",
+            ),
+            operations(
+                "ResourceClaim",
+                [{"op": "add", "path": "/status", "value": {"allocation": allocation(result())}}],
+                subresource="status",
             ),
             operations("ResourceClaim", [{"op": "add", "path": "/metadata/name", "value": "z"}]),
             operations("ResourceClaim", [{"op": "add", "path": "/metadata/namespace", "value": "admin"}]),
@@ -300,7 +330,9 @@ def protocol() -> Iterator[Scenario]:
                     {"op": "copy", "from": "/metadata/labels/none", "path": "/metadata/labels/w"},
                 ],
             ),
-            operations("ResourceClaim", [{"op": "move", "from": "/metadata/labels/none", "path": "/metadata/labels/w"}]),
+            operations(
+                "ResourceClaim", [{"op": "move", "from": "/metadata/labels/none", "path": "/metadata/labels/w"}]
+            ),
             operations("ResourceClaim", [{"op": "copy", "from": "/nowhere/none", "path": "/metadata/labels/w"}]),
             operations("ResourceClaim", [{"op": "remove", "path": "/metadata/finalizers/-1"}]),
             operations("ResourceClaim", [{"op": "remove", "path": "/metadata/finalizers/00"}]),
@@ -314,8 +346,14 @@ def protocol() -> Iterator[Scenario]:
         [
             create(claim(request(), meta={"labels": {"a": "b", "c": "d"}})),
             patch("ResourceClaim", {"metadata": {"labels": {"a": None, "e": "f"}}}),
-            patch("ResourceClaim", {"metadata": {"resourceVersion": "${0.metadata.resourceVersion}", "labels": {"stale": "x"}}}),
-            patch("ResourceClaim", {"metadata": {"resourceVersion": "${1.metadata.resourceVersion}", "labels": {"fresh": "x"}}}),
+            patch(
+                "ResourceClaim",
+                {"metadata": {"resourceVersion": "${0.metadata.resourceVersion}", "labels": {"stale": "x"}}},
+            ),
+            patch(
+                "ResourceClaim",
+                {"metadata": {"resourceVersion": "${1.metadata.resourceVersion}", "labels": {"fresh": "x"}}},
+            ),
             patch("ResourceClaim", {"metadata": {"uid": UID}}),
             patch("ResourceClaim", {"metadata": {"name": "other"}}),
             patch("ResourceClaim", {"metadata": {"namespace": "admin"}}),
@@ -436,5 +474,8 @@ def shapes() -> Iterator[Scenario]:
     for key, spec in specs.items():
         yield f"shape/{key}", [create(obj("ResourceClaim", spec))]
     yield "shape/metadata-list", [create({"apiVersion": DRA, "kind": "ResourceClaim", "metadata": [], "spec": {}})]
-    yield "shape/labels-list", [create({"apiVersion": DRA, "kind": "ResourceClaim", "metadata": {"name": "x", "labels": []}, "spec": {}})]
+    yield (
+        "shape/labels-list",
+        [create({"apiVersion": DRA, "kind": "ResourceClaim", "metadata": {"name": "x", "labels": []}, "spec": {}})],
+    )
     yield "shape/null-metadata", [create({"apiVersion": DRA, "kind": "ResourceClaim", "metadata": None, "spec": {}})]

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devtools.upstream.apiserver.scenarios.building import OLD, UID, Json, Scenario, create, device, get, obj, patch, slice_, update
-from devtools.upstream.apiserver.scenarios.tables import BINDINGS, DRIVERS, NAMES, POOLS, QNAMES, SELECTORS, SKIPS, TAINTS
+from devtools.upstream.apiserver.scenarios.building import (
+    OLD,
+    UID,
+    Json,
+    Scenario,
+    create,
+    device,
+    get,
+    obj,
+    patch,
+    slice_,
+    update,
+)
+from devtools.upstream.apiserver.scenarios.tables import (
+    BINDINGS,
+    DRIVERS,
+    NAMES,
+    POOLS,
+    QNAMES,
+    SELECTORS,
+    SKIPS,
+    TAINTS,
+)
 
 ATTRIBUTES: dict[str, Json] = {
     "int": {"int": 1},
@@ -113,7 +134,11 @@ def policies() -> Iterator[tuple[str, str, Json]]:
         "max-equal": ("10", "10", {"min": "10", "max": "10", "step": "1"}),
     }
     for key, (total, default, bounds) in ranges.items():
-        yield f"range/{key}", total, {"validRange": bounds} if default is None else {"default": default, "validRange": bounds}
+        yield (
+            f"range/{key}",
+            total,
+            {"validRange": bounds} if default is None else {"default": default, "validRange": bounds},
+        )
 
 
 def slices() -> Iterator[Scenario]:
@@ -181,27 +206,49 @@ def slices() -> Iterator[Scenario]:
     yield one(
         "devices-65-counter",
         slice_(
-            *(device(f"d{i}") for i in range(64)), device("t", consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "1"}}}])
+            *(device(f"d{i}") for i in range(64)),
+            device("t", consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "1"}}}]),
         ),
     )
-    yield one("devices-65-list", slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": [1]}})))
-    yield one("devices-65-empty-list", slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": []}})))
+    yield one(
+        "devices-65-list", slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": [1]}}))
+    )
+    yield one(
+        "devices-65-empty-list",
+        slice_(*(device(f"d{i}") for i in range(64)), device("t", attributes={"a": {"ints": []}})),
+    )
     yield one("devices-65-empty-taints", slice_(*(device(f"d{i}") for i in range(64)), device("t", taints=[])))
     faulty = device(
         "D",
         attributes={"a": {}, "b": {"ints": [1], "int": 1}, "c": {"version": "x"}, "-": {"strings": ["s" * 65]}},
-        consumesCounters=[{"counterSet": "S", "counters": {"C": {"value": "1"}}, "compatibilityGroups": ["G", "g", "h"]}, {}],
+        consumesCounters=[
+            {"counterSet": "S", "counters": {"C": {"value": "1"}}, "compatibilityGroups": ["G", "g", "h"]},
+            {},
+        ],
         taints=[{"effect": "x"}, {}],
         bindingConditions=list("abcde"),
         bindingFailureConditions=["a b"],
-        nodeAllocatableResources={"disk": {"mapping": {}}, "cpu": {"mapping": {"capacityKey": "z"}}, "memory": {"overhead": {}}},
+        nodeAllocatableResources={
+            "disk": {"mapping": {}},
+            "cpu": {"mapping": {"capacityKey": "z"}},
+            "memory": {"overhead": {}},
+        },
         nodeName="",
     )
     yield one("devices-65-faulty", slice_(*(device(f"d{i}") for i in range(64)), faulty))
-    yield one("devices-129-faulty", slice_(*(device("d") for _ in range(128)), device("D", attributes={"a": {}}, nodeName="N")))
+    yield one(
+        "devices-129-faulty",
+        slice_(*(device("d") for _ in range(128)), device("D", attributes={"a": {}}, nodeName="N")),
+    )
     yield one(
         "null-entries",
-        slice_(device(attributes={"a": None}, capacity={"c": None, "d": {"value": None}}, nodeAllocatableResources={"cpu": None})),
+        slice_(
+            device(
+                attributes={"a": None},
+                capacity={"c": None, "d": {"value": None}},
+                nodeAllocatableResources={"cpu": None},
+            )
+        ),
     )
     yield one("null-counters-entry", slice_(sharedCounters=[{"name": "s", "counters": {"c": None}}]))
     typed = "a\u0007<&>\u2028\u007f"
@@ -214,8 +261,13 @@ def slices() -> Iterator[Scenario]:
         ),
     )
     yield one("device-twice", slice_(device(), device(), device("D"), device("D")))
-    yield one("device-and-counters", slice_(device(), sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
-    yield one("empty-devices-and-counters", slice_(devices=[], sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
+    yield one(
+        "device-and-counters", slice_(device(), sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}])
+    )
+    yield one(
+        "empty-devices-and-counters",
+        slice_(devices=[], sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]),
+    )
     yield one("devices-and-empty-counters", slice_(device(), sharedCounters=[]))
     yield one("null-devices", slice_(devices=None, sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}]))
     yield one("null-counters", slice_(device(), sharedCounters=None))
@@ -229,7 +281,10 @@ def slices() -> Iterator[Scenario]:
         yield one(
             f"partition-type/{key}",
             slice_(
-                device(consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "1"}}}], attributes={"k": {"string": "x"}}),
+                device(
+                    consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
+                    attributes={"k": {"string": "x"}},
+                ),
                 partitionTypeAttribute=name,
             ),
         )
@@ -237,10 +292,12 @@ def slices() -> Iterator[Scenario]:
     yield one("attributes-32", slice_(device(attributes=many)))
     yield one("attributes-33", slice_(device(attributes=many, capacity={"c": {"value": "1"}})))
     yield one(
-        "attribute-values-49", slice_(device(attributes={**{f"a{i}": {"int": i} for i in range(20)}, "l": {"ints": list(range(29))}}))
+        "attribute-values-49",
+        slice_(device(attributes={**{f"a{i}": {"int": i} for i in range(20)}, "l": {"ints": list(range(29))}})),
     )
     yield one(
-        "attribute-values-48", slice_(device(attributes={**{f"a{i}": {"int": i} for i in range(20)}, "l": {"ints": list(range(28))}}))
+        "attribute-values-48",
+        slice_(device(attributes={**{f"a{i}": {"int": i} for i in range(20)}, "l": {"ints": list(range(28))}})),
     )
     yield one("capacity-negative", slice_(device(capacity={"c": {"value": "-1"}})))
     yield one("capacity-bad", slice_(device(capacity={"c": {"value": "x"}})))
@@ -261,15 +318,27 @@ def slices() -> Iterator[Scenario]:
         ),
     )
     for key, total, policy in policies():
-        yield one(f"policy/{key}", slice_(device(allowMultipleAllocations=True, capacity={"c": {"value": total, "requestPolicy": policy}})))
-    yield one("policy/not-shared", slice_(device(capacity={"c": {"value": "1", "requestPolicy": {"default": "1", "validValues": ["2"]}}})))
+        yield one(
+            f"policy/{key}",
+            slice_(device(allowMultipleAllocations=True, capacity={"c": {"value": total, "requestPolicy": policy}})),
+        )
+    yield one(
+        "policy/not-shared",
+        slice_(device(capacity={"c": {"value": "1", "requestPolicy": {"default": "1", "validValues": ["2"]}}})),
+    )
     yield one(
         "policy/not-shared-false",
-        slice_(device(allowMultipleAllocations=False, capacity={"c": {"value": "1", "requestPolicy": {"default": "1"}}})),
+        slice_(
+            device(allowMultipleAllocations=False, capacity={"c": {"value": "1", "requestPolicy": {"default": "1"}}})
+        ),
     )
     yield one(
         "policy/bad-name",
-        slice_(device(allowMultipleAllocations=True, capacity={"-": {"value": "1", "requestPolicy": {"validValues": ["1"]}}})),
+        slice_(
+            device(
+                allowMultipleAllocations=True, capacity={"-": {"value": "1", "requestPolicy": {"validValues": ["1"]}}}
+            )
+        ),
     )
     for key, value in TAINTS.items():
         yield one(f"taint/{key}", slice_(device(taints=[value])))
@@ -349,7 +418,9 @@ def slices() -> Iterator[Scenario]:
         "empty-name": {"": {}},
     }
     for key, resources in allocatable.items():
-        yield one(f"allocatable/{key}", slice_(device(capacity={"m": {"value": "1"}}, nodeAllocatableResources=resources)))
+        yield one(
+            f"allocatable/{key}", slice_(device(capacity={"m": {"value": "1"}}, nodeAllocatableResources=resources))
+        )
 
     plain = slice_(device(capacity={"c": {"value": "1"}}, attributes={"a": {"int": 1}}), nodeName="n", nowhere=True)
     yield (

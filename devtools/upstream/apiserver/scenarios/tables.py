@@ -149,15 +149,21 @@ SELECTORS: dict[str, Json] = {
     "two-terms": {"nodeSelectorTerms": [{}, {}]},
     "operator": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Is", "values": ["n"]}]}]},
     "in-empty": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In"}]}]},
-    "exists-value": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["a"]}]}]},
+    "exists-value": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["a"]}]}]
+    },
     "gt-two": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1", "2"]}]}]},
     "gt-text": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}]},
     "bad-key": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a b", "operator": "Exists"}]}]},
     "bad-value": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["a b"]}]}]},
     "field-key": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["n"]}]}]},
     "field-operator": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}]},
-    "field-two": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}]}]},
-    "field-name": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["N"]}]}]},
+    "field-two": {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}]}]
+    },
+    "field-name": {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["N"]}]}]
+    },
     "field-all-bad": {"nodeSelectorTerms": [{"matchFields": [{"key": "x", "operator": "Gt", "values": ["A", "B"]}]}]},
     "no-key": {"nodeSelectorTerms": [{"matchExpressions": [{"operator": "Exists"}]}]},
 }

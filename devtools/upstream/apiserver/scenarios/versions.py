@@ -52,7 +52,11 @@ def _read_in() -> Iterator[Scenario]:
         "bad-class": {"name": "R", "deviceClassName": "C"},
         "mode": {"name": "r", "allocationMode": "All"},
         "bad-count": {"name": "r", "deviceClassName": "c", "count": -1},
-        "alternatives-mode": {"name": "r", "allocationMode": "", "firstAvailable": [{"name": "a", "deviceClassName": "c"}]},
+        "alternatives-mode": {
+            "name": "r",
+            "allocationMode": "",
+            "firstAvailable": [{"name": "a", "deviceClassName": "c"}],
+        },
         "toleration": {"name": "r", "deviceClassName": "c", "tolerations": [{}]},
         "bad-selector": {"name": "r", "deviceClassName": "c", "selectors": [cel("1")]},
     }
@@ -74,7 +78,10 @@ def _read_in() -> Iterator[Scenario]:
         yield one(f"slice-{key}", obj("ResourceSlice", {**where, "devices": [entry]}, api=beta1))
     yield one("slice-all-false", obj("ResourceSlice", {**where, "allNodes": False}, api=beta1))
     yield one("slice-empty-node-all", obj("ResourceSlice", {**where, "nodeName": "", "allNodes": True}, api=beta1))
-    yield one("slice-beta2", obj("ResourceSlice", {**where, "devices": [{"name": "d", "attributes": {"a": {"int": 1}}}]}, api=beta2))
+    yield one(
+        "slice-beta2",
+        obj("ResourceSlice", {**where, "devices": [{"name": "d", "attributes": {"a": {"int": 1}}}]}, api=beta2),
+    )
     yield one("slice-beta2-empty-node", obj("ResourceSlice", {**where, "nodeName": "", "allNodes": True}, api=beta2))
     yield one("class", obj("DeviceClass", {"selectors": [cel("true")]}, api=beta1))
     yield one("rule-beta2", merged(rule({"driver": "d"}, {"key": "k", "effect": "NoExecute"}), {"apiVersion": beta2}))
@@ -89,7 +96,10 @@ FULL_REQUEST: Json = {
     "allocationMode": "ExactCount",
     "count": 2,
     "adminAccess": False,
-    "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3}, {"operator": "Exists"}],
+    "tolerations": [
+        {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3},
+        {"operator": "Exists"},
+    ],
     "capacity": {"requests": {"a.b/m": "1Gi", "n": "500m"}},
     "derivedAttributes": [{"name": "a.b/x", "expression": "1"}],
 }
@@ -119,7 +129,10 @@ FULL_DEVICES: list[Json] = [
             "d": {"version": "1.2.3-a+b"},
             "e": {"ints": [1, 2]},
         },
-        capacity={"m": {"value": "80Gi"}, "n": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}},
+        capacity={
+            "m": {"value": "80Gi"},
+            "n": {"value": "4", "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}},
+        },
         consumesCounters=[{"counterSet": "s", "counters": {"c": {"value": "1"}}, "compatibilityGroups": ["g"]}],
         taints=[{"key": "k", "value": "v", "effect": "NoSchedule", "timeAdded": OLD}],
         bindsToNode=True,
@@ -139,7 +152,12 @@ FULL_DEVICES: list[Json] = [
         },
         allNodes=True,
     ),
-    device("bare", nodeSelector={"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}),
+    device(
+        "bare",
+        nodeSelector={
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+        },
+    ),
 ]
 FULL_STATUS: Json = {
     "allocation": allocation(
@@ -152,10 +170,15 @@ FULL_STATUS: Json = {
             skipNodeOperations=["NodeUnprepareResources"],
         ),
         result("e", request="f/big"),
-        nodeSelector={"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]},
+        nodeSelector={
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+        },
         allocationTimestamp=OLD,
     ),
-    "reservedFor": [{"resource": "pods", "name": "p", "uid": UUID2}, {"apiGroup": "g", "resource": "x", "name": "y", "uid": "u"}],
+    "reservedFor": [
+        {"resource": "pods", "name": "p", "uid": UUID2},
+        {"apiGroup": "g", "resource": "x", "name": "y", "uid": "u"},
+    ],
     "devices": [
         {
             "driver": "dr.io",
@@ -163,7 +186,14 @@ FULL_STATUS: Json = {
             "device": "d",
             "shareID": UUID2,
             "conditions": [
-                {"type": "Ready", "status": "True", "lastTransitionTime": OLD, "reason": "R", "message": "m", "observedGeneration": 3}
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": OLD,
+                    "reason": "R",
+                    "message": "m",
+                    "observedGeneration": 3,
+                }
             ],
             "data": {"a": 1},
             "networkData": {"interfaceName": "eth0", "ips": ["10.9.8.7/24"], "hardwareAddress": "aa:bb"},
@@ -178,11 +208,17 @@ FULL_STATUS["allocation"]["devices"]["config"] = [
 
 def _inlined(requests: list[Json]) -> list[Json]:
     """Requests as v1beta1 has them."""
-    return [{**{key: value for key, value in entry.items() if key != "exactly"}, **entry.get("exactly", {})} for entry in requests]
+    return [
+        {**{key: value for key, value in entry.items() if key != "exactly"}, **entry.get("exactly", {})}
+        for entry in requests
+    ]
 
 
 def _basic(devices: list[Json]) -> list[Json]:
-    return [{"name": entry["name"], "basic": {key: value for key, value in entry.items() if key != "name"}} for entry in devices]
+    return [
+        {"name": entry["name"], "basic": {key: value for key, value in entry.items() if key != "name"}}
+        for entry in devices
+    ]
 
 
 def full(version: str) -> Iterator[tuple[str, Json]]:
@@ -194,7 +230,11 @@ def full(version: str) -> Iterator[tuple[str, Json]]:
     if version != ALPHA:
         yield "claim", obj("ResourceClaim", {"devices": claim_}, api=version, **labelled)
         yield "template", merged(template({"devices": claim_}, metadata=labelled), head)
-        spec = {"perDeviceNodeSelection": True, "skipNodeOperations": ["*"], "pool": {"generation": 3, "resourceSliceCount": 2}}
+        spec = {
+            "perDeviceNodeSelection": True,
+            "skipNodeOperations": ["*"],
+            "pool": {"generation": 3, "resourceSliceCount": 2},
+        }
         yield "slice", merged(merged(slice_(perDeviceNodeSelection=True), {"spec": {**spec, "devices": devices}}), head)
         sets = [{"name": "s", "counters": {"c": {"value": "4"}, "d": {"value": "1Gi"}}}]
         yield "counters", merged(slice_(nodeName="n", sharedCounters=sets), head)
@@ -205,7 +245,9 @@ def full(version: str) -> Iterator[tuple[str, Json]]:
                 "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
             }
         ]
-        typed = slice_(allNodes=True, partitionTypeAttribute="a.b/t", devices=_basic(types) if version == BETA1 else types)
+        typed = slice_(
+            allNodes=True, partitionTypeAttribute="a.b/t", devices=_basic(types) if version == BETA1 else types
+        )
         yield "partition-type", merged(typed, head)
         config = [{"opaque": {"driver": "d", "parameters": {"a": 1}}}]
         class_ = {"selectors": [cel("true")], "config": config, "extendedResourceName": "example.com/gpu"}
@@ -231,14 +273,23 @@ def _refused_in() -> Iterator[Scenario]:
     """Faults have the paths and the values of the requested version."""
     bad = {**FULL_REQUEST, "deviceClassName": "C", "count": -1, "tolerations": [{"operator": "x"}], "selectors": [{}]}
     wrong: Json = {
-        "requests": [{"name": "R", "exactly": bad}, {"name": "R", "exactly": bad}, {"name": "f", "firstAvailable": [{"name": "A"}]}]
+        "requests": [
+            {"name": "R", "exactly": bad},
+            {"name": "R", "exactly": bad},
+            {"name": "f", "firstAvailable": [{"name": "A"}]},
+        ]
     }
-    devices = [{**FULL_DEVICES[0], "taints": [{"key": "k"}], "attributes": {"a": {}}, "bindingConditions": list("abcde")}] * 2
+    devices = [
+        {**FULL_DEVICES[0], "taints": [{"key": "k"}], "attributes": {"a": {}}, "bindingConditions": list("abcde")}
+    ] * 2
     for version in (DRA, BETA2, BETA1):
         short = version.rpartition("/")[2]
         requests = {"requests": _inlined(wrong["requests"])} if version == BETA1 else wrong
         yield f"version/bad-claim-{short}", [create(obj("ResourceClaim", {"devices": requests}, api=version))]
-        yield f"version/bad-template-{short}", [create(merged(template({"devices": requests}), {"apiVersion": version}))]
+        yield (
+            f"version/bad-template-{short}",
+            [create(merged(template({"devices": requests}), {"apiVersion": version}))],
+        )
         body = slice_(perDeviceNodeSelection=True, devices=_basic(devices) if version == BETA1 else devices)
         yield f"version/bad-slice-{short}", [create(merged(body, {"apiVersion": version}))]
 

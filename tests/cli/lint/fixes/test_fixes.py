@@ -1,4 +1,5 @@
-"""What ``virt-dra lint --fix`` corrects: cases as data, with the whole report, the diff in it, and the files afterwards."""
+"""What ``virt-dra lint --fix`` corrects: cases as data, with the whole report, the diff in it, and the files
+afterwards."""
 
 from __future__ import annotations
 
@@ -89,10 +90,16 @@ def _styles(objects: list[dict[str, object]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1", "v1alpha3"])
-@pytest.mark.parametrize("example", ["gpu-pci", "driver-nvidia", "driver-sriov", "first-available", "match-pcie-root", "vgpu-mdev"])
-def test_examples_in_every_version_and_style_become_what_they_are_in_v1(example: str, version: str, files: Path) -> None:
+@pytest.mark.parametrize(
+    "example", ["gpu-pci", "driver-nvidia", "driver-sriov", "first-available", "match-pcie-root", "vgpu-mdev"]
+)
+def test_examples_in_every_version_and_style_become_what_they_are_in_v1(
+    example: str, version: str, files: Path
+) -> None:
     """A-22.2, A-22.3: the objects mean the same, and all but what the diff has stays as it is."""
-    read = [each for path in sorted((EXAMPLES / example).glob("*.yaml")) for each in _objects(path.read_bytes(), path.name)]
+    read = [
+        each for path in sorted((EXAMPLES / example).glob("*.yaml")) for each in _objects(path.read_bytes(), path.name)
+    ]
     group = "resource.k8s.io"
     wires = [each.to_wire() for each in read]
     older = [from_v1(each, f"{group}/{version}") if each["apiVersion"] == f"{group}/v1" else each for each in wires]
@@ -115,4 +122,6 @@ def test_examples_in_every_version_and_style_become_what_they_are_in_v1(example:
         if style == "commented.yaml":
             comments = {line.rpartition("# ")[2] for line in after.splitlines()}
             lost = [line for number, line in enumerate(text.splitlines()) if str(number) not in comments]
-            assert [line for line in lost if line.partition("  # ")[0].strip() not in ("allNodes: false", 'nodeName: ""')] == []
+            assert [
+                line for line in lost if line.partition("  # ")[0].strip() not in ("allNodes: false", 'nodeName: ""')
+            ] == []

@@ -1,4 +1,5 @@
-"""How ``virt-dra lint --fix`` asks, writes and reports: terminals, links, modes, encodings, files that can't be written, standard input."""
+"""How ``virt-dra lint --fix`` asks, writes and reports: terminals, links, modes, encodings, files that can't be
+written, standard input."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ DIFF = """\
 """
 CLEAN = (
     "1 VM checked against KubeVirt 1.9: 0 denials, 0 warnings\n"
-    "not checked: everything that depends on DeviceClasses and ResourceSlices, of which the files have none; add those of the cluster\n"
+    "not checked: everything that depends on DeviceClasses and ResourceSlices, "
+    "of which the files have none; add those of the cluster\n"
 )
 
 
@@ -59,8 +61,13 @@ def given(files: Path) -> list[str]:
 def test_without_a_terminal_nothing_is_changed(given: list[str]) -> None:
     result = run("--fix", *given)
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{DIFF}nothing is changed: there is no terminal to ask at; --yes applies the changes without asking\n")
-    assert result.stdout.splitlines()[-3:-1] == ["1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings", "2 fixable with --fix"]
+    assert result.stdout.startswith(
+        f"{DIFF}nothing is changed: there is no terminal to ask at; --yes applies the changes without asking\n"
+    )
+    assert result.stdout.splitlines()[-3:-1] == [
+        "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings",
+        "2 fixable with --fix",
+    ]
     assert Path("one.yaml").read_text(encoding="utf-8") == TEMPLATE
 
 
@@ -75,7 +82,9 @@ def _at_a_terminal(arguments: list[str], answer: bytes) -> tuple[int, str]:
     """Exit code and output of the command with a terminal, at which someone types an answer."""
     own, other = pty.openpty()
     program = [str(Path(sys.executable).parent / "virt-dra"), "lint", *arguments]
-    process = subprocess.Popen(program, stdin=other, stdout=other, stderr=other, env={**os.environ, "NO_COLOR": "1", "TERM": "dumb"})
+    process = subprocess.Popen(
+        program, stdin=other, stdout=other, stderr=other, env={**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
+    )
     os.close(other)
     os.write(own, answer)
     shown = b""
@@ -93,7 +102,11 @@ def _at_a_terminal(arguments: list[str], answer: bytes) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("answer", "code", "content", "said"),
-    [(b"y\n", 0, FIXED, "1 file changed\n"), (b"n\n", 1, TEMPLATE, "nothing is changed\n"), (b"\n", 1, TEMPLATE, "nothing is changed\n")],
+    [
+        (b"y\n", 0, FIXED, "1 file changed\n"),
+        (b"n\n", 1, TEMPLATE, "nothing is changed\n"),
+        (b"\n", 1, TEMPLATE, "nothing is changed\n"),
+    ],
 )
 def test_at_a_terminal_it_asks(given: list[str], answer: bytes, code: int, content: str, said: str) -> None:
     ended, shown = _at_a_terminal(["--fix", *given], answer)
@@ -116,7 +129,8 @@ def test_a_link_stays_one_and_a_file_keeps_its_mode(given: list[str], files: Pat
 
 
 @pytest.mark.parametrize(
-    ("mark", "encoding"), [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")]
+    ("mark", "encoding"),
+    [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")],
 )
 def test_encodings_and_line_breaks_stay(given: list[str], files: Path, mark: bytes, encoding: str) -> None:
     before, after = (f"# Ω 😀\n{text}".replace("\n", "\r\n") for text in (TEMPLATE, FIXED))
@@ -135,12 +149,17 @@ def test_a_file_that_changed_meanwhile_is_left_alone(given: list[str], monkeypat
     monkeypatch.setattr(tempfile, "mkstemp", changing)
     result = run("--fix", "-y", *given)
     assert result.exit_code == 2
-    assert result.stderr == "error: one.yaml: it has changed since it was read, so it is left as it is; run the command again\n"
+    assert (
+        result.stderr
+        == "error: one.yaml: it has changed since it was read, so it is left as it is; run the command again\n"
+    )
     assert Path("one.yaml").read_text(encoding="utf-8") == "# mine now\n"
     assert sorted(path.name for path in Path().iterdir()) == ["one.yaml", "vm.yaml"]
 
 
-def test_a_file_that_cannot_be_written_does_not_prevent_the_others(given: list[str], files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_does_not_prevent_the_others(
+    given: list[str], files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (files / "two.yaml").write_text(TEMPLATE.replace("one", "two"), encoding="utf-8")
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("one.yaml"))
     result = run("--fix", "-y", *given, "-f", "two.yaml", "-o", "json")
@@ -163,7 +182,10 @@ def test_json_has_the_diff_of_each_finding(given: list[str]) -> None:
     assert [each["fix"] for each in template["findings"]] == [{"available": True, "diff": DIFF}]
     assert [(each["id"], each.get("fix")) for each in vm["findings"]] == [("refused-object", None)]
     assert "fixes" not in report
-    assert run(*given).stdout.splitlines()[-3:-1] == ["1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings", "1 fixable with --fix"]
+    assert run(*given).stdout.splitlines()[-3:-1] == [
+        "1 VM checked against KubeVirt 1.9: 2 denials, 0 warnings",
+        "1 fixable with --fix",
+    ]
     fixed = run("--fix", "-y", *given, "-o", "yaml")
     assert yaml.safe_load(fixed.stdout)["fixes"] == {
         "applied": True,
@@ -177,7 +199,9 @@ def test_a_fix_that_is_not_made_says_why(files: Path) -> None:
     (files / "vm.yaml").write_text(VM, encoding="utf-8")
     report = json.loads(run("-f", ".", "-o", "json").stdout)
     reason = "a request has deviceClassName beside exactly; only you know which of them is meant"
-    assert {"available": False, "reason": reason} in [each.get("fix") for entry in report["objects"] for each in entry["findings"]]
+    assert {"available": False, "reason": reason} in [
+        each.get("fix") for entry in report["objects"] for each in entry["findings"]
+    ]
     assert "fixable" not in run("-f", ".").stdout
 
 
@@ -206,7 +230,10 @@ def test_files_beside_standard_input_are_only_changed_with_yes(given: list[str])
     ("arguments", "message"),
     [
         (["--yes", "-f", "vm.yaml"], "--yes goes with --fix"),
-        (["--fix", "--live"], "--fix changes files, never a cluster; name them, e.g. virt-dra lint --live --fix -f vm.yaml"),
+        (
+            ["--fix", "--live"],
+            "--fix changes files, never a cluster; name them, e.g. virt-dra lint --live --fix -f vm.yaml",
+        ),
         (["--fix", "-f", "vm.yaml", "-o", "sarif"], "--fix goes with -o text, json, yaml"),
         (
             ["--fix", "-", "-o", "json"],
@@ -268,7 +295,12 @@ def test_the_cost_is_linear_in_the_file(files: Path) -> None:
     ]
     (files / "all.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": slices}), encoding="utf-8")
     (files / "vm.yaml").write_text(f"{FIXED}---\n{VM}", encoding="utf-8")
-    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.example.com"}, "spec": {}}
+    device_class = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu.example.com"},
+        "spec": {},
+    }
     (files / "class.json").write_text(json.dumps(device_class), encoding="utf-8")
     result = run("--fix", "-y", "-q", ".")
     assert result.stdout.splitlines()[-1] == "1 VM checked against KubeVirt 1.9: 0 denials, 0 warnings"

@@ -26,7 +26,9 @@ GROUPS = replace(PLAIN, generic_workload=True, workload_resource_claims=True)
 LOOPS = ("resource claims",)
 GROUP_LOOPS = ("resource claims", "pod group protection")
 SPEC: Json = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
-ALLOCATION: Json = {"devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "d0"}]}}
+ALLOCATION: Json = {
+    "devices": {"results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "d0"}]}
+}
 ENTRY: Json = {"name": "gpu", "resourceClaimTemplateName": "t"}
 
 
@@ -75,7 +77,9 @@ class ClaimWorld:
         """As the scheduler does it: the finalizer, then allocation and reservations together."""
         pending = await self.cluster.get(ResourceClaim, name, "lab")
         held = (*pending.metadata.finalizers, FINALIZER)
-        protected = await self.cluster.update(pending.with_(metadata=pending.metadata.with_(finalizers=tuple(dict.fromkeys(held)))))
+        protected = await self.cluster.update(
+            pending.with_(metadata=pending.metadata.with_(finalizers=tuple(dict.fromkeys(held))))
+        )
         status = {"allocation": ALLOCATION, "reservedFor": [reference(each) for each in consumers]}
         return await self.cluster.update_status(ResourceClaim.from_wire(protected.to_wire() | {"status": status}))
 
@@ -91,7 +95,11 @@ class ClaimWorld:
 
 
 def reference(consumer: Pod | PodGroup) -> Json:
-    kind = {"resource": "pods"} if isinstance(consumer, Pod) else {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+    kind = (
+        {"resource": "pods"}
+        if isinstance(consumer, Pod)
+        else {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+    )
     return {**kind, "name": consumer.name, "uid": consumer.metadata.uid}
 
 
@@ -99,7 +107,9 @@ def extended_claim(of: Pod) -> ResourceClaim:
     """As the scheduler makes it for a pod's extended resources (C-7.2)."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": of.name, "uid": of.metadata.uid, "controller": True}
     meta: Json = {"name": f"{of.name}-extended-resources-x", "namespace": "lab", "ownerReferences": [owner]}
-    return ResourceClaim.from_wire({"metadata": {**meta, "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"}}, "spec": SPEC})
+    return ResourceClaim.from_wire(
+        {"metadata": {**meta, "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"}}, "spec": SPEC}
+    )
 
 
 @asynccontextmanager
@@ -117,4 +127,9 @@ def story(
     between: Callable[[MemoryCluster], Cluster] = lambda cluster: cluster,
 ) -> T:
     """Play a story while the claim controller runs, with PodGroups' protection if the gates have PodGroups."""
-    return play(lambda world: told(ClaimWorld(world)), *(GROUP_LOOPS if gates.generic_workload else LOOPS), gates=gates, between=between)
+    return play(
+        lambda world: told(ClaimWorld(world)),
+        *(GROUP_LOOPS if gates.generic_workload else LOOPS),
+        gates=gates,
+        between=between,
+    )

@@ -47,7 +47,9 @@ def test_a_template_that_comes_later_lets_a_waiting_pod_go_on() -> None:
     async def told(it: ClaimWorld) -> None:
         await it.world.create(pod())
         assert await it.claims() == []
-        assert await it.world.events() == [("Pod/p", "Warning", "FailedResourceClaimCreation", f"PodResourceClaim gpu: {NO_TEMPLATE}")]
+        assert await it.world.events() == [
+            ("Pod/p", "Warning", "FailedResourceClaimCreation", f"PodResourceClaim gpu: {NO_TEMPLATE}")
+        ]
         await it.world.create(template())
         assert len(await it.claims()) == 1
 
@@ -100,7 +102,9 @@ def test_a_direct_claim_is_free_again_after_its_last_pod() -> None:
     """C-10.10, C-10.15: one consumer after the other, in order; C-22: pending again."""
 
     async def told(it: ClaimWorld) -> None:
-        await it.world.create(claim(), pod("a", DIRECT, node="n"), pod("b", DIRECT, node="n"), pod("c", DIRECT, node="n"))
+        await it.world.create(
+            claim(), pod("a", DIRECT, node="n"), pod("b", DIRECT, node="n"), pod("c", DIRECT, node="n")
+        )
         await it.allocate("shared", await it.pod("a"), await it.pod("b"), await it.pod("c"))
         await it.finish("b")
         assert await it.reserved("shared") == ["a", "c"]
@@ -156,7 +160,8 @@ def test_a_finished_pod_is_not_reserved_again_while_others_keep_the_claim() -> N
 
 
 def test_reservations_of_unknown_and_replaced_pods_are_dropped_others_stay() -> None:
-    """C-10.9: unknown pods after a look at the cluster, another UID, foreign consumers; C-10.14: all claims are looked at after a start."""
+    """C-10.9: unknown pods after a look at the cluster, another UID, foreign consumers; C-10.14: all claims are looked
+    at after a start."""
 
     async def told(it: ClaimWorld) -> None:
         await it.world.create(claim(), pod("p", DIRECT))
@@ -227,14 +232,19 @@ def test_the_extended_claim_of_a_finished_pod_is_released_and_deleted() -> None:
         bare = Pod.from_wire(
             {
                 "metadata": {"name": "p", "namespace": "lab"},
-                "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]},
+                "spec": {
+                    "nodeName": "n",
+                    "containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}],
+                },
             }
         )
         running = await it.world.create(bare)
         assert isinstance(running, Pod)
         special = await it.world.create(extended_claim(running))
         mapping = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
-        await it.status("p", extendedResourceClaimStatus={"requestMappings": [mapping], "resourceClaimName": special.name})
+        await it.status(
+            "p", extendedResourceClaimStatus={"requestMappings": [mapping], "resourceClaimName": special.name}
+        )
         await it.allocate(special.name, running)
         assert len(await it.claims()) == 1
         await it.finish()

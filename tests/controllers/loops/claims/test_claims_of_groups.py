@@ -59,7 +59,10 @@ def test_a_missing_template_is_reported_on_the_group() -> None:
     async def told(it: ClaimWorld) -> None:
         await it.world.create(group())
         assert await it.claims() == []
-        why = 'PodGroupResourceClaim gpu: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found'
+        why = (
+            'PodGroupResourceClaim gpu: resource claim template "t": '
+            'resourceclaimtemplate.resource.k8s.io "t" not found'
+        )
         assert await it.world.events() == [("PodGroup/g", "Warning", "FailedResourceClaimCreation", why)]
 
     story(told, gates=GROUPS)
@@ -72,7 +75,9 @@ def test_when_one_claim_of_a_group_is_made_again_the_names_of_the_others_stay() 
         await it.world.create(template(), group("g", ENTRY, ENTRY | {"name": "nic"}))
         first, _ = await it.claims()
         await it.cluster.delete(ResourceClaim, first.name, "lab")
-        names = {each.metadata.annotations["resource.kubernetes.io/pod-claim-name"]: each.name for each in await it.claims()}
+        names = {
+            each.metadata.annotations["resource.kubernetes.io/pod-claim-name"]: each.name for each in await it.claims()
+        }
         recorded = {each.name: each.resource_claim_name for each in (await it.group()).status.resource_claim_statuses}
         assert recorded == names
         assert set(names) == {"gpu", "nic"}
@@ -139,7 +144,9 @@ def test_a_group_that_is_deleted_stays_until_its_last_pod_is_done() -> None:
     """The finalizer of the admission plugin PodGroupProtection, and its controller."""
 
     async def told(it: ClaimWorld) -> None:
-        await it.world.create(claim(), group("g", DIRECT), pod("a", DIRECT, node="n", group="g"), pod("b", DIRECT, group="g"))
+        await it.world.create(
+            claim(), group("g", DIRECT), pod("a", DIRECT, node="n", group="g"), pod("b", DIRECT, group="g")
+        )
         await it.cluster.delete(PodGroup, "g", "lab")
         await it.finish("a")
         await it.world.calm()

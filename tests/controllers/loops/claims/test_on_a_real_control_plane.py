@@ -1,4 +1,5 @@
-"""Our claim controller and our protection of pod groups in the place of Kubernetes' own, beside its scheduler and garbage collector."""
+"""Our claim controller and our protection of pod groups in the place of Kubernetes' own, beside its scheduler and
+garbage collector."""
 
 from __future__ import annotations
 
@@ -66,9 +67,16 @@ async def a_node_with_devices(cluster: KubeCluster) -> None:
     if not (await cluster.list(Node)).items:
         await cluster.create(Node.from_wire({"metadata": {"name": "n"}}))
         await cluster.patch(Node, "n", merge={"spec": {"taints": []}})
-        await cluster.patch(Node, "n", merge={"status": {"capacity": capacity, "allocatable": capacity}}, subresource="status")
+        await cluster.patch(
+            Node, "n", merge={"status": {"capacity": capacity, "allocatable": capacity}}, subresource="status"
+        )
         pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
-        spec: Json = {"driver": "gpu.example.com", "pool": pool, "nodeName": "n", "devices": [{"name": f"d{i}"} for i in range(DEVICES)]}
+        spec: Json = {
+            "driver": "gpu.example.com",
+            "pool": pool,
+            "nodeName": "n",
+            "devices": [{"name": f"d{i}"} for i in range(DEVICES)],
+        }
         await cluster.create(ResourceSlice.from_wire({"metadata": {"name": "n"}, "spec": spec}))
         await cluster.create(DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {}}))
 

@@ -45,7 +45,12 @@ def test_a_request_is_answered_once() -> None:
         first = await status(world)
         assert first is not None
         (pool,) = first.pools
-        assert (pool.total_devices, pool.available_devices, pool.unavailable_devices, pool.node_name) == (2, 1, 1, "node-a")
+        assert (pool.total_devices, pool.available_devices, pool.unavailable_devices, pool.node_name) == (
+            2,
+            1,
+            1,
+            "node-a",
+        )
         await world.cluster.delete(ResourceSlice, "slice")
         await world.calm(60)
         assert await status(world) == first
@@ -140,7 +145,10 @@ def test_the_loop_runs_only_with_its_gate() -> None:
     """C-2.1: DRAResourcePoolStatus, which is off; eviction with DRADeviceTaints, which is on."""
     runs = {loop.name: loop.runs for loop in LOOPS}
     assert (runs[LOOP](FeatureGates()), runs[LOOP](GATES)) == (False, True)
-    assert (runs["device taint eviction"](FeatureGates()), runs["device taint eviction"](FeatureGates(device_taints=False))) == (
+    assert (
+        runs["device taint eviction"](FeatureGates()),
+        runs["device taint eviction"](FeatureGates(device_taints=False)),
+    ) == (
         True,
         False,
     )

@@ -27,12 +27,19 @@ def pool_slice(number: int, given: Json) -> ResourceSlice:
 
 
 def allocated(number: int, results: Sequence[Json | str]) -> ResourceClaim:
-    full = [{"request": "gpu", "driver": DRIVER, "pool": "a", **({"device": each} if isinstance(each, str) else each)} for each in results]
-    return ResourceClaim.from_wire({"metadata": {"name": f"claim-{number:03}"}, "status": {"allocation": {"devices": {"results": full}}}})
+    full = [
+        {"request": "gpu", "driver": DRIVER, "pool": "a", **({"device": each} if isinstance(each, str) else each)}
+        for each in results
+    ]
+    return ResourceClaim.from_wire(
+        {"metadata": {"name": f"claim-{number:03}"}, "status": {"allocation": {"devices": {"results": full}}}}
+    )
 
 
 def answer(case: Json) -> tuple[Json, bool]:
-    request = ResourcePoolStatusRequest.from_wire({"metadata": {"name": "r"}, "spec": {"driver": DRIVER, **case.get("request", {})}})
+    request = ResourcePoolStatusRequest.from_wire(
+        {"metadata": {"name": "r"}, "spec": {"driver": DRIVER, **case.get("request", {})}}
+    )
     slices = [pool_slice(*each) for each in enumerate(case.get("slices", ()))]
     claims = [allocated(*each) for each in enumerate(case.get("claims", ()))]
     rules = [DeviceTaintRule.from_wire({"metadata": {"name": "rule"}, "spec": spec}) for spec in case.get("rules", ())]
@@ -55,13 +62,18 @@ def test_pools_are_counted(name: str) -> None:
     assert status["conditions"] == [condition]
     assert status["poolCount"] == case.get("poolCount", 1)
     if "want" in case:
-        assert status.get("pools", []) == [{"driver": DRIVER, "poolName": "a", "generation": 1, **pool} for pool in case["want"]]
+        assert status.get("pools", []) == [
+            {"driver": DRIVER, "poolName": "a", "generation": 1, **pool} for pool in case["want"]
+        ]
     assert incomplete == case.get("incomplete", False)
 
 
 def test_more_than_32_types_or_capacities_are_too_many() -> None:
     """C-12.6, C-12.7: the counts stay, the view is left out."""
-    counters = {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "99"}}}], "partitionTypeAttribute": "type"}
+    counters = {
+        "sharedCounters": [{"name": "set", "counters": {"memory": {"value": "99"}}}],
+        "partitionTypeAttribute": "type",
+    }
     devices = [
         {
             "name": f"d-{number}",
@@ -71,7 +83,10 @@ def test_more_than_32_types_or_capacities_are_too_many() -> None:
         for number in range(33)
     ]
     (pool,) = answer({"slices": [{"devices": devices, **counters}]})[0]["pools"]
-    assert pool["validationError"] == "PartitionSummaryOverCap: pool gpu.example.com/a has 33 partition types, exceeding the maximum of 32"
+    assert (
+        pool["validationError"]
+        == "PartitionSummaryOverCap: pool gpu.example.com/a has 33 partition types, exceeding the maximum of 32"
+    )
     assert (pool["totalDevices"], "partitionSummary" in pool) == (33, False)
     capacity = {f"c-{number}": {"value": "1"} for number in range(33)}
     shared = [{"name": "d", "allowMultipleAllocations": True, "capacity": capacity}]

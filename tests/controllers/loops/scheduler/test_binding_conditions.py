@@ -82,7 +82,8 @@ def test_after_ten_minutes_the_claim_is_deallocated_and_allocated_again() -> Non
         condition = await world.condition("p")
         assert condition is not None
         assert condition[2].startswith(
-            "0/1 nodes are available: 1 resourceclaim not available on the node. deallocation of ResourceClaim completed, preemption: "
+            "0/1 nodes are available: 1 resourceclaim not available on the node. "
+            "deallocation of ResourceClaim completed, preemption: "
         )
 
     played(scenario, node("n1"), conditional_slice("n1", 1), claim("c"))
@@ -96,7 +97,10 @@ def test_a_failure_condition_ends_the_wait() -> None:
         await seconds(1)
         await report(world, Broken="True")
         await seconds(4.5)
-        text = 'running PreBind plugin "DynamicResources": device binding failed: claim=c, reason=Reported, message="Broken it is"'
+        text = (
+            'running PreBind plugin "DynamicResources": device binding failed: '
+            'claim=c, reason=Reported, message="Broken it is"'
+        )
         assert await world.condition("p") == ("False", "SchedulerError", text)
         await seconds(5)
         assert (await world.claim("c")).status.devices == ()
@@ -152,7 +156,9 @@ def test_a_claim_is_ready_when_every_device_is(devices: tuple[dict[str, Any], ..
 
 def test_a_failure_of_the_first_device_that_is_not_ready_is_an_error() -> None:
     """C-6.2."""
-    with pytest.raises(BindingFailed, match=r'^device binding failed: claim=c, reason=Reported, message="Broken it is"$'):
+    with pytest.raises(
+        BindingFailed, match=r'^device binding failed: claim=c, reason=Reported, message="Broken it is"$'
+    ):
         ready(allocated(reported("d0", "n1", **READY), reported("d1", "n1", Broken="True")))
 
 
@@ -165,7 +171,8 @@ def test_the_log_says_what_is_missing() -> None:
     """C-6.7."""
     found = allocated(reported("d0", "n1", Attached="True", Broken="True"))
     assert summary([found]) == (
-        f"<driver={DRIVER}, pool=n1> d0 failed=[Broken] pending=[Powered]; <driver={DRIVER}, pool=n1> d1 pending=[Attached,Powered]"
+        f"<driver={DRIVER}, pool=n1> d0 failed=[Broken] pending=[Powered]; "
+        f"<driver={DRIVER}, pool=n1> d1 pending=[Attached,Powered]"
     )
 
 

@@ -73,7 +73,9 @@ async def check(world: World) -> None:
 
 @pytest.mark.parametrize(("error", "after"), [(Conflict, False), (Unavailable, False), (Unavailable, True)])
 @pytest.mark.parametrize("number", range(1, 11))
-def test_a_write_that_fails_is_repeated_until_all_is_as_undisturbed(number: int, error: type[Exception], *, after: bool) -> None:
+def test_a_write_that_fails_is_repeated_until_all_is_as_undisturbed(
+    number: int, error: type[Exception], *, after: bool
+) -> None:
     """C-5.12, C-5.15, C-22.3."""
 
     async def main() -> None:
@@ -136,7 +138,14 @@ def test_a_pod_that_was_bound_keeps_its_claims_however_long_nobody_answers() -> 
     async def story() -> None:
         cluster = virtual_cluster()
         world = World(cluster)
-        await world.add(Namespace.from_wire({"metadata": {"name": "lab"}}), GPU, node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"))
+        await world.add(
+            Namespace.from_wire({"metadata": {"name": "lab"}}),
+            GPU,
+            node("n1"),
+            slice_("n1", 1),
+            claim("c"),
+            pod("p", "c"),
+        )
         running = asyncio.ensure_future(scheduler(Mute(cluster)))
         await asyncio.sleep(100)
         running.cancel()
@@ -178,7 +187,9 @@ def test_a_special_claim_that_was_made_without_an_answer_is_used() -> None:
         world = World(cluster)
         serving = GPU.with_(spec=GPU.spec.with_(extended_resource_name="example.com/gpu"))
         asking = pod("p")
-        container = asking.spec.containers[0].with_(resources=ResourceRequirements.from_wire({"requests": ONE, "limits": ONE}))
+        container = asking.spec.containers[0].with_(
+            resources=ResourceRequirements.from_wire({"requests": ONE, "limits": ONE})
+        )
         await world.add(Namespace.from_wire({"metadata": {"name": "lab"}}), serving, node("n1"), slice_("n1", 2))
         await world.add(asking.with_(spec=asking.spec.with_(containers=(container,))))
         running = asyncio.ensure_future(scheduler(Deaf(cluster)))

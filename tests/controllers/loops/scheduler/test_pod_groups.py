@@ -49,7 +49,8 @@ async def group_condition(world: World) -> tuple[str, str, str]:
 
 
 def test_all_pods_of_a_group_share_its_claim_and_bind() -> None:
-    """C-9.1, C-9.2, C-20.2: with ours all members bind in the first attempt, and the claim is reserved for the group once."""
+    """C-9.1, C-9.2, C-20.2: with ours all members bind in the first attempt, and the claim is reserved for the group
+    once."""
 
     async def scenario(world: World) -> None:
         names = [f"p{number}" for number in range(5)]
@@ -57,7 +58,9 @@ def test_all_pods_of_a_group_share_its_claim_and_bind() -> None:
         await seconds(1)
         assert await world.nodes(*names) == ["n1"] * 5
         reserved = (await world.claim("c")).status.reserved_for
-        assert [(each.api_group, each.resource, each.name) for each in reserved] == [("scheduling.k8s.io", "podgroups", "g")]
+        assert [(each.api_group, each.resource, each.name) for each in reserved] == [
+            ("scheduling.k8s.io", "podgroups", "g")
+        ]
         assert await group_condition(world) == ("True", "Scheduled", "")
         for name in names:
             assert await world.reasons(name) == {"Scheduled"}
@@ -91,7 +94,11 @@ def test_none_is_bound_if_not_enough_fit_and_nothing_stays_in_use() -> None:
         missing = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining"
         text = f"{missing}, {NO_VICTIMS}"
         assert await world.condition("p0") == ("False", "Unschedulable", f"{REJECTED}, {text}")
-        assert await world.condition("p1") == ("False", "Unschedulable", "0/1 nodes are available: 1 cannot allocate all claims.")
+        assert await world.condition("p1") == (
+            "False",
+            "Unschedulable",
+            "0/1 nodes are available: 1 cannot allocate all claims.",
+        )
         assert await world.condition("p2") == ("False", "Unschedulable", missing)
         assert await group_condition(world) == ("False", "Unschedulable", text)
         await world.add(pod("alone", "f"))
@@ -110,7 +117,11 @@ def test_a_group_that_is_no_gang_schedules_what_fits() -> None:
         await world.add(gang(0), member("p0", "c"), member("p1", "d"))
         await seconds(1)
         assert await world.nodes("p0", "p1") == ["n1", None]
-        assert await world.condition("p1") == ("False", "Unschedulable", "0/1 nodes are available: 1 cannot allocate all claims.")
+        assert await world.condition("p1") == (
+            "False",
+            "Unschedulable",
+            "0/1 nodes are available: 1 cannot allocate all claims.",
+        )
 
     played(scenario, node("n1"), slice_("n1", 1), claim("c"), claim("d"))
 

@@ -46,7 +46,13 @@ async def another_node(world: LoopWorld) -> None:
 def vm(name: str, priority: int, **spec: str) -> Pod:
     entries = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     container = {"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu"}]}}
-    wire = {"containers": [container], "resourceClaims": entries, "priority": priority, "terminationGracePeriodSeconds": 30, **spec}
+    wire = {
+        "containers": [container],
+        "resourceClaims": entries,
+        "priority": priority,
+        "terminationGracePeriodSeconds": 30,
+        **spec,
+    }
     return Pod.from_wire({"metadata": {"name": name, "namespace": "lab", "labels": {"app": name}}, "spec": wire})
 
 
@@ -55,7 +61,9 @@ async def get(world: LoopWorld, name: str) -> Pod:
 
 
 async def message(world: LoopWorld, name: str) -> str | None:
-    return next((each.message for each in (await get(world, name)).status.conditions if each.type == "PodScheduled"), None)
+    return next(
+        (each.message for each in (await get(world, name)).status.conditions if each.type == "PodScheduled"), None
+    )
 
 
 def test_a_pod_of_higher_priority_gets_the_device_when_its_victim_has_gone() -> None:
@@ -126,7 +134,9 @@ def test_a_pod_that_never_preempts_waits() -> None:
     play(story, *LOOPS, options=ON, graceful=True)
 
 
-def test_a_long_plan_leaves_room_for_other_work_and_is_made_anew_if_that_spoils_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_plan_leaves_room_for_other_work_and_is_made_anew_if_that_spoils_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """While the first plan is made, its victim goes by itself: nobody need be evicted any more."""
     victims: list[list[str]] = []
 
@@ -137,7 +147,9 @@ def test_a_long_plan_leaves_room_for_other_work_and_is_made_anew_if_that_spoils_
         await world.calm()
         deleting: list[asyncio.Task[None]] = []
 
-        def watched(pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget], *, changed: bool) -> PlanningSteps:
+        def watched(
+            pod: Pod, cluster: TrialCluster, budgets: Sequence[PodDisruptionBudget], *, changed: bool
+        ) -> PlanningSteps:
             outcome = yield from planning(pod, cluster, budgets, changed=changed)
             victims.append([victim.name for victim in outcome.victims] if isinstance(outcome, PreemptionPlan) else [])
             if len(victims) == 1:
@@ -149,7 +161,10 @@ def test_a_long_plan_leaves_room_for_other_work_and_is_made_anew_if_that_spoils_
         monkeypatch.setattr(preempting, "planning", watched)
         await world.create(vm("high", 10))
         await world.calm(15)
-        assert ((await get(world, "high")).spec.node_name, (await get(world, "middle")).metadata.deletion_timestamp) == ("n1", None)
+        assert (
+            (await get(world, "high")).spec.node_name,
+            (await get(world, "middle")).metadata.deletion_timestamp,
+        ) == ("n1", None)
 
     play(story, *LOOPS, options=ON, graceful=True)
     assert victims == [["low"], []]

@@ -174,7 +174,9 @@ def test_the_pod_of_higher_priority_goes_first() -> None:
 
 def test_pods_with_gates_and_of_other_schedulers_are_left_alone() -> None:
     async def scenario(world: World) -> None:
-        await world.add(pod("gated", schedulingGates=[{"name": "example.com/wait"}]), pod("other", schedulerName="another"))
+        await world.add(
+            pod("gated", schedulingGates=[{"name": "example.com/wait"}]), pod("other", schedulerName="another")
+        )
         await seconds(10)
         assert await world.nodes("gated", "other") == [None, None]
         assert await world.reasons("gated") == set()
@@ -201,5 +203,10 @@ def test_a_claim_on_another_node_is_deallocated_for_its_only_pod() -> None:
 
     two = node("n2")
     played(
-        scenario, node("n1"), two.with_(metadata=two.metadata.with_(labels={"which": "two"})), slice_("n1", 1), slice_("n2", 1), claim("c")
+        scenario,
+        node("n1"),
+        two.with_(metadata=two.metadata.with_(labels={"which": "two"})),
+        slice_("n1", 1),
+        slice_("n2", 1),
+        claim("c"),
     )

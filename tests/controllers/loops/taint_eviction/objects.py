@@ -18,7 +18,9 @@ def taint(key: str = "bad", effect: str = "NoExecute", **more: Json | str) -> Js
     return {"key": key, "effect": effect, "timeAdded": ADDED, **more}
 
 
-def gpus(devices: dict[str, list[Json]], name: str = "slice", *, pool: str = "node-a", generation: int = 1) -> ResourceSlice:
+def gpus(
+    devices: dict[str, list[Json]], name: str = "slice", *, pool: str = "node-a", generation: int = 1
+) -> ResourceSlice:
     """A slice whose devices are named, each with its taints."""
     listed = [{"name": device, **({"taints": taints} if taints else {})} for device, taints in devices.items()]
     spec = {
@@ -30,7 +32,9 @@ def gpus(devices: dict[str, list[Json]], name: str = "slice", *, pool: str = "no
     return ResourceSlice.from_wire({"metadata": {"name": name}, "spec": spec})
 
 
-def rule(name: str = "rule", *, effect: str = "NoExecute", selector: Json | None = None, **spec: Json) -> DeviceTaintRule:
+def rule(
+    name: str = "rule", *, effect: str = "NoExecute", selector: Json | None = None, **spec: Json
+) -> DeviceTaintRule:
     """A rule that selects all devices, unless it is given a selector."""
     wire = {
         "metadata": {"name": name},
@@ -44,7 +48,12 @@ def result(device: str = "gpu-0", *, pool: str = "node-a", **more: Json | list[J
 
 
 def toleration(seconds: int | None = None, *, effect: str = "NoExecute", key: str = "bad") -> Json:
-    return {"key": key, "operator": "Exists", "effect": effect, **({} if seconds is None else {"tolerationSeconds": seconds})}
+    return {
+        "key": key,
+        "operator": "Exists",
+        "effect": effect,
+        **({} if seconds is None else {"tolerationSeconds": seconds}),
+    }
 
 
 def claim(name: str = "claim", *results: Json, reserved: tuple[Pod, ...] = ()) -> ResourceClaim:
@@ -53,9 +62,22 @@ def claim(name: str = "claim", *results: Json, reserved: tuple[Pod, ...] = ()) -
     return ResourceClaim.from_wire({"metadata": {"name": name, "namespace": "lab"}, "spec": SPEC, "status": status})
 
 
-def pod(name: str = "vm", *claims: str, node: str | None = "node-a", namespace: str = "lab", finalizers: tuple[str, ...] = ()) -> Pod:
+def pod(
+    name: str = "vm",
+    *claims: str,
+    node: str | None = "node-a",
+    namespace: str = "lab",
+    finalizers: tuple[str, ...] = (),
+) -> Pod:
     entries = [{"name": each, "resourceClaimName": each} for each in claims or ("claim",)]
-    spec = {"containers": [{"name": "compute", "image": "launcher"}], "resourceClaims": entries, **({"nodeName": node} if node else {})}
+    spec = {
+        "containers": [{"name": "compute", "image": "launcher"}],
+        "resourceClaims": entries,
+        **({"nodeName": node} if node else {}),
+    }
     return Pod.from_wire(
-        {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "finalizers": list(finalizers)}, "spec": spec}
+        {
+            "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "finalizers": list(finalizers)},
+            "spec": spec,
+        }
     )

@@ -8,7 +8,17 @@ from datetime import timedelta
 import pytest
 
 from tests.controllers.loops.loop_world import LoopWorld, play
-from tests.controllers.loops.taint_eviction.objects import ADDED, DRIVER, claim, gpus, pod, result, rule, taint, toleration
+from tests.controllers.loops.taint_eviction.objects import (
+    ADDED,
+    DRIVER,
+    claim,
+    gpus,
+    pod,
+    result,
+    rule,
+    taint,
+    toleration,
+)
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
@@ -26,7 +36,9 @@ from virt_dra.simulator.virtual_time import BEGINNING
 GPU_0 = (DRIVER, "node-a", "gpu-0")
 
 
-def eviction(allocated: ResourceClaim, slices: Iterable[ResourceSlice] = (), rules: Iterable[DeviceTaintRule] = ()) -> Eviction | None:
+def eviction(
+    allocated: ResourceClaim, slices: Iterable[ResourceSlice] = (), rules: Iterable[DeviceTaintRule] = ()
+) -> Eviction | None:
     taints = AllocatedTaints()
     for published in slices:
         taints.change_slice(None, published)
@@ -107,8 +119,11 @@ def test_a_rule_without_a_selector_selects_nothing() -> None:
         ([{"effect": "NoExecute", "key": "bad", "value": "little"}], 0),
     ],
 )
-def test_tolerations_of_the_result_delay_or_prevent_the_eviction(tolerations: list[Json], seconds: float | None) -> None:
-    """C-11.2: of those that match, the fewest seconds; without seconds for ever; an empty effect doesn't protect (C-20.9)."""
+def test_tolerations_of_the_result_delay_or_prevent_the_eviction(
+    tolerations: list[Json], seconds: float | None
+) -> None:
+    """C-11.2: of those that match, the fewest seconds; without seconds for ever; an empty effect doesn't protect
+    (C-20.9)."""
     allocated = claim("claim", result(tolerations=tolerations))
     tainted = [gpus({"gpu-0": [taint(value="much")]})]
     assert eviction(allocated, tainted) == (None if seconds is None else after(seconds, published()))
@@ -159,7 +174,9 @@ def test_the_last_moment_of_the_calendar_is_a_time_like_any_other() -> None:
     play(story, "device taint eviction")
 
 
-def evicted(name: str, found: Eviction | None, allocated: ResourceClaim) -> Callable[[str], tuple[ResourceClaim, Eviction | None] | None]:
+def evicted(
+    name: str, found: Eviction | None, allocated: ResourceClaim
+) -> Callable[[str], tuple[ResourceClaim, Eviction | None] | None]:
     return lambda asked: (allocated, found) if asked == name else None
 
 
@@ -186,7 +203,8 @@ def test_only_claims_that_are_reserved_for_a_pod_with_a_node_evict_it() -> None:
 
 
 def test_a_generated_claim_evicts_only_the_pod_that_owns_it() -> None:
-    """C-11.3, C-3.2: names are reused; the claim of extended resources isn't in spec.resourceClaims and never evicts (C-20.8)."""
+    """C-11.3, C-3.2: names are reused; the claim of extended resources isn't in spec.resourceClaims and never evicts
+    (C-20.8)."""
     vm = pod()
     entry = vm.spec.resource_claims[0].with_(resource_claim_name=None, resource_claim_template_name="template")
     waiting = vm.with_(spec=vm.spec.with_(resource_claims=(entry,)))
@@ -196,7 +214,9 @@ def test_a_generated_claim_evicts_only_the_pod_that_owns_it() -> None:
     now = after(0, by_rule())
     foreign = claim("vm-claim-x", reserved=(vm,))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "vm", "uid": "uid-vm", "controller": True}
-    owned = foreign.with_(metadata=type(foreign.metadata).from_wire({**foreign.metadata.to_wire(), "ownerReferences": [owner]}))
+    owned = foreign.with_(
+        metadata=type(foreign.metadata).from_wire({**foreign.metadata.to_wire(), "ownerReferences": [owner]})
+    )
     assert pod_eviction(waiting, evicted("vm-claim-x", now, owned)) is None
     assert pod_eviction(made, evicted("vm-claim-x", now, foreign)) is None
     assert pod_eviction(made, evicted("vm-claim-x", now, owned)) == now
@@ -210,7 +230,9 @@ def test_the_members_of_a_group_are_evicted_only_with_the_gate() -> None:
     wire["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
     member = type(pod()).from_wire(wire)
     consumers = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "gang", "uid": "any"}]
-    shared = ResourceClaim.from_wire({**claim().to_wire(), "status": {**claim().to_wire()["status"], "reservedFor": consumers}})
+    shared = ResourceClaim.from_wire(
+        {**claim().to_wire(), "status": {**claim().to_wire()["status"], "reservedFor": consumers}}
+    )
     now = after(0, by_rule())
     assert pod_eviction(member, evicted("claim", now, shared), workload_claims=True) == now
     assert pod_eviction(member, evicted("claim", now, shared)) is None
@@ -221,5 +243,7 @@ def test_times_are_those_of_the_taints() -> None:
     assert allocation is not None
     early = DeviceTaint(key="bad", effect="NoExecute", time_added="2026-11-22T11:59:00Z")
     late = early.with_(time_added=ADDED)
-    found = claim_eviction(allocation, lambda device: [(by_rule("late"), late), (by_rule("early"), early)] if device == GPU_0 else [])
+    found = claim_eviction(
+        allocation, lambda device: [(by_rule("late"), late), (by_rule("early"), early)] if device == GPU_0 else []
+    )
     assert found == after(-60, by_rule("early"), by_rule("late"))

@@ -1,4 +1,5 @@
-"""Histories with faults: writes that fail before or after they took effect, restarts between any two writes (C-22.14, C-22.15)."""
+"""Histories with faults: writes that fail before or after they took effect, restarts between any two writes (C-22.14,
+C-22.15)."""
 
 from __future__ import annotations
 
@@ -80,13 +81,20 @@ async def _something(world: LoopWorld, chance: Random) -> None:
     if chance.random() < 0.5:
         published = await world.cluster.get(ResourceSlice, "slice")
         tainted = {
-            each.name: [*(t.to_wire() for t in each.taints), *([taint()] if each.name == device else [])] for each in published.spec.devices
+            each.name: [*(t.to_wire() for t in each.taints), *([taint()] if each.name == device else [])]
+            for each in published.spec.devices
         }
-        await world.cluster.update(published.with_(spec=gpus({name: taints[:3] for name, taints in tainted.items()}).spec))
+        await world.cluster.update(
+            published.with_(spec=gpus({name: taints[:3] for name, taints in tainted.items()}).spec)
+        )
     else:
         effect = chance.choice(["NoExecute", "None"])
         await world.create(
-            rule(f"rule-{len((await world.cluster.list(DeviceTaintRule)).items)}", effect=effect, selector={"device": device})
+            rule(
+                f"rule-{len((await world.cluster.list(DeviceTaintRule)).items)}",
+                effect=effect,
+                selector={"device": device},
+            )
         )
 
 

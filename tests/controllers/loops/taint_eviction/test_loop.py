@@ -146,9 +146,13 @@ def test_a_dry_run_counts_devices_and_pods_and_evicts_nobody() -> None:
         dry = await world.create(rule(effect="None"))
         await world.calm()
         ending = (
-            "if the effect was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+            "if the effect was NoExecute. This information will not be updated again. "
+            "Recreate the DeviceTaintRule to trigger an update."
         )
-        first = f"3 published devices selected. 2 allocated devices selected. 1 pod would be evicted in 1 namespace {ending}"
+        first = (
+            "3 published devices selected. 2 allocated devices selected. 1 "
+            f"pod would be evicted in 1 namespace {ending}"
+        )
         assert await condition(world) == ("False", "NoEffect", first)
         await running_vm(world, name="late", device="gpu-2")
         await world.calm(60)
@@ -156,7 +160,9 @@ def test_a_dry_run_counts_devices_and_pods_and_evicts_nobody() -> None:
         narrow = {"spec": {"deviceSelector": {"device": "gpu-2"}}}
         await world.cluster.patch(DeviceTaintRule, dry.name, merge=narrow)
         await world.calm()
-        one = f"1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace {ending}"
+        one = (
+            f"1 published device selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace {ending}"
+        )
         assert await condition(world) == ("False", "NoEffect", one)
         assert not await is_deleted(world, "late")
         await world.cluster.patch(DeviceTaintRule, dry.name, merge={"spec": {"taint": {"effect": "NoExecute"}}})
@@ -232,7 +238,9 @@ def test_a_reservation_that_comes_evicts_and_one_that_goes_cancels() -> None:
         held = await world.create(claim("claim", result(tolerations=[toleration(60)]), reserved=(vm,)))
         await world.calm()
         consumers = [{"resource": "pods", "name": "second", "uid": second.metadata.uid}]
-        await world.cluster.patch(ResourceClaim, held.name, "lab", merge={"status": {"reservedFor": consumers}}, subresource="status")
+        await world.cluster.patch(
+            ResourceClaim, held.name, "lab", merge={"status": {"reservedFor": consumers}}, subresource="status"
+        )
         await world.calm(60)
         assert [await is_gone(world, name) for name in ("vm", "second")] == [False, True]
         assert await world.events() == [("Pod/second", *MARKED[1:]), CANCELLED]
@@ -256,7 +264,9 @@ class FaultyCluster:
     ) -> None:  # fmt: skip
         if self._errors["delete"]:
             raise self._errors["delete"].pop(0)
-        await self._cluster.delete(kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds)
+        await self._cluster.delete(
+            kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
+        )
 
 
 def test_what_fails_is_tried_again_and_counted_once() -> None:
@@ -322,7 +332,8 @@ def test_a_disruption_budget_protects_nobody_from_a_taint() -> None:
 
 
 def test_after_a_restart_evictions_are_as_before_and_counts_begin_anew() -> None:
-    """C-22.15, C-11.9: what was scheduled is derived from the objects; what was counted is lost, and a pod that still goes counts anew."""
+    """C-22.15, C-11.9: what was scheduled is derived from the objects; what was counted is lost, and a pod that still
+    goes counts anew."""
 
     async def main() -> None:
         world = LoopWorld(virtual_cluster(), RecordedMetrics())
@@ -336,11 +347,19 @@ def test_after_a_restart_evictions_are_as_before_and_counts_begin_anew() -> None
             await world.create(rule())
             await world.calm(15)
             one_left = "1 pod needs to be evicted in 1 namespace."
-            assert await condition(world) == ("True", "PodsPendingEviction", f"{one_left} 2 pods evicted since starting the controller.")
+            assert await condition(world) == (
+                "True",
+                "PodsPendingEviction",
+                f"{one_left} 2 pods evicted since starting the controller.",
+            )
         await world.cluster.patch(Pod, "gone", "lab", merge={"metadata": {"finalizers": None}})
         async with control_plane(world.cluster, AmbientSources(virtual_now, names, lambda: 0.5), loops=loops):
             await world.calm(10)
-            assert await condition(world) == ("True", "PodsPendingEviction", f"{one_left} 1 pod evicted since starting the controller.")
+            assert await condition(world) == (
+                "True",
+                "PodsPendingEviction",
+                f"{one_left} 1 pod evicted since starting the controller.",
+            )
             assert not await is_deleted(world, "patient")
             await world.calm(60)
             assert await is_deleted(world, "patient")

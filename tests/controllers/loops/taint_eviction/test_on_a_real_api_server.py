@@ -1,4 +1,5 @@
-"""Our eviction and pool status in the place of Kubernetes' own, beside its scheduler and its other controllers: the recorded answers."""
+"""Our eviction and pool status in the place of Kubernetes' own, beside its scheduler and its other controllers: the
+recorded answers."""
 
 from __future__ import annotations
 
@@ -53,6 +54,9 @@ async def test_our_loops_answer_as_those_of_kubernetes(plane: ControlPlane, name
     sources = AmbientSources(lambda: datetime.now(UTC), lambda: uuid4().hex[:16], lambda: 0.5)
     async with connect(str(plane.kubeconfig), limits=ClientLimits(qps=0, attempts=1)) as cluster:
         gates = FeatureGates(resource_pool_status=True)
-        async with control_plane(cluster, sources, gates=gates, loops=loops), server_target(cluster, scenario) as target:
+        async with (
+            control_plane(cluster, sources, gates=gates, loops=loops),
+            server_target(cluster, scenario) as target,
+        ):
             answer = await Play(scenario, target).perform()
     assert list(differences(recorded()[name], answer)) == []

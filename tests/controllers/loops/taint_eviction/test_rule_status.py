@@ -25,7 +25,11 @@ SEVERAL, ONE = PendingPods(3, 2), PendingPods(1, 1)
     ("effect", "counts", "expected"),
     [
         ("NoExecute", RuleCounts(ONE), ("True", "PodsPendingEviction", "1 pod needs to be evicted in 1 namespace.")),
-        ("NoExecute", RuleCounts(SEVERAL), ("True", "PodsPendingEviction", "3 pods need to be evicted in 2 different namespaces.")),
+        (
+            "NoExecute",
+            RuleCounts(SEVERAL),
+            ("True", "PodsPendingEviction", "3 pods need to be evicted in 2 different namespaces."),
+        ),
         (
             "NoExecute",
             RuleCounts(SEVERAL, 1),
@@ -53,7 +57,8 @@ SEVERAL, ONE = PendingPods(3, 2), PendingPods(1, 1)
             (
                 "False",
                 "NoEffect",
-                "0 published devices selected. 2 allocated devices selected. 0 pods would be evicted in 0 different namespaces "
+                "0 published devices selected. 2 allocated devices selected. 0 pods "
+                "would be evicted in 0 different namespaces "
                 f"if the effect was NoExecute. {NO_UPDATE} 1 pod evicted since starting the controller.",
             ),
         ),
@@ -61,7 +66,11 @@ SEVERAL, ONE = PendingPods(3, 2), PendingPods(1, 1)
         (
             "NoSchedule",
             RuleCounts(evicted=1),
-            ("False", "OtherEffect", "Eviction only happens for the NoExecute effect. 1 pod evicted since starting the controller."),
+            (
+                "False",
+                "OtherEffect",
+                "Eviction only happens for the NoExecute effect. 1 pod evicted since starting the controller.",
+            ),
         ),
     ],
 )

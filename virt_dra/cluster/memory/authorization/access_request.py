@@ -12,7 +12,8 @@ from virt_dra.cluster.requester import Requester
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """One request. ``name`` is empty for a collection, ``namespace`` for the whole cluster; ``fields``: a field selector."""
+    """One request. ``name`` is empty for a collection, ``namespace`` for the whole cluster; ``fields``: a field
+    selector."""
 
     requester: Requester
     verb: str
@@ -24,7 +25,14 @@ class AccessRequest:
 
     @classmethod
     def of(
-        cls, requester: Requester, verb: str, resource: ApiResource, namespace: str, name: str, subresource: str = "", fields: str = ""
+        cls,
+        requester: Requester,
+        verb: str,
+        resource: ApiResource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        fields: str = "",
     ) -> AccessRequest:
         """As an API server reads them from a path, in which a namespace is its own namespace."""
         within = name if resource == NAMESPACE else namespace if resource.namespaced else ""

@@ -1,6 +1,8 @@
-"""The roles and bindings that every cluster begins with, as far as objects of this project are concerned (Kubernetes 1.37).
+"""The roles and bindings that every cluster begins with, as far as objects of this project are concerned (Kubernetes
+1.37).
 
-``admin``, ``edit`` and ``view`` are made of other roles by a controller that the embedded cluster doesn't have: here they have no rules.
+``admin``, ``edit`` and ``view`` are made of other roles by a controller that the embedded cluster doesn't have: here
+they have no rules.
 """
 
 from __future__ import annotations

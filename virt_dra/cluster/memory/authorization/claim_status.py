@@ -22,7 +22,10 @@ def granular_faults(
         why = _refusal(request.about(request.verb, "", "", "binding"), decide)
         if why:
             needed = f'resource="resourceclaims/binding", verb="{request.verb}"'
-            yield _fault("status.allocation", f"changing status.allocation or status.reservedFor requires {needed} permission: {why}")
+            yield _fault(
+                "status.allocation",
+                f"changing status.allocation or status.reservedFor requires {needed} permission: {why}",
+            )
     if new.status.allocation is None:  # the devices went with it
         return
     verbs = [f"arbitrary-node:{request.verb}"]
@@ -67,4 +70,6 @@ def _only_node(status: ResourceClaimStatus) -> str:
 def _runs_on(requester: Requester, node: str) -> bool:
     """Whether it is a service account whose token says that its pod runs on this node."""
     nodes = requester.extra.get(NODE_NAME, ())
-    return bool(node) and requester.service_account is not None and nodes == (node,) and not names.dns1123_subdomain(node)
+    return (
+        bool(node) and requester.service_account is not None and nodes == (node,) and not names.dns1123_subdomain(node)
+    )

@@ -1,7 +1,9 @@
-"""What kubelets may ask for (C-13.8), as far as objects of this project go: the authorizer Node, to be asked before RBAC.
+"""What kubelets may ask for (C-13.8), as far as objects of this project go: the authorizer Node, to be asked before
+RBAC.
 
-A kubelet is a user ``system:node:<name>`` in the group ``system:nodes``. It reads what its pods need and writes what is about its node;
-what the content of a request decides is the admission plugin's (:mod:`virt_dra.cluster.memory.plugins.node_restriction`).
+A kubelet is a user ``system:node:<name>`` in the group ``system:nodes``. It reads what its pods need and writes what is
+about its node; what the content of a request decides is the admission plugin's
+(:mod:`virt_dra.cluster.memory.plugins.node_restriction`).
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ def authorize_node(request: AccessRequest, stored: Stored) -> Decision:
     competent = _BY_KIND.get((request.resource.group, request.resource.plural))
     if competent is not None:
         return competent(node, request, stored)
-    return _ALLOWED if (request.resource.plural, request.subresource) == ("events", "") and request.verb in _RECORDS else _refused()
+    return (
+        _ALLOWED
+        if (request.resource.plural, request.subresource) == ("events", "") and request.verb in _RECORDS
+        else _refused()
+    )
 
 
 _RECORDS: Final = ("create", "update", "patch")
@@ -55,7 +61,11 @@ def _claims(node: str, request: AccessRequest, stored: Stored) -> Decision:
     if request.subresource:
         return _refused("cannot get subresource")
     pods = stored.every(Pod, request.namespace)
-    used = any(request.name in _claims_of(pod) for pod in pods if pod.spec.node_name == node and MIRROR not in pod.metadata.annotations)
+    used = any(
+        request.name in _claims_of(pod)
+        for pod in pods
+        if pod.spec.node_name == node and MIRROR not in pod.metadata.annotations
+    )
     return _ALLOWED if used else _unrelated(node)
 
 

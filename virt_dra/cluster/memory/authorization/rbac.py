@@ -7,7 +7,16 @@ from typing import Protocol, TypeVar
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.policies.rbac_v1 import API_GROUP, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from virt_dra.api.policies.rbac_v1 import (
+    API_GROUP,
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    Role,
+    RoleBinding,
+    RoleRef,
+    Subject,
+)
 from virt_dra.cluster.memory.authorization.access_request import AccessRequest, Decision
 from virt_dra.cluster.memory.authorization.builtin_roles import BINDINGS, ROLES
 from virt_dra.cluster.requester import MASTERS, SERVICE_ACCOUNT, Requester
@@ -39,7 +48,8 @@ def authorize(request: AccessRequest, stored: Stored) -> Decision:
 
 
 def _roles_of(user: Requester, namespace: str, stored: Stored, problems: list[str]) -> Iterator[tuple[PolicyRule, ...]]:
-    """The rules of each role bound to the user in the cluster or in the namespace. Bindings to no role become problems."""
+    """The rules of each role bound to the user in the cluster or in the namespace. Bindings to no role become
+    problems."""
     for binding in (*stored.every(ClusterRoleBinding), *BINDINGS):
         if any(_is_meant(subject, user, "") for subject in binding.subjects):
             yield _rules(binding.role_ref, "", stored, problems)
@@ -80,7 +90,10 @@ def _allows(rule: PolicyRule, request: AccessRequest) -> bool:
     return (
         _has(rule.verbs, request.verb)
         and _has(rule.api_groups, request.resource.group)
-        and (_has(rule.resources, request.path) or (bool(request.subresource) and f"*/{request.subresource}" in rule.resources))
+        and (
+            _has(rule.resources, request.path)
+            or (bool(request.subresource) and f"*/{request.subresource}" in rule.resources)
+        )
         and (not rule.resource_names or request.name in rule.resource_names)
     )
 

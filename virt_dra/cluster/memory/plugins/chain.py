@@ -11,7 +11,11 @@ from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.policies.pod_defaults import new_pod_status
 from virt_dra.cluster.memory.plugins.declared_features import check_node_features
-from virt_dra.cluster.memory.plugins.node_pods import with_default_tolerations, with_not_ready_taint, with_topology_labels
+from virt_dra.cluster.memory.plugins.node_pods import (
+    with_default_tolerations,
+    with_not_ready_taint,
+    with_topology_labels,
+)
 from virt_dra.cluster.memory.plugins.priority import check_default_class, with_priority
 from virt_dra.cluster.memory.plugins.quota import charge
 from virt_dra.cluster.memory.plugins.write_request import WriteRequest

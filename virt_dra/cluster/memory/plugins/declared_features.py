@@ -1,4 +1,5 @@
-"""The admission plugin NodeDeclaredFeatures for slices (C-13.13): devices that use a node's own resources need nodes that know them."""
+"""The admission plugin NodeDeclaredFeatures for slices (C-13.13): devices that use a node's own resources need nodes
+that know them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def _nodes_of(device: Device, spec: ResourceSliceSpec, request: WriteRequest) ->
     if where.all_nodes:
         return request.stored.every(Node)
     if not where.node_name:
-        lost = f"device {quoted(device.name)} in ResourceSlice has NodeAllocatableResources but does not map to any nodes"
+        lost = (
+            f"device {quoted(device.name)} in ResourceSlice has NodeAllocatableResources but does not map to any nodes"
+        )
         raise request.refused(lost)
     found = request.stored.find(Node, where.node_name)
     if found is None:

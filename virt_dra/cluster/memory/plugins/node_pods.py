@@ -1,4 +1,5 @@
-"""The admission plugins about pods and their nodes: TaintNodesByCondition, DefaultTolerationSeconds and PodTopologyLabels."""
+"""The admission plugins about pods and their nodes: TaintNodesByCondition, DefaultTolerationSeconds and
+PodTopologyLabels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The admission plugin NodeRestriction: what kubelets may not write although the authorizer Node lets them write such objects (C-13.8)."""
+"""The admission plugin NodeRestriction: what kubelets may not write although the authorizer Node lets them write such
+objects (C-13.8)."""
 
 from __future__ import annotations
 
@@ -15,9 +16,19 @@ _RESERVED: Final = "node-restriction.kubernetes.io"
 _OWN_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _OWN_LABELS: Final = frozenset(
     {
-        *("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"),
+        *(
+            "kubernetes.io/hostname",
+            "kubernetes.io/os",
+            "kubernetes.io/arch",
+            "beta.kubernetes.io/os",
+            "beta.kubernetes.io/arch",
+        ),
         *("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"),
-        *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type"),
+        *(
+            "failure-domain.beta.kubernetes.io/zone",
+            "failure-domain.beta.kubernetes.io/region",
+            "beta.kubernetes.io/instance-type",
+        ),
     }
 )
 """Labels of Kubernetes' own domains that a kubelet may set on its node."""

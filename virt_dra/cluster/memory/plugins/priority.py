@@ -1,4 +1,5 @@
-"""The admission plugin Priority: the priority of pods and PodGroups comes from their class; one class may be the default."""
+"""The admission plugin Priority: the priority of pods and PodGroups comes from their class; one class may be the
+default."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def with_priority(request: WriteRequest) -> TypedObject:
         spec = obj.spec
         found = _class_of(spec.priority_class_name, request)
         if spec.priority is not None and spec.priority != found.value:
-            differs = f"priority set in the pod group ({spec.priority}) must match the priority computed ({found.value})"
+            differs = (
+                f"priority set in the pod group ({spec.priority}) must match the priority computed ({found.value})"
+            )
             raise request.refused(f"{differs} based on the priority class set in the spec")
         named = {"priority_class_name": found.name} if found.name else {}
         return obj.with_(spec=spec.with_(priority=found.value, **named))
@@ -33,7 +36,11 @@ def with_priority(request: WriteRequest) -> TypedObject:
         return obj
     if request.operation == "CREATE":
         return _new_pod(obj, request)
-    kept = {field: getattr(request.old.spec, field) for field in ("priority", "preemption_policy")} if isinstance(request.old, Pod) else {}
+    kept = (
+        {field: getattr(request.old.spec, field) for field in ("priority", "preemption_policy")}
+        if isinstance(request.old, Pod)
+        else {}
+    )
     missing = {field: value for field, value in kept.items() if value is not None and getattr(obj.spec, field) is None}
     return obj.with_(spec=obj.spec.with_(**missing)) if missing else obj
 
@@ -44,7 +51,9 @@ def check_default_class(request: WriteRequest) -> tuple[TypedObject, ...]:
     if isinstance(obj, PriorityClass) and obj.global_default:
         default = _default(request)
         if default is not None and (request.operation == "CREATE" or default.name != obj.name):
-            raise request.refused(f"PriorityClass {default.name} is already marked as default. Only one default can exist")
+            raise request.refused(
+                f"PriorityClass {default.name} is already marked as default. Only one default can exist"
+            )
     return ()
 
 
@@ -55,10 +64,16 @@ def _new_pod(pod: Pod, request: WriteRequest) -> Pod:
     policy = found.preemption_policy or PREEMPTS
     computed = "priority admission controller computed {} from the given PriorityClass name"
     if spec.priority is not None and spec.priority != found.value:
-        why = f"the integer value of priority ({spec.priority}) must not be provided in pod spec; {computed.format(found.value)}"
+        why = (
+            f"the integer value of priority ({spec.priority}) must not be provided "
+            f"in pod spec; {computed.format(found.value)}"
+        )
         raise request.refused(why)
     if spec.preemption_policy is not None and spec.preemption_policy != policy:
-        why = f"the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in pod spec; {computed.format(policy)}"
+        why = (
+            f"the string value of PreemptionPolicy ({spec.preemption_policy}) must "
+            f"not be provided in pod spec; {computed.format(policy)}"
+        )
         raise request.refused(why)
     named = {"priorityClassName": found.name} if found.name else {}
     return pod.with_(spec=spec.with_(priority=found.value, preemption_policy=policy, **named))

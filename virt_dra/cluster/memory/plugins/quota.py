@@ -1,4 +1,5 @@
-"""The admission plugin ResourceQuota: what an object counts for is charged when it is written, and refused beyond the limit (C-15)."""
+"""The admission plugin ResourceQuota: what an object counts for is charged when it is written, and refused beyond the
+limit (C-15)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,17 @@ from collections.abc import Iterable
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject, parse_time
-from virt_dra.api.policies.quota_usage import QuotaContext, Usage, grown, in_scope, masked, matching_names, missing_amounts, shown, usage
+from virt_dra.api.policies.quota_usage import (
+    QuotaContext,
+    Usage,
+    grown,
+    in_scope,
+    masked,
+    matching_names,
+    missing_amounts,
+    shown,
+    usage,
+)
 from virt_dra.api.policies.quota_v1 import ResourceQuota
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.memory.authorization.rbac import Stored
@@ -14,11 +25,16 @@ from virt_dra.cluster.memory.plugins.write_request import WriteRequest
 
 
 def charge(request: WriteRequest) -> tuple[TypedObject, ...]:
-    """The quotas as they are once the object is stored. Raises :class:`Forbidden`, which names the first quota that is exceeded.
+    """The quotas as they are once the object is stored. Raises :class:`Forbidden`, which names the first quota that is
+    exceeded.
 
     A quota whose use was never counted refuses, too. An update is charged with what it adds.
     """
-    quotas = [quota for quota in request.stored.every(ResourceQuota, request.namespace) if quota.status.hard] if request.namespace else []
+    quotas = (
+        [quota for quota in request.stored.every(ResourceQuota, request.namespace) if quota.status.hard]
+        if request.namespace
+        else []
+    )
     if not quotas or (request.operation == "UPDATE" and isinstance(request.new, Pod)):
         return ()
     plural, context = str(request.resource), quota_context(request.stored, request)
@@ -53,7 +69,9 @@ def quota_context(stored: Stored, request: WriteRequest) -> QuotaContext:
     )
 
 
-def _pertinent(quotas: Iterable[ResourceQuota], plural: str, context: QuotaContext, request: WriteRequest) -> Iterable[ResourceQuota]:
+def _pertinent(
+    quotas: Iterable[ResourceQuota], plural: str, context: QuotaContext, request: WriteRequest
+) -> Iterable[ResourceQuota]:
     for quota in quotas:
         names = matching_names(quota.status.hard, plural, context)
         if not names or not in_scope(quota, request.new):

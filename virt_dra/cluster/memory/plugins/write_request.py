@@ -18,7 +18,8 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True)
 class WriteRequest:
-    """``old``: the stored object that an update changes. ``name`` of a new object may be generated already. ``now`` is RFC 3339."""
+    """``old``: the stored object that an update changes. ``name`` of a new object may be generated already. ``now`` is
+    RFC 3339."""
 
     requester: Requester
     operation: Operation

@@ -1,4 +1,5 @@
-"""The writes of the claim controller. Each is bound to the object that it was decided for, by resourceVersion or UID."""
+"""The writes of the claim controller. Each is bound to the object that it was decided for, by resourceVersion or
+UID."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ ClaimOwner = Pod | PodGroup
 RecordedClaim = PodResourceClaimStatus | PodGroupResourceClaimStatus
 
 CREATION_FAILED: Final = "FailedResourceClaimCreation"
-"""A claim of the pod or PodGroup can't be made now; tried again (C-10.4). The only reason that the loop reports on the object."""
+"""A claim of the pod or PodGroup can't be made now; tried again (C-10.4). The only reason that the loop reports on the
+object."""
 RECORDING_FAILED: Final = "FailedResourceClaimStatusUpdate"
 """The names of an object's claims could not be written to its status; tried again (C-10.6)."""
 RESERVATION_FAILED: Final = "FailedResourceClaimReservation"
 """Reservations of a claim could not be changed; tried again (C-10.7, C-10.10)."""
 RELEASE_FAILED: Final = "FailedResourceClaimRelease"
-"""A claim's finalizer could not be removed, or an unused generated claim not deleted; tried again (C-10.11, C-10.12)."""
+"""A claim's finalizer could not be removed, or an unused generated claim not deleted; tried again (C-10.11,
+C-10.12)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class RecordClaimNames:
 
 @dataclass(frozen=True)
 class ChangeReservations:
-    """Set ``reservedFor``; with ``deallocate`` also clear the allocation and then remove the finalizer (C-10.7, C-10.10)."""
+    """Set ``reservedFor``; with ``deallocate`` also clear the allocation and then remove the finalizer (C-10.7,
+    C-10.10)."""
 
     claim: ResourceClaim
     reserved_for: tuple[ResourceClaimConsumerReference, ...]
@@ -77,9 +81,11 @@ def subject(action: ClaimAction) -> ClaimOwner | ResourceClaim:
 
 
 async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, ...]:
-    """Write in order; refused writes are returned as Events. An object that has changed or been deleted since is left to the next pass.
+    """Write in order; refused writes are returned as Events. An object that has changed or been deleted since is left
+    to the next pass.
 
-    The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted either (C-10.12).
+    The first error ends the turn of the pod (C-10.4) or of the claim: one that could not be released is not deleted
+    either (C-10.12).
     """
     events: list[Event] = []
     stopped: set[tuple[str, str]] = set()
@@ -118,22 +124,30 @@ def refused(action: ClaimAction, error: ApiError) -> Event:
 
 
 async def write(writer: Writer, action: ClaimAction) -> TypedObject | None:
-    """Perform one action and return the object as it is now; None if it is (being) deleted. Raises :class:`ApiError`."""
+    """Perform one action and return the object as it is now; None if it is (being) deleted. Raises
+    :class:`ApiError`."""
     match action:
         case CreateClaim(claim=claim):
             return await writer.create(claim)
         case RecordClaimNames(owner=owner, statuses=statuses):
-            # A patch, because others write other parts of the same status; the UID keeps it off an object re-created by that name.
-            # Entries without a name are not ours: applied server-side they would stay, and their claims stay unneeded (C-3.1).
+            # A patch, because others write other parts of the same status; the UID keeps it off an object re-created by
+            # that name. Entries without a name are not ours: applied server-side they would stay, and their claims stay
+            # unneeded (C-3.1).
             ours = {status.name for status in statuses}
             merged = sorted(
-                (*statuses, *(each for each in owner.status.resource_claim_statuses if each.name not in ours)), key=lambda each: each.name
+                (*statuses, *(each for each in owner.status.resource_claim_statuses if each.name not in ours)),
+                key=lambda each: each.name,
             )
-            merge = {"metadata": {"uid": owner.metadata.uid}, "status": {"resourceClaimStatuses": [each.to_wire() for each in merged]}}
+            merge = {
+                "metadata": {"uid": owner.metadata.uid},
+                "status": {"resourceClaimStatuses": [each.to_wire() for each in merged]},
+            }
             return await writer.patch(type(owner), owner.name, owner.namespace, merge=merge, subresource="status")
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):
             status = with_reservations(claim.status, reserved_for)
-            written = await writer.update_status(claim.with_(status=_without_allocation(status) if deallocate else status))
+            written = await writer.update_status(
+                claim.with_(status=_without_allocation(status) if deallocate else status)
+            )
             if not reserved_for and written.status.allocation is None and FINALIZER in written.metadata.finalizers:
                 return await writer.update(_without_finalizer(written))
             return written

@@ -1,4 +1,5 @@
-"""Which claims a pod or a PodGroup needs made and recorded, and which are reserved for a pod that has a node (C-10.4 to C-10.8)."""
+"""Which claims a pod or a PodGroup needs made and recorded, and which are reserved for a pod that has a node (C-10.4 to
+C-10.8)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.scheduling_v1 import PodGroup, PodGroupResourceClaim, PodGroupResourceClaimStatus
 from virt_dra.controllers.events import Event, warning
-from virt_dra.controllers.loops.claims.actions import CREATION_FAILED, ClaimOwner, CreateClaim, RecordClaimNames, entry_label
+from virt_dra.controllers.loops.claims.actions import (
+    CREATION_FAILED,
+    ClaimOwner,
+    CreateClaim,
+    RecordClaimNames,
+    entry_label,
+)
 from virt_dra.controllers.loops.claims.releasing import is_done
 from virt_dra.controllers.loops.claims.view import ClaimView
 from virt_dra.scheduling.claim_references import (
@@ -87,19 +94,28 @@ def _group_of(view: ClaimView, pod: Pod, gates: FeatureGates) -> PodGroup | Even
     if name is None:
         return None
     if not gates.generic_workload:
-        return warning(pod, POD_GROUP_DISABLED, f"Pod is a member of PodGroup {name} but GenericWorkload feature is disabled", retry=False)
+        return warning(
+            pod,
+            POD_GROUP_DISABLED,
+            f"Pod is a member of PodGroup {name} but GenericWorkload feature is disabled",
+            retry=False,
+        )
     group = view.pod_group(pod.namespace, name)
     if group is None:
-        return warning(pod, POD_GROUP_MISSING, f'get PodGroup for Pod {pod.key}: podgroup.scheduling.k8s.io "{name}" not found')
+        return warning(
+            pod, POD_GROUP_MISSING, f'get PodGroup for Pod {pod.key}: podgroup.scheduling.k8s.io "{name}" not found'
+        )
     return group
 
 
 def _claims_of(
     view: ClaimView, owner: ClaimOwner, group: PodGroup | None, gates: FeatureGates
 ) -> tuple[list[PodDecision], ClaimOwner | None]:
-    """What to make and record for an owner, and the owner with the names as recorded then; None as long as that isn't all.
+    """What to make and record for an owner, and the owner with the names as recorded then; None as long as that isn't
+    all.
 
-    The first claim that can't be had stops the owner's turn; what was made before is found again by owner and annotation.
+    The first claim that can't be had stops the owner's turn; what was made before is found again by owner and
+    annotation.
     """
     created: list[PodDecision] = []
     found: dict[str, str] = {}
@@ -115,7 +131,9 @@ def _claims_of(
     if created:
         return created, None
     recorded = {
-        each.name: each.resource_claim_name for each in owner.status.resource_claim_statuses if each.resource_claim_name is not None
+        each.name: each.resource_claim_name
+        for each in owner.status.resource_claim_statuses
+        if each.resource_claim_name is not None
     }
     if all(recorded.get(entry) == name for entry, name in found.items()):
         return [], owner
@@ -125,16 +143,25 @@ def _claims_of(
 
 def _recorded(owner: ClaimOwner, names: dict[str, str]) -> tuple[RecordClaimNames, ClaimOwner]:
     if isinstance(owner, Pod):
-        of_pod = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items()))
+        of_pod = tuple(
+            PodResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items())
+        )
         return RecordClaimNames(owner, of_pod), owner.with_(status=owner.status.with_(resource_claim_statuses=of_pod))
-    of_group = tuple(PodGroupResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items()))
+    of_group = tuple(
+        PodGroupResourceClaimStatus(name=entry, resource_claim_name=name) for entry, name in sorted(names.items())
+    )
     return RecordClaimNames(owner, of_group), owner.with_(status=owner.status.with_(resource_claim_statuses=of_group))
 
 
 def _claim_for(
-    view: ClaimView, owner: ClaimOwner, group: PodGroup | None, entry: PodResourceClaim | PodGroupResourceClaim, gates: FeatureGates
+    view: ClaimView,
+    owner: ClaimOwner,
+    group: PodGroup | None,
+    entry: PodResourceClaim | PodGroupResourceClaim,
+    gates: FeatureGates,
 ) -> str | CreateClaim | None:
-    """The name of the generated claim of an entry, or what to create, or None if nothing is to be done for it (C-10.5)."""
+    """The name of the generated claim of an entry, or what to create, or None if nothing is to be done for it
+    (C-10.5)."""
     try:
         reference = name_of(owner, entry)
     except UnsupportedClaimSource as error:
@@ -145,9 +172,16 @@ def _claim_for(
         claim = view.certain_claim(owner.namespace, reference.name)
         if claim is not None and belongs_to(claim, owner, gates):
             return claim.name
-    if isinstance(owner, Pod) and isinstance(entry, PodResourceClaim) and is_of_group(bind_to(owner, group, entry)) and group is not None:
+    if (
+        isinstance(owner, Pod)
+        and isinstance(entry, PodResourceClaim)
+        and is_of_group(bind_to(owner, group, entry))
+        and group is not None
+    ):
         if not gates.workload_resource_claims:
-            raise _CannotCreate(f"claim {entry.name} is a PodGroup claim but the DRAWorkloadResourceClaims feature is disabled")
+            raise _CannotCreate(
+                f"claim {entry.name} is a PodGroup claim but the DRAWorkloadResourceClaims feature is disabled"
+            )
         return _orphan(view, group, entry.name)
     return _orphan(view, owner, entry.name) or CreateClaim(owner, entry.name, _from_template(view, owner, entry, gates))
 
@@ -166,7 +200,9 @@ def _from_template(
     name = entry.resource_claim_template_name or ""
     template = view.template(owner.namespace, name)
     if template is None:
-        raise _CannotCreate(f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found')
+        raise _CannotCreate(
+            f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
+        )
     requests = template.spec.spec.devices.requests
     if not gates.admin_access and any(each.exactly is not None and each.exactly.admin_access for each in requests):
         raise _CannotCreate("admin access is requested, but the feature is disabled")
@@ -194,9 +230,14 @@ def belongs_to(claim: ResourceClaim, owner: ClaimOwner, gates: FeatureGates) -> 
 
 
 def generated_claim(owner: ClaimOwner, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
-    """The claim to create for an entry of a pod or PodGroup: the template's labels, annotations and spec, owned by it (C-10.5.5)."""
+    """The claim to create for an entry of a pod or PodGroup: the template's labels, annotations and spec, owned by it
+    (C-10.5.5)."""
     reference = OwnerReference(
-        api_version=type(owner).API_VERSION, kind=type(owner).KIND, name=owner.name, uid=owner.metadata.uid, controller=True
+        api_version=type(owner).API_VERSION,
+        kind=type(owner).KIND,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
     )
     given = template.spec.metadata
     metadata = ObjectMeta(
@@ -211,7 +252,8 @@ def generated_claim(owner: ClaimOwner, entry: str, template: ResourceClaimTempla
 
 
 def generate_name(owner: str, entry: str) -> str:
-    """``<owner>-<entry>-``; if that is too long both parts shortened in proportion, and then no hyphen at the end (C-10.5.5)."""
+    """``<owner>-<entry>-``; if that is too long both parts shortened in proportion, and then no hyphen at the end
+    (C-10.5.5)."""
     base = f"{owner}-{entry}-"
     length = len(base.encode())
     if length <= LONGEST_BASE:
@@ -220,13 +262,15 @@ def generate_name(owner: str, entry: str) -> str:
 
 
 def _first_part(name: str, length: int) -> str:
-    """The share of a name in LONGEST_BASE of ``length`` bytes. A character that would be cut in two (no valid name has one) goes."""
+    """The share of a name in LONGEST_BASE of ``length`` bytes. A character that would be cut in two (no valid name has
+    one) goes."""
     raw = name.encode()
     return raw[: len(raw) * LONGEST_BASE // length].decode(errors="ignore")
 
 
 def _reservations(view: ClaimView, pod: ClaimOwner, group: PodGroup | None, gates: FeatureGates) -> list[PodDecision]:
-    """For a pod that already has a node: its allocated claims are reserved for it, unallocated ones are left alone (C-10.7)."""
+    """For a pod that already has a node: its allocated claims are reserved for it, unallocated ones are left alone
+    (C-10.7)."""
     decided: list[PodDecision] = []
     if not isinstance(pod, Pod) or not pod.spec.node_name:
         return decided
@@ -238,7 +282,11 @@ def _reservations(view: ClaimView, pod: ClaimOwner, group: PodGroup | None, gate
         claim = view.claim(pod.namespace, reference.name)
         if claim is None:
             break
-        foreign = not_for_pod(claim, pod, workload_claims=gates.workload_resource_claims) if reference.must_check_owner else None
+        foreign = (
+            not_for_pod(claim, pod, workload_claims=gates.workload_resource_claims)
+            if reference.must_check_owner
+            else None
+        )
         if foreign is not None:
             return [*decided, warning(pod, WRONG_OWNER, foreign.message)]
         consumer = bind_to(pod, group, entry)
@@ -252,7 +300,8 @@ def _reservations(view: ClaimView, pod: ClaimOwner, group: PodGroup | None, gate
 
 
 def needs_work(view: ClaimView, pod: Pod, gates: FeatureGates) -> bool:
-    """Whether a change makes work for a pod: a claim isn't recorded, is to be made again, or is to be reserved (C-10.3).
+    """Whether a change makes work for a pod: a claim isn't recorded, is to be made again, or is to be reserved
+    (C-10.3).
 
     A finished pod needs none, other than in Kubernetes 1.37 (docs/decisions/0010).
     """
@@ -279,7 +328,8 @@ def needs_work(view: ClaimView, pod: Pod, gates: FeatureGates) -> bool:
 
 
 def _must_be_made(view: ClaimView, pod: Pod, entry: PodResourceClaim, gates: FeatureGates) -> bool:
-    """Whether a missing claim of a pod is to be made for the pod. What becomes of that of a group is the group's matter."""
+    """Whether a missing claim of a pod is to be made for the pod. What becomes of that of a group is the group's
+    matter."""
     group = _group_of(view, pod, gates)
     return isinstance(group, Event) or not is_of_group(bind_to(pod, group, entry))
 
@@ -295,10 +345,16 @@ def group_needs_work(view: ClaimView, group: PodGroup) -> bool:
             return True
         if isinstance(reference, NotCreatedYet):
             return True
-        if isinstance(reference, Resolved) and reference.must_check_owner and view.claim(group.namespace, reference.name) is None:
+        if (
+            isinstance(reference, Resolved)
+            and reference.must_check_owner
+            and view.claim(group.namespace, reference.name) is None
+        ):
             return True
     return False
 
 
 def _needs_reservation(claim: ResourceClaim, pod: Pod, gates: FeatureGates) -> bool:
-    return claim.status.allocation is not None and not is_reserved_for(claim, pod, workload_claims=gates.workload_resource_claims)
+    return claim.status.allocation is not None and not is_reserved_for(
+        claim, pod, workload_claims=gates.workload_resource_claims
+    )

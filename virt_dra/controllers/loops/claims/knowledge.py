@@ -1,4 +1,5 @@
-"""What the loop knows of the cluster: informer stores, its own latest writes, pods that it saw go, and what it had to look up."""
+"""What the loop knows of the cluster: informer stores, its own latest writes, pods that it saw go, and what it had to
+look up."""
 
 from __future__ import annotations
 
@@ -82,7 +83,11 @@ class CreatedClaims:
         return claim
 
     def of(self, namespace: str, uid: str) -> tuple[ResourceClaim, ...]:
-        return tuple(claim for name in tuple(self._of_owner.get((namespace, uid), ())) if (claim := self.get(namespace, name)) is not None)
+        return tuple(
+            claim
+            for name in tuple(self._of_owner.get((namespace, uid), ()))
+            if (claim := self.get(namespace, name)) is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ class ClaimStores:
 
 
 class StoredView:
-    """Implements :class:`.view.ClaimView`. One serves one turn of work: what it learns on the way is true for that turn only."""
+    """Implements :class:`.view.ClaimView`. One serves one turn of work: what it learns on the way is true for that turn
+    only."""
 
     def __init__(self, stores: ClaimStores, created: CreatedClaims, deleted: RecentUids) -> None:
         self._stores, self._created, self._deleted = stores, created, deleted

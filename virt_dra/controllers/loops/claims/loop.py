@@ -1,4 +1,5 @@
-"""The resource claim controller as a keyed loop (C-10): a change is work for few pods, PodGroups and claims, each reconciled on its own."""
+"""The resource claim controller as a keyed loop (C-10): a change is work for few pods, PodGroups and claims, each
+reconciled on its own."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ from virt_dra.controllers.loops.claims.actions import (
     write,
 )
 from virt_dra.controllers.loops.claims.creating import PodDecision, Reserve, for_group, for_pod
-from virt_dra.controllers.loops.claims.keys import WorkKey, concerns_claims, key_for, keys_of_group, keys_of_pod, names_of
+from virt_dra.controllers.loops.claims.keys import (
+    WorkKey,
+    concerns_claims,
+    key_for,
+    keys_of_group,
+    keys_of_pod,
+    names_of,
+)
 from virt_dra.controllers.loops.claims.knowledge import (
     CREATED_TTL,
     OF_CLAIM,
@@ -78,9 +86,15 @@ class ResourceClaimController:
         self._created = CreatedClaims(lambda: asyncio.get_running_loop().time())
         self._gauges = ClaimGauges(context.metrics)
         informers = context.informers
-        self._pods, claims, templates = informers.of(Pod), informers.of(ResourceClaim), informers.of(ResourceClaimTemplate)
+        self._pods, claims, templates = (
+            informers.of(Pod),
+            informers.of(ResourceClaim),
+            informers.of(ResourceClaimTemplate),
+        )
         self._groups: Informer[PodGroup] | None = informers.of(PodGroup) if self._gates.generic_workload else None
-        self._stores = ClaimStores(self._pods.store, claims.store, templates.store, self._groups.store if self._groups else None)
+        self._stores = ClaimStores(
+            self._pods.store, claims.store, templates.store, self._groups.store if self._groups else None
+        )
         claims.store.add_index(OF_OWNER, owner_key)
         self._pods.store.add_index(OF_CLAIM, _claim_keys)
         self._pods.store.add_index(OF_TEMPLATE, template_keys)
@@ -174,7 +188,8 @@ class ResourceClaimController:
                 raise ClaimWorkUnfinished(problems[0].message)
             if problems or not actions:
                 break
-        # The informer will show the claim that we made, unless somebody deleted it before: then nothing else would wake us.
+        # The informer will show the claim that we made, unless somebody deleted it before: then nothing else would wake
+        # us.
         return CREATED_TTL + 1 if view.believed else None
 
     async def _look_for_claims_of(self, key: WorkKey) -> None:
@@ -199,7 +214,9 @@ class ResourceClaimController:
         for action in actions:
             await self._write(view, action)
 
-    def _lacking_reservation(self, view: StoredView, claim: ResourceClaim) -> tuple[ResourceClaimConsumerReference, ...]:
+    def _lacking_reservation(
+        self, view: StoredView, claim: ResourceClaim
+    ) -> tuple[ResourceClaimConsumerReference, ...]:
         """The consumers for which pods with a node need the claim reserved (C-10.7)."""
         pods = self._pods.store.by_index(OF_CLAIM, (claim.namespace, claim.name))
         decided = (each for pod in pods if pod.spec.node_name for each in for_pod(view, pod, self._gates))
@@ -243,7 +260,9 @@ class ResourceClaimController:
             log.info("%s %s/%s: %s: %s", event.kind, event.namespace, event.name, event.reason, event.message)
             return
         version = Pod.API_VERSION if event.kind == Pod.KIND else PodGroup.API_VERSION
-        about = ObjectReference(api_version=version, kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid)
+        about = ObjectReference(
+            api_version=version, kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid
+        )
         self._events.record(about, event.type, event.reason, event.message)
 
 
@@ -255,7 +274,9 @@ def _parted(decided: Iterable[PodDecision]) -> tuple[list[ClaimAction], list[Eve
         if isinstance(each, Event):
             problems.append(each)
         elif isinstance(each, Reserve):
-            actions.append(ChangeReservations(each.claim, (*each.claim.status.reserved_for, each.consumer), deallocate=False))
+            actions.append(
+                ChangeReservations(each.claim, (*each.claim.status.reserved_for, each.consumer), deallocate=False)
+            )
         else:
             actions.append(each)
     return actions, problems

@@ -34,7 +34,9 @@ class ClaimGauges:
             if labels is not None:
                 self._numbers[labels] += by
                 allocated, admin_access, source = labels
-                self._metrics.gauge(CLAIMS, self._numbers[labels], allocated=allocated, admin_access=admin_access, source=source)
+                self._metrics.gauge(
+                    CLAIMS, self._numbers[labels], allocated=allocated, admin_access=admin_access, source=source
+                )
 
 
 def _labels(claim: ResourceClaim | None) -> tuple[str, str, str] | None:

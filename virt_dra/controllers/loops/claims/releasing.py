@@ -1,4 +1,5 @@
-"""What becomes of a claim whose consumers are done: reservations dropped, devices freed, generated claims deleted (C-10.9 to C-10.12)."""
+"""What becomes of a claim whose consumers are done: reservations dropped, devices freed, generated claims deleted
+(C-10.9 to C-10.12)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,11 @@ from virt_dra.scheduling.claim_references import PODS, is_of_group
 
 
 def is_done(pod: Pod) -> bool:
-    """Whether a pod needs no claims any more: it has finished, or is being deleted without ever having had a node (C-10.2)."""
-    return pod.status.phase in ("Succeeded", "Failed") or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+    """Whether a pod needs no claims any more: it has finished, or is being deleted without ever having had a node
+    (C-10.2)."""
+    return pod.status.phase in ("Succeeded", "Failed") or (
+        pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    )
 
 
 def for_claim(

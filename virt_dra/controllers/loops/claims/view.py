@@ -11,7 +11,8 @@ from virt_dra.api.scheduling_v1 import PodGroup
 
 
 class LookNeeded(Exception):
-    """The decision depends on whether an object exists, and our copy of the cluster may be too old: it must be read from the cluster."""
+    """The decision depends on whether an object exists, and our copy of the cluster may be too old: it must be read
+    from the cluster."""
 
     def __init__(self, kind: type[TypedObject], namespace: str, name: str) -> None:
         self.kind, self.namespace, self.name = kind, namespace, name
@@ -19,7 +20,8 @@ class LookNeeded(Exception):
 
 
 class ClaimView(Protocol):
-    """A copy of the cluster, which may be old. The functions named ``certain_…`` know, or raise :class:`LookNeeded` (C-10.5.1, C-10.9)."""
+    """A copy of the cluster, which may be old. The functions named ``certain_…`` know, or raise :class:`LookNeeded`
+    (C-10.5.1, C-10.9)."""
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 

@@ -37,7 +37,11 @@ class PoolStatusRequests:
         self._with_rules = context.gates.device_taint_rules
         informers = context.informers
         self._requests = informers.of(ResourcePoolStatusRequest)
-        self._slices, self._claims, self._rules = informers.of(ResourceSlice), informers.of(ResourceClaim), informers.of(DeviceTaintRule)
+        self._slices, self._claims, self._rules = (
+            informers.of(ResourceSlice),
+            informers.of(ResourceClaim),
+            informers.of(DeviceTaintRule),
+        )
         self._slices.store.add_index(_SLICE_INDEX, _pools_of)
         self._claims.store.add_index(_CLAIM_INDEX, _pools_used_by)
         self._queue: WorkQueue[str] = WorkQueue(chance=context.chance)

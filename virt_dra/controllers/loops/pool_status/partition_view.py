@@ -29,7 +29,8 @@ _Counters = dict[tuple[str, str], Quantity]
 
 @dataclass(frozen=True)
 class Grouped:
-    """A device with the attribute that says its type (empty: none) and the type (None: it doesn't have that attribute as a text)."""
+    """A device with the attribute that says its type (empty: none) and the type (None: it doesn't have that attribute
+    as a text)."""
 
     device: Device
     attribute: str
@@ -37,8 +38,11 @@ class Grouped:
 
     @classmethod
     def devices(cls, spec: ResourcePoolStatusRequestSpec, slices: Iterable[ResourceSlice]) -> list[Grouped]:
-        """All devices of a pool's slices. The request's attribute is used only if no slice with devices declares one."""
-        published = [(each.spec.partition_type_attribute or "", device) for each in slices for device in each.spec.devices]
+        """All devices of a pool's slices. The request's attribute is used only if no slice with devices declares
+        one."""
+        published = [
+            (each.spec.partition_type_attribute or "", device) for each in slices for device in each.spec.devices
+        ]
         fallback = "" if any(attribute for attribute, _ in published) else spec.default_partition_type_attribute or ""
         return [
             cls(device, attribute or fallback, _type_of(spec.driver, device.attributes, attribute or fallback))
@@ -64,30 +68,40 @@ class _Partitions:
 def partition_view(
     devices: Sequence[Grouped], counters: Sequence[CounterSet], in_use: Collection[str], pool: str
 ) -> tuple[PartitionTypeStatus, ...] | ViewProblem | None:
-    """Per attribute and type, sorted: how many devices consume counters, and how many of the unused ones fit one after the other.
+    """Per attribute and type, sorted: how many devices consume counters, and how many of the unused ones fit one after
+    the other.
 
     None if no device is grouped. Types are counted independently of each other.
     """
     if not any(each.attribute for each in devices):
         return None
     if not counters:
-        return ViewProblem(f"{TYPE_MISSING} pool {pool} declares partitionTypeAttribute but publishes no sharedCounters")
+        return ViewProblem(
+            f"{TYPE_MISSING} pool {pool} declares partitionTypeAttribute but publishes no sharedCounters"
+        )
     groups = _groups(devices, in_use, pool)
     if isinstance(groups, ViewProblem):
         return groups
     if len(groups) > MOST_ITEMS:
-        return ViewProblem(f"{PARTITIONS_OVER_CAP} pool {pool} has {len(groups)} partition types, exceeding the maximum of {MOST_ITEMS}")
+        return ViewProblem(
+            f"{PARTITIONS_OVER_CAP} pool {pool} has {len(groups)} partition "
+            f"types, exceeding the maximum of {MOST_ITEMS}"
+        )
     left = {(each.name, name): counter.value for each in counters for name, counter in each.counters.items()}
     for each in devices:
         if each.device.name in in_use:
             _deduct(each.device.consumes_counters, left)
     return tuple(
-        PartitionTypeStatus(attribute=attribute, type=kind, total=group.total, allocatable=_fitting(group.unused, dict(left)))
+        PartitionTypeStatus(
+            attribute=attribute, type=kind, total=group.total, allocatable=_fitting(group.unused, dict(left))
+        )
         for (attribute, kind), group in sorted(groups.items())
     )
 
 
-def _groups(devices: Sequence[Grouped], in_use: Collection[str], pool: str) -> dict[tuple[str, str], _Partitions] | ViewProblem:
+def _groups(
+    devices: Sequence[Grouped], in_use: Collection[str], pool: str
+) -> dict[tuple[str, str], _Partitions] | ViewProblem:
     groups: dict[tuple[str, str], _Partitions] = {}
     for each in devices:
         consumed = each.device.consumes_counters
@@ -99,7 +113,9 @@ def _groups(devices: Sequence[Grouped], in_use: Collection[str], pool: str) -> d
         cost = _cost(consumed)
         group = groups.setdefault((each.attribute, each.type), _Partitions(cost))
         if cost != group.cost:
-            return ViewProblem(f'{COST_MISMATCH} devices of partition type "{each.type}" in pool {pool} consume different counters')
+            return ViewProblem(
+                f'{COST_MISMATCH} devices of partition type "{each.type}" in pool {pool} consume different counters'
+            )
         group.total += 1
         if each.device.name not in in_use:
             group.unused.append(each.device)
@@ -108,13 +124,21 @@ def _groups(devices: Sequence[Grouped], in_use: Collection[str], pool: str) -> d
 
 def _cost(consumed: Iterable[DeviceCounterConsumption]) -> str:
     """A text that is the same for devices that consume the same."""
-    return ",".join(sorted(f"{each.counter_set}/{name}={counter.value}" for each in consumed for name, counter in each.counters.items()))
+    return ",".join(
+        sorted(
+            f"{each.counter_set}/{name}={counter.value}" for each in consumed for name, counter in each.counters.items()
+        )
+    )
 
 
 def _fitting(devices: Iterable[Device], left: _Counters) -> int:
     fitting = 0
     for device in devices:
-        needed = [((each.counter_set, name), counter.value) for each in device.consumes_counters for name, counter in each.counters.items()]
+        needed = [
+            ((each.counter_set, name), counter.value)
+            for each in device.consumes_counters
+            for name, counter in each.counters.items()
+        ]
         if all(key in left and left[key] >= amount for key, amount in needed):
             fitting += 1
             _deduct(device.consumes_counters, left)

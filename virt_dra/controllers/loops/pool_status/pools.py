@@ -69,7 +69,8 @@ def pool_request_status(
 ) -> ResourcePoolStatusRequestStatus:
     """The whole answer: pools by name, as many as the limit says, and how many there are (C-12.5, C-12.8).
 
-    ``slices`` and ``claims`` may be more than the request is about. ``rules``: none without the gate DRADeviceTaintRules.
+    ``slices`` and ``claims`` may be more than the request is about. ``rules``: none without the gate
+    DRADeviceTaintRules.
     """
     spec = request.spec
     members: dict[str, list[ResourceSlice]] = {}
@@ -99,7 +100,10 @@ def has_incomplete(status: ResourcePoolStatusRequestStatus) -> bool:
 
 
 def pool_status(
-    spec: ResourcePoolStatusRequestSpec, slices: Sequence[ResourceSlice], usage: PoolUsage, rules: Sequence[DeviceTaintRule]
+    spec: ResourcePoolStatusRequestSpec,
+    slices: Sequence[ResourceSlice],
+    usage: PoolUsage,
+    rules: Sequence[DeviceTaintRule],
 ) -> PoolStatus:
     """The status of one pool by all its slices (at least one). Only the highest generation counts (C-12.2)."""
     generation, current = newest_generation(slices, generation_of)
@@ -125,12 +129,17 @@ def pool_status(
     return _with_views(status, spec, current, usage)
 
 
-def _with_views(status: PoolStatus, spec: ResourcePoolStatusRequestSpec, slices: Sequence[ResourceSlice], usage: PoolUsage) -> PoolStatus:
-    """C-12.6, C-12.7: any problem takes the partition view away, the first is reported; a problem of one doesn't concern the other."""
+def _with_views(
+    status: PoolStatus, spec: ResourcePoolStatusRequestSpec, slices: Sequence[ResourceSlice], usage: PoolUsage
+) -> PoolStatus:
+    """C-12.6, C-12.7: any problem takes the partition view away, the first is reported; a problem of one doesn't
+    concern the other."""
     pool = f"{status.driver}/{status.pool_name}"
     counters = [counter_set for published in slices for counter_set in published.spec.shared_counters]
     partitions = partition_view(Grouped.devices(spec, slices), counters, usage.devices, pool)
-    shareable = shareable_view([device for each in slices for device in each.spec.devices], usage.devices, usage.consumed, pool)
+    shareable = shareable_view(
+        [device for each in slices for device in each.spec.devices], usage.devices, usage.consumed, pool
+    )
     problems = [found for found in (partitions, shareable) if isinstance(found, ViewProblem)]
     if problems:
         status = status.with_(validation_error=_cut(problems[0].message))

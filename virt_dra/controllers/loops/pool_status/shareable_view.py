@@ -25,7 +25,8 @@ def shareable_view(
             totals[name] = totals.get(name, ZERO) + capacity.value
     if len(totals) > MOST_ITEMS:
         return ViewProblem(
-            f"{SHAREABLE_OVER_CAP} pool {pool} has {len(totals)} shareable capacity keys, exceeding the maximum of {MOST_ITEMS}"
+            f"{SHAREABLE_OVER_CAP} pool {pool} has {len(totals)} shareable capacity "
+            f"keys, exceeding the maximum of {MOST_ITEMS}"
         )
     used = sum(device.name in in_use for device in shareable)
     view = ShareableSummaryStatus(fully_available_devices=len(shareable) - used, partially_available_devices=used)
@@ -35,4 +36,6 @@ def shareable_view(
 
 def _capacity(name: str, total: Quantity, consumed: Quantity) -> ShareableCapacityStatus:
     available = total - consumed
-    return ShareableCapacityStatus(name=name, total=total, consumed=consumed, available=available if available > ZERO else ZERO)
+    return ShareableCapacityStatus(
+        name=name, total=total, consumed=consumed, available=available if available > ZERO else ZERO
+    )

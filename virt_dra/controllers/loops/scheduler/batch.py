@@ -1,7 +1,8 @@
-"""Schedules given pods once (C-5): `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2. A cluster has `loop`.
+"""Schedules given pods once (C-5): `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2. A cluster
+has `loop`.
 
-The decision itself is virt_dra.scheduling; here it meets a cluster. Only pods that use resource claims, or any pending pod, may be
-given: a pod without claims is placed by its node filters alone.
+The decision itself is virt_dra.scheduling; here it meets a cluster. Only pods that use resource claims, or any pending
+pod, may be given: a pod without claims is placed by its node filters alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Snapshot
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster, Reader
-from virt_dra.controllers.loops.scheduler.claim_writes import BindError, ClaimBinding, bind_claim, deallocate_claim, release_claim
+from virt_dra.controllers.loops.scheduler.claim_writes import (
+    BindError,
+    ClaimBinding,
+    bind_claim,
+    deallocate_claim,
+    release_claim,
+)
 from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, unscheduled, write_condition
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
@@ -42,9 +49,12 @@ class SchedulingDecision:
 
 
 async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
-    """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and name."""
+    """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and
+    name."""
     pods = (await reader.list(Pod, namespace)).items
-    pending = sorted(filter(is_pending, pods), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name))
+    pending = sorted(
+        filter(is_pending, pods), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name)
+    )
     return SchedulerInputs(
         pods=tuple(pending),
         nodes=tuple(sorted((await reader.list(Node)).items, key=lambda node: node.name)),
@@ -57,17 +67,28 @@ async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
 
 def is_pending(pod: Pod) -> bool:
     """Whether the pod waits for a node: none set (C-5.17), not finished, not being deleted."""
-    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
+    return (
+        not pod.spec.node_name
+        and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ("Succeeded", "Failed")
+    )
 
 
 def plan(
-    inputs: SchedulerInputs, features: Features = DEFAULT, *, only_node: str | None = None, step_limit: int = DEFAULT_STEP_LIMIT
+    inputs: SchedulerInputs,
+    features: Features = DEFAULT,
+    *,
+    only_node: str | None = None,
+    step_limit: int = DEFAULT_STEP_LIMIT,
 ) -> tuple[SchedulingDecision, ...]:
-    """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first pod's node."""
+    """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first
+    pod's node."""
     view = ClusterView(
         nodes=inputs.nodes,
         claims={claim.key: claim for claim in inputs.claims},
-        snapshot=Snapshot.build(inputs.slices, inputs.classes, inputs.claims, inputs.taint_rules if features.device_taints else ()),
+        snapshot=Snapshot.build(
+            inputs.slices, inputs.classes, inputs.claims, inputs.taint_rules if features.device_taints else ()
+        ),
     )
     decisions: list[SchedulingDecision] = []
     for pod in inputs.pods:
@@ -81,10 +102,13 @@ def plan(
 
 
 def _as_if_written(view: ClusterView, placement: Placement, pod: Pod) -> ClusterView:
-    """Later pods of the same plan see the claims as `apply` will leave them (the assume cache, C-4.1), so nothing stays in flight."""
+    """Later pods of the same plan see the claims as `apply` will leave them (the assume cache, C-4.1), so nothing stays
+    in flight."""
     claims = dict(view.claims)
     for allocation in placement.allocations:
-        claims[allocation.claim.key] = allocation.claim.with_(status=allocation.claim.status.with_(allocation=allocation.result))
+        claims[allocation.claim.key] = allocation.claim.with_(
+            status=allocation.claim.status.with_(allocation=allocation.result)
+        )
     for claim in placement.claims:
         known = claims[claim.key]
         if not is_reserved_for(known, pod):
@@ -100,9 +124,11 @@ def _as_if_deallocated(view: ClusterView, claim: ResourceClaim) -> ClusterView:
     return ClusterView(view.nodes, {**view.claims, claim.key: claim.with_(status=ResourceClaimStatus())}, snapshot)
 
 
-async def apply(cluster: Cluster, decisions: Sequence[SchedulingDecision], now: datetime) -> tuple[SchedulingDecision, ...]:
-    """Write the decisions. Where the cluster refuses, the decision comes back as Unplaced with reason SchedulerError, and the pod's
-    condition says so; other pods go on. ``now`` becomes allocationTimestamp and lastTransitionTime."""
+async def apply(
+    cluster: Cluster, decisions: Sequence[SchedulingDecision], now: datetime
+) -> tuple[SchedulingDecision, ...]:
+    """Write the decisions. Where the cluster refuses, the decision comes back as Unplaced with reason SchedulerError,
+    and the pod's condition says so; other pods go on. ``now`` becomes allocationTimestamp and lastTransitionTime."""
     return tuple([await _apply_one(cluster, decision, now) for decision in decisions])
 
 
@@ -121,15 +147,16 @@ async def _apply_one(cluster: Cluster, decision: SchedulingDecision, now: dateti
 
 
 async def _bind(cluster: Cluster, pod: Pod, placement: Placement, now: datetime) -> None:
-    """PreBind claim by claim, then the pod (C-5.11). On a failure the pod's reservations as last seen are released, made here or in an
-    earlier attempt; allocations stay (C-5.15)."""
+    """PreBind claim by claim, then the pod (C-5.11). On a failure the pod's reservations as last seen are released,
+    made here or in an earlier attempt; allocations stay (C-5.15)."""
     allocations = {allocation.claim.key: allocation.result for allocation in placement.allocations}
     reserved = [claim for claim in placement.claims if is_reserved_for(claim, pod)]
     try:
         for claim in placement.claims:
             if not is_reserved_for(claim, pod):
                 binding = ClaimBinding(consumer_reference(pod), allocations.get(claim.key), now)
-                # The first attempt reads too: a claim that an earlier pod of the plan got is known only as it was planned.
+                # The first attempt reads too: a claim that an earlier pod of the plan got is known only as it was
+                # planned.
                 if (await bind_claim(cluster, claim, binding, reread=True)).ours:
                     reserved.append(claim)
         await bind_pod(cluster, pod, placement.node)

@@ -1,4 +1,5 @@
-"""The binding cycle of a pod: its claims are written, its devices become ready, it gets its node (C-5.11 to C-5.15, C-6.4).
+"""The binding cycle of a pod: its claims are written, its devices become ready, it gets its node (C-5.11 to C-5.15,
+C-6.4).
 
 Runs beside the scheduling cycles of other pods, since drivers may take minutes.
 """
@@ -19,7 +20,14 @@ from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, clear_node_resources, write_node_resources
 from virt_dra.controllers.loops.scheduler.special_claims import create_special, delete_special, write_mappings
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
-from virt_dra.scheduling.dynamic_resources.binding_conditions import TIMED_OUT, BindingDeadline, BindingFailed, ready, summary, waits
+from virt_dra.scheduling.dynamic_resources.binding_conditions import (
+    TIMED_OUT,
+    BindingDeadline,
+    BindingFailed,
+    ready,
+    summary,
+    waits,
+)
 from virt_dra.scheduling.dynamic_resources.extended_claim import IN_MEMORY
 from virt_dra.scheduling.dynamic_resources.node_allocatable import Statuses
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, with_statuses
@@ -35,8 +43,8 @@ COMPONENT = "default-scheduler"
 
 @dataclass
 class BindingCycle:
-    """``devices``: DynamicResources' part in the attempt, None if it had none. ``shared``: the UIDs of claims whose allocation in flight
-    other pods of the group share."""
+    """``devices``: DynamicResources' part in the attempt, None if it had none. ``shared``: the UIDs of claims whose
+    allocation in flight other pods of the group share."""
 
     context: LoopContext
     known: KnownCluster
@@ -48,7 +56,8 @@ class BindingCycle:
     """As last seen."""
 
     async def run(self) -> None:
-        """PreBind, then the binding itself. Raises BindError with the text of the pod's condition; :meth:`undo` must follow then."""
+        """PreBind, then the binding itself. Raises BindError with the text of the pod's condition; :meth:`undo` must
+        follow then."""
         try:
             if self.devices is not None:
                 await self._pre_bind(self.devices)
@@ -109,7 +118,8 @@ class BindingCycle:
         return bound.claim
 
     async def _seen(self, claim: ResourceClaim) -> None:
-        """Until the informer knows the claim, so that its devices are taken when they are no longer in flight (C-2.7)."""
+        """Until the informer knows the claim, so that its devices are taken when they are no longer in flight
+        (C-2.7)."""
         for _ in range(_SEEN_WITHIN):
             if self.known.claims.assume(claim):
                 return
@@ -117,7 +127,8 @@ class BindingCycle:
         _log.info("claim %s not stored in the assume cache", claim.key)
 
     async def _become_ready(self) -> None:
-        """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that it may take."""
+        """C-6.4: until every condition is True; raises BindError if a driver reports a failure, or after the time that
+        it may take."""
         note = f"waiting for binding conditions for device on node {self.node}"
         self.context.recorder(COMPONENT).record(reference(self.pod), "Normal", "BindingConditionsPending", note)
         began = self.known.now()
@@ -157,17 +168,22 @@ class BindingCycle:
     def _measure(self, outcome: str, seconds: float) -> None:
         """The metrics and the log of a wait (C-6.7)."""
         if outcome != "success":
-            _log.info("pod %s on node %s: binding conditions: %s: %s", self.pod.key, self.node, outcome, summary(self.claims))
+            _log.info(
+                "pod %s on node %s: binding conditions: %s: %s", self.pod.key, self.node, outcome, summary(self.claims)
+            )
         for claim in self.claims:
             for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
                 metrics, driver = self.context.metrics, result.driver
                 name = "scheduler_dra_bindingconditions"
-                metrics.observe(f"{name}_wait_duration_seconds", seconds, profile=COMPONENT, driver=driver, status=outcome)
+                metrics.observe(
+                    f"{name}_wait_duration_seconds", seconds, profile=COMPONENT, driver=driver, status=outcome
+                )
                 if result.binding_conditions:
                     metrics.count(f"{name}_allocations_total", profile=COMPONENT, driver=driver, status=outcome)
 
     async def undo(self) -> None:
-        """Unreserve (C-5.15): what is in flight is dropped, the pod's own reservations are taken back; allocations stay."""
+        """Unreserve (C-5.15): what is in flight is dropped, the pod's own reservations are taken back; allocations
+        stay."""
         if self.devices is None:
             return
         self.devices.unreserve()

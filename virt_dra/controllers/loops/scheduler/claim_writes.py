@@ -1,4 +1,5 @@
-"""What the scheduler writes to claims: finalizer, allocation and reservation, and their reverse (C-5.6, C-5.11, C-5.15; C-21.1-4)."""
+"""What the scheduler writes to claims: finalizer, allocation and reservation, and their reverse (C-5.6, C-5.11, C-5.15;
+C-21.1-4)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from virt_dra.scheduling.claim_references import with_reservations
 _log = logging.getLogger(__name__)
 
 WRITE_ATTEMPTS = 5
-"""How often an object is written at most when others write it at the same time, or the server doesn't answer (C-2.7, C-21.1)."""
+"""How often an object is written at most when others write it at the same time, or the server doesn't answer (C-2.7,
+C-21.1)."""
 _SERVER_ERRORS = 500
 """From this HTTP status on it isn't known whether a write took effect."""
 
@@ -31,7 +33,8 @@ class BindError(Exception):
 
 @dataclass(frozen=True)
 class ClaimBinding:
-    """What a claim gets. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets its time (C-5.11 item 6).
+    """What a claim gets. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets its time
+    (C-5.11 item 6).
 
     ``shared``: other pods of the group write the same allocation; who comes later only finds it there (C-20.2).
     """
@@ -45,19 +48,24 @@ class ClaimBinding:
 
 @dataclass(frozen=True)
 class BoundClaim:
-    """The claim as it is stored. ``ours``: we reserved it, so a failure later takes that back; somebody else's reservation stays."""
+    """The claim as it is stored. ``ours``: we reserved it, so a failure later takes that back; somebody else's
+    reservation stays."""
 
     claim: ResourceClaim
     ours: bool
 
 
-async def bind_claim(cluster: Cluster, claim: ResourceClaim, binding: ClaimBinding, *, reread: bool = False) -> BoundClaim:
+async def bind_claim(
+    cluster: Cluster, claim: ResourceClaim, binding: ClaimBinding, *, reread: bool = False
+) -> BoundClaim:
     """Finalizer first, then allocation and reservation in one status write; a conflict starts over with a fresh read.
 
     ``reread``: the first attempt reads the claim too. The texts of C-5.11 name the write that failed. Raises BindError.
     """
     protecting = f"add finalizer to claim {claim.key}"
-    reserving = f"add {'reservation' if binding.allocation is None else 'allocation and reservation'} to claim {claim.key}"
+    reserving = (
+        f"add {'reservation' if binding.allocation is None else 'allocation and reservation'} to claim {claim.key}"
+    )
     step = reserving if binding.allocation is None or FINALIZER in claim.metadata.finalizers else protecting
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
@@ -75,7 +83,8 @@ async def bind_claim(cluster: Cluster, claim: ResourceClaim, binding: ClaimBindi
             stored = await cluster.update_status(current.with_(status=_bound_status(current, binding, allocation)))
             return BoundClaim(stored, ours=True)
         except ApiError as error:
-            # After an error of the server the write may have taken effect: devices that nobody knows to be taken would be given away again.
+            # After an error of the server the write may have taken effect: devices that nobody knows to be taken would
+            # be given away again.
             if attempt == WRITE_ATTEMPTS or not (isinstance(error, Conflict) or error.status >= _SERVER_ERRORS):
                 raise BindError(f"{step}: {error}") from error
             step = f"get updated claim {claim.key} after conflict"
@@ -83,10 +92,11 @@ async def bind_claim(cluster: Cluster, claim: ResourceClaim, binding: ClaimBindi
 
 
 def _still_to_write(decided: ResourceClaim, current: ResourceClaim, binding: ClaimBinding) -> AllocationResult | None:
-    """The allocation, unless the claim has one. Raises :class:`BindError` if the claim is no longer the one that was decided about (C-5.11
-    items 3, 4, 6; C-22.4).
+    """The allocation, unless the claim has one. Raises :class:`BindError` if the claim is no longer the one that was
+    decided about (C-5.11 items 3, 4, 6; C-22.4).
 
-    A claim that was decided about as allocated must still have these devices: they, or the plan for an earlier pod, chose the node.
+    A claim that was decided about as allocated must still have these devices: they, or the plan for an earlier pod,
+    chose the node.
     """
     found = current.status.allocation
     if current.metadata.uid != decided.metadata.uid:
@@ -115,9 +125,11 @@ def _reserved(claim: ResourceClaim, consumer: ResourceClaimConsumerReference) ->
     return any(each.uid == consumer.uid for each in claim.status.reserved_for)
 
 
-def _bound_status(claim: ResourceClaim, binding: ClaimBinding, allocation: AllocationResult | None) -> ResourceClaimStatus:
-    """Every new allocation gets a timestamp, also without binding conditions (C-5.11.6). An older one that has none keeps none: the
-    API server refuses any change of an allocation (C-20.16)."""
+def _bound_status(
+    claim: ResourceClaim, binding: ClaimBinding, allocation: AllocationResult | None
+) -> ResourceClaimStatus:
+    """Every new allocation gets a timestamp, also without binding conditions (C-5.11.6). An older one that has none
+    keeps none: the API server refuses any change of an allocation (C-20.16)."""
     status = claim.status
     if allocation is not None:
         stamped = allocation
@@ -128,8 +140,8 @@ def _bound_status(claim: ResourceClaim, binding: ClaimBinding, allocation: Alloc
 
 
 async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> ResourceClaim | None:
-    """Take the reservation for a UID back (C-21.3); the claim as it is stored then. One that stays because the cluster refuses is used by
-    the pod's next attempt, or dropped by the claim controller when the pod is gone (C-10.9)."""
+    """Take the reservation for a UID back (C-21.3); the claim as it is stored then. One that stays because the cluster
+    refuses is used by the pod's next attempt, or dropped by the claim controller when the pod is gone (C-10.9)."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(ResourceClaim, claim.name, claim.namespace)
@@ -149,5 +161,6 @@ async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> Res
 
 
 async def deallocate_claim(cluster: Cluster, claim: ResourceClaim) -> ResourceClaim:
-    """Give the devices back (C-5.6, C-21.4); the finalizer stays. Raises ApiError, also if the claim changed since it was read (C-5.7)."""
+    """Give the devices back (C-5.6, C-21.4); the finalizer stays. Raises ApiError, also if the claim changed since it
+    was read (C-5.7)."""
     return await cluster.update_status(claim.with_(status=ResourceClaimStatus()))

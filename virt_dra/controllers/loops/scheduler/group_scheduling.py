@@ -1,4 +1,5 @@
-"""Pod groups in the scheduler's loop: all that a group needs is decided in one cycle, then each of its pods is bound (C-9)."""
+"""Pod groups in the scheduler's loop: all that a group needs is decided in one cycle, then each of its pods is bound
+(C-9)."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ StartBinding = Callable[[QueuedPod, Pod, FoundNode, frozenset[str]], None]
 class GroupScheduling:
     """One group after the other, from the queue to the binding cycles of its pods."""
 
-    def __init__(self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding, preempting: Preempting) -> None:
+    def __init__(
+        self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding, preempting: Preempting
+    ) -> None:
         self._context = context
         self._preempting = preempting
         self._known = known
@@ -142,7 +145,9 @@ class GroupScheduling:
             self._known.table.unassign(pod.metadata.uid)
             self._known.assumed.discard(pod.metadata.uid)
 
-    def _submit(self, queued: QueuedPod, pods: Sequence[Pod], result: GroupResult, text: str, shared: frozenset[str]) -> None:
+    def _submit(
+        self, queued: QueuedPod, pods: Sequence[Pod], result: GroupResult, text: str, shared: frozenset[str]
+    ) -> None:
         """Bindings begin; the other pods say why not, and go back to the queue."""
         tried = {member.pod.metadata.uid: member for member in result.members}
         failed: list[Pod] = []
@@ -181,7 +186,8 @@ class GroupScheduling:
             return f'error in "DefaultPreemption" PodGroupPostFilter plugins: {PREEMPTION}{error}', _PostFilter.FAILED
 
     async def _preempt(self, group: PodGroup, pods: Sequence[Pod]) -> tuple[str, _PostFilter]:
-        """Pods of lower priority, wherever they are, make room for the group if it fits without them. Raises ApiError."""
+        """Pods of lower priority, wherever they are, make room for the group if it fits without them. Raises
+        ApiError."""
         table = self._known.table
         priority = group.spec.priority or 0
         if waits_for_victims(pods, priority, table):
@@ -217,7 +223,8 @@ class GroupScheduling:
         return False
 
     async def _free_claims(self, group: PodGroup, result: GroupResult) -> str | None:
-        """A claim of the group that some node can't use is deallocated, or else a reservation for the group is taken back."""
+        """A claim of the group that some node can't use is deallocated, or else a reservation for the group is taken
+        back."""
         for member in result.members:
             parts = member.found.parts if isinstance(member.found, NotFitting) else ()
             devices = device_part([part.attempt for part in parts])
@@ -226,7 +233,9 @@ class GroupScheduling:
                 self._known.claims.assume(await deallocate_claim(self._context.cluster, claim))
                 return NO_VICTIMS
         for claim in self._claims_of(group):
-            if claim.status.allocation is not None and any(each.uid == group.metadata.uid for each in claim.status.reserved_for):
+            if claim.status.allocation is not None and any(
+                each.uid == group.metadata.uid for each in claim.status.reserved_for
+            ):
                 released = await release_claim(self._context.cluster, claim, group.metadata.uid)
                 if released is not None:
                     self._known.claims.assume(released)
@@ -246,16 +255,21 @@ class GroupScheduling:
 
     async def _write_condition(self, group: PodGroup, result: GroupResult, text: str) -> None:
         """PodGroupInitiallyScheduled; once True it stays."""
-        status, reason = ("True", "Scheduled") if result.success else ("False", SCHEDULER_ERROR if result.error else UNSCHEDULABLE)
+        status, reason = (
+            ("True", "Scheduled") if result.success else ("False", SCHEDULER_ERROR if result.error else UNSCHEDULABLE)
+        )
         for _ in range(WRITE_ATTEMPTS):
             try:
                 current = await self._context.cluster.get(PodGroup, group.name, group.namespace)
                 before = next((each for each in current.status.conditions if each.type == INITIALLY_SCHEDULED), None)
-                if current.metadata.uid != group.metadata.uid or (before is not None and before.status == "True" != status):
+                if current.metadata.uid != group.metadata.uid or (
+                    before is not None and before.status == "True" != status
+                ):
                     return
                 since = before.last_transition_time if before is not None and before.status == status else None
                 new = Condition(
-                    type=INITIALLY_SCHEDULED, status=status, reason=reason, message=text, observed_generation=current.metadata.generation,
+                    type=INITIALLY_SCHEDULED, status=status, reason=reason, message=text,
+                    observed_generation=current.metadata.generation,
                     last_transition_time=since or format_time(self._context.clock()),
                 )  # fmt: skip
                 if before is not None and before.to_wire() == new.to_wire():
@@ -264,7 +278,9 @@ class GroupScheduling:
                 conditions = [each.to_wire() for each in (kept if before is not None else [*kept, new])]
                 seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
                 merge = {"metadata": seen, "status": {"conditions": conditions}}
-                await self._context.cluster.patch(PodGroup, group.name, group.namespace, merge=merge, subresource="status")
+                await self._context.cluster.patch(
+                    PodGroup, group.name, group.namespace, merge=merge, subresource="status"
+                )
             except Conflict:
                 continue
             except ApiError as error:

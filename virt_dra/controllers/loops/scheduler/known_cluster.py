@@ -1,6 +1,8 @@
-"""What the scheduler knows of the cluster, kept up to date by informers: nodes with their pods, claims, devices in use, and the queue.
+"""What the scheduler knows of the cluster, kept up to date by informers: nodes with their pods, claims, devices in use,
+and the queue.
 
-Every change goes first into what later attempts read, then as an event to the queue, which wakes the pods that it may help (C-4.6).
+Every change goes first into what later attempts read, then as an event to the queue, which wakes the pods that it may
+help (C-4.6).
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ from datetime import timedelta
 
 from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Namespace, Node, Pod
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
+from virt_dra.api.resource_v1 import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
@@ -93,7 +101,9 @@ class KnownCluster:
         )
         self.cycle = SchedulingCycle(self.plugins, self.table)
         limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
-        self.queue = SchedulingQueue({plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits, self.group_key)
+        self.queue = SchedulingQueue(
+            {plugin.name: plugin.hints for plugin in self.plugins}, self._held, limits, self.group_key
+        )
         self.assumed: set[str] = set()
         """UIDs of pods that are reserved for a node and not yet seen there."""
         self.changed = asyncio.Event()
@@ -112,7 +122,8 @@ class KnownCluster:
         return self._gates.workload_claims
 
     def follow(self) -> None:
-        """Take over what is there, and every change from now on. Pods come last: whether one is held back depends on the rest."""
+        """Take over what is there, and every change from now on. Pods come last: whether one is held back depends on
+        the rest."""
         self._nodes.on_change(self._node)
         self._classes.on_change(self._device_class)
         self._slices.on_change(self._slice)
@@ -192,12 +203,16 @@ class KnownCluster:
         context, features = self._context, self._gates.features
 
         def limits() -> DeviceLimits:
-            binding = BindingDeadline(context.clock(), self.binding_timeout) if features.device_binding_and_status else None
+            binding = (
+                BindingDeadline(context.clock(), self.binding_timeout) if features.device_binding_and_status else None
+            )
             return DeviceLimits(features, binding=binding)
 
         timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
-        return DeviceOptions(limits, self._gates.workload_claims, timer, self._class_of, context.gates.node_allocatable_resources, usages)
+        return DeviceOptions(
+            limits, self._gates.workload_claims, timer, self._class_of, context.gates.node_allocatable_resources, usages
+        )
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:
         namespace = self._namespaces.store.get(name)

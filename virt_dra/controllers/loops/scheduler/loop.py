@@ -138,7 +138,8 @@ class SchedulerLoop:
             self._run.reports.scheduled(pod, binding.node)
 
     def _failed(self, queued: QueuedPod, failure: FailedAttempt) -> None:
-        """The pod goes back to the queue, and says why. One that is gone or got a node from somebody else is none of ours."""
+        """The pod goes back to the queue, and says why. One that is gone or got a node from somebody else is none of
+        ours."""
         pod = self._known.current(queued.pod)
         if pod is None or pod.spec.node_name:
             self._known.queue.done(queued.uid)

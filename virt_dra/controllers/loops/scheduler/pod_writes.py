@@ -28,9 +28,11 @@ def unscheduled(reason: str, message: str) -> PodCondition:
 
 
 async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
-    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound. Raises ApiError.
+    """Assign the pod; its condition becomes True with it. Where no answer came, the pod says whether it was bound.
+    Raises ApiError.
 
-    Asked again and again, since the special claim of a pod that counts as not bound is deleted, and no controller makes it again (C-7.7).
+    Asked again and again, since the special claim of a pod that counts as not bound is deleted, and no controller makes
+    it again (C-7.7).
     """
     try:
         await cluster.bind(pod, node)
@@ -42,7 +44,10 @@ async def bind_pod(cluster: Cluster, pod: Pod, node: str) -> None:
 
 async def write_node_resources(cluster: Cluster, pod: Pod, statuses: Statuses) -> None:
     """`status.nodeAllocatableResourceClaimStatuses` of the pod (C-8.6). Raises BindError."""
-    merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: [_without_empty(each.to_wire()) for each in statuses]}}
+    merge = {
+        "metadata": {"uid": pod.metadata.uid},
+        "status": {_NODE_RESOURCES: [_without_empty(each.to_wire()) for each in statuses]},
+    }
     try:
         await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
     except ApiError as error:
@@ -54,7 +59,8 @@ def _without_empty(status: Json) -> Json:
 
 
 async def clear_node_resources(cluster: Cluster, pod: Pod) -> None:
-    """The reverse. A pod that is gone, or can't be written, is left as it is: its next attempt writes the field anew."""
+    """The reverse. A pod that is gone, or can't be written, is left as it is: its next attempt writes the field
+    anew."""
     try:
         merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: []}}
         await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -77,8 +83,8 @@ def _seen(pod: Pod) -> dict[str, str]:
 
 
 async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, now: datetime) -> None:
-    """Not written when the pod says the same already; a pod that is gone needs none, and one that got a node from somebody else is not
-    unschedulable. Another writer's conditions are never overwritten."""
+    """Not written when the pod says the same already; a pod that is gone needs none, and one that got a node from
+    somebody else is not unschedulable. Another writer's conditions are never overwritten."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(Pod, pod.name, pod.namespace)
@@ -101,7 +107,9 @@ def with_condition(pod: Pod, condition: PodCondition, now: datetime) -> tuple[Po
     """The pod's conditions with this one; lastTransitionTime moves only when the status changes."""
     before = next((each for each in pod.status.conditions if each.type == condition.type), None)
     unchanged = before is not None and before.status == condition.status and before.last_transition_time is not None
-    new = condition.with_(last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now))
+    new = condition.with_(
+        last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now)
+    )
     if before is not None and before == new:
         return pod.status.conditions
     return (*(each for each in pod.status.conditions if each.type != condition.type), new)

@@ -1,7 +1,7 @@
 """Preemption by the scheduler's loop: pods of lower priority are evicted for a pod that fits nowhere.
 
-Kubernetes' own (:mod:`virt_dra.scheduling.default_preemption`) knows no devices; with the option, which is off, the plan is
-:mod:`virt_dra.scheduling.preemption`'s instead. What is evicted is marked and reported in the same way.
+Kubernetes' own (:mod:`virt_dra.scheduling.default_preemption`) knows no devices; with the option, which is off, the
+plan is :mod:`virt_dra.scheduling.preemption`'s instead. What is evicted is marked and reported in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt
 from virt_dra.scheduling.framework.refusals import AttemptError
 from virt_dra.scheduling.placement import ClusterView
-from virt_dra.scheduling.preemption import NOT_NEEDED, NoPreemption, PlanningSteps, PreemptionPlan, planning, still_helps
+from virt_dra.scheduling.preemption import (
+    NOT_NEEDED,
+    NoPreemption,
+    PlanningSteps,
+    PreemptionPlan,
+    planning,
+    still_helps,
+)
 from virt_dra.scheduling.preemption_trial import TrialCluster
 
 _log = logging.getLogger(__name__)
@@ -50,8 +57,8 @@ def _mark(kind: str) -> PodCondition:
 
 @dataclass(frozen=True)
 class Room:
-    """What preemption did: ``text`` for the condition of the pod. ``found``: pods were evicted as Kubernetes does, which is all that the
-    condition says then."""
+    """What preemption did: ``text`` for the condition of the pod. ``found``: pods were evicted as Kubernetes does,
+    which is all that the condition says then."""
 
     text: str
     found: bool = False
@@ -108,7 +115,8 @@ class Preempting:
         await self._nominate(pod, node)
 
     async def make_room_for_group(self, group: PodGroup, nominated: Mapping[str, Pod], victims: Sequence[Pod]) -> None:
-        """Evict for a pod group; ``nominated``: its pods by UID, each in the node's place that it was given. Raises ApiError."""
+        """Evict for a pod group; ``nominated``: its pods by UID, each in the node's place that it was given. Raises
+        ApiError."""
         for victim in victims:
             await self._evict(victim, GROUP, group.metadata.uid, "cluster")
         for pod in nominated.values():
@@ -136,7 +144,8 @@ class Preempting:
         return sorted(self._budgets.store.values(), key=lambda each: each.key)
 
     async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
-        """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it was finished."""
+        """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it
+        was finished."""
         budgets = self.sorted_budgets()
         for attempt in range(PLANS):
             outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
@@ -163,7 +172,8 @@ class Preempting:
         return TrialCluster(view, tuple(known.pods.store.values()), known.features, others, known.workload_claims)
 
     def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
-        """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits nowhere."""
+        """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits
+        nowhere."""
         attempts: list[PluginAttempt] = []
         hopeless = False
         for plugin in self._known.plugins:
@@ -189,7 +199,8 @@ class Preempting:
             return False
 
     async def _evict(self, victim: Pod, kind: str, uid: str, node: str) -> None:
-        """``kind`` and ``uid``: for whom. Raises ApiError; a victim that is gone, or another of its name, is none any more."""
+        """``kind`` and ``uid``: for whom. Raises ApiError; a victim that is gone, or another of its name, is none any
+        more."""
         cluster = self._context.cluster
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
@@ -210,5 +221,7 @@ class Preempting:
             else:
                 break
         _log.info("pod %s preempted for %s %s on %s", victim.key, kind, uid, node)
-        about = ObjectReference(api_version="v1", kind="Pod", name=victim.name, namespace=victim.namespace, uid=victim.metadata.uid)
+        about = ObjectReference(
+            api_version="v1", kind="Pod", name=victim.name, namespace=victim.namespace, uid=victim.metadata.uid
+        )
         self._recorder.record(about, "Normal", PREEMPTED, f"Preempted by {kind} {uid} on node {node}")

@@ -1,4 +1,5 @@
-"""What is written for the extended resources of a pod: the special claim, its mention in the pod, and its end (C-7.6, C-7.7)."""
+"""What is written for the extended resources of a pod: the special claim, its mention in the pod, and its end (C-7.6,
+C-7.7)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from virt_dra.scheduling.framework.plugin import Remedy
 async def create_special(context: LoopContext, special: ResourceClaim) -> ResourceClaim:
     """The claim as it is stored, under a generated name. Raises BindError."""
     wire = special.metadata.to_wire()
-    metadata = type(special.metadata).from_wire({key: value for key, value in wire.items() if key not in ("name", "uid")})
+    metadata = type(special.metadata).from_wire(
+        {key: value for key, value in wire.items() if key not in ("name", "uid")}
+    )
     try:
         created = await context.cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
     except ApiError as error:
@@ -46,7 +49,9 @@ async def _made_nevertheless(cluster: Cluster, special: ResourceClaim) -> Resour
     return None
 
 
-async def write_mappings(cluster: Cluster, pod: Pod, claim: str, mappings: Sequence[ContainerExtendedResourceRequest]) -> None:
+async def write_mappings(
+    cluster: Cluster, pod: Pod, claim: str, mappings: Sequence[ContainerExtendedResourceRequest]
+) -> None:
     """`status.extendedResourceClaimStatus` of the pod. Raises BindError, also if nothing is mapped (C-7.8)."""
     if not mappings:
         raise BindError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
@@ -59,7 +64,8 @@ async def write_mappings(cluster: Cluster, pod: Pod, claim: str, mappings: Seque
 
 
 async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
-    """First the finalizer goes, so that nobody must be waited for. Raises ApiError; a claim that is gone already is fine."""
+    """First the finalizer goes, so that nobody must be waited for. Raises ApiError; a claim that is gone already is
+    fine."""
     current = claim
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:

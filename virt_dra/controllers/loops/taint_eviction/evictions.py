@@ -1,4 +1,5 @@
-"""When a claim's taints evict the pods that use it, and when a pod is evicted for all its claims (C-11.2, C-11.3). Pure."""
+"""When a claim's taints evict the pods that use it, and when a pod is evicted for all its claims (C-11.2, C-11.3).
+Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
 )
 from virt_dra.api.tolerations import tolerates
-from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name, is_for_pod, is_reserved_for
+from virt_dra.scheduling.claim_references import (
+    Resolved,
+    UnsupportedClaimSource,
+    claim_name,
+    is_for_pod,
+    is_reserved_for,
+)
 
 NO_EXECUTE = "NoExecute"
 
@@ -60,10 +67,12 @@ def rule_cause(rule: DeviceTaintRule) -> TaintCause:
 
 
 def rule_selects(rule: DeviceTaintRule, device: TaintedDevice) -> bool:
-    """Whether a rule taints a device, published or not. An absent selector selects nothing, an empty one everything (C-3.8)."""
+    """Whether a rule taints a device, published or not. An absent selector selects nothing, an empty one everything
+    (C-3.8)."""
     selector = rule.spec.device_selector
     return selector is not None and all(
-        wanted in (None, given) for wanted, given in zip((selector.driver, selector.pool, selector.device), device, strict=True)
+        wanted in (None, given)
+        for wanted, given in zip((selector.driver, selector.pool, selector.device), device, strict=True)
     )
 
 
@@ -71,10 +80,13 @@ def device_of(result: DeviceRequestAllocationResult) -> TaintedDevice:
     return result.driver, result.pool, result.device
 
 
-def claim_eviction(allocation: AllocationResult, taints_of: Callable[[TaintedDevice], Iterable[CausedTaint]]) -> Eviction | None:
+def claim_eviction(
+    allocation: AllocationResult, taints_of: Callable[[TaintedDevice], Iterable[CausedTaint]]
+) -> Eviction | None:
     """The eviction of a claim's consumers, None if no taint counts (C-11.2).
 
-    ``taints_of``: the NoExecute taints of a device, by its slice and by rules. Results with admin access count as any other.
+    ``taints_of``: the NoExecute taints of a device, by its slice and by rules. Results with admin access count as any
+    other.
     """
     times: list[datetime] = []
     causes: set[TaintCause] = set()
@@ -88,9 +100,11 @@ def claim_eviction(allocation: AllocationResult, taints_of: Callable[[TaintedDev
 
 
 def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> datetime | None:
-    """When a NoExecute taint evicts; None: never. Only tolerations whose effect is NoExecute count, an empty one doesn't (C-11.2).
+    """When a NoExecute taint evicts; None: never. Only tolerations whose effect is NoExecute count, an empty one
+    doesn't (C-11.2).
 
-    A taint without the time that the API server gives it never evicts. Times beyond the calendar are its ends (upstream they overflow).
+    A taint without the time that the API server gives it never evicts. Times beyond the calendar are its ends (upstream
+    they overflow).
     """
     if taint.time_added is None:
         return None
@@ -119,8 +133,8 @@ ClaimOfPod = Callable[[str], tuple[ResourceClaim, Eviction | None] | None]
 def pod_eviction(pod: Pod, allocated: ClaimOfPod, *, workload_claims: bool = False) -> Eviction | None:
     """The eviction of a pod: the earliest of its claims', with the causes of all (C-11.3).
 
-    None for a pod without a node. Claims that aren't allocated, not the pod's or not reserved for it don't count, nor does the claim
-    of its extended resources. A pod that has finished is evicted as any other.
+    None for a pod without a node. Claims that aren't allocated, not the pod's or not reserved for it don't count, nor
+    does the claim of its extended resources. A pod that has finished is evicted as any other.
     """
     if not pod.spec.node_name:
         return None

@@ -1,4 +1,5 @@
-"""The loop of the device taint eviction controller: follows pods, claims, slices and rules, deletes pods, writes conditions (C-11).
+"""The loop of the device taint eviction controller: follows pods, claims, slices and rules, deletes pods, writes
+conditions (C-11).
 
 What is to be done is decided when something changes, in the informers' handlers; the queue does it when it is due.
 """
@@ -203,14 +204,17 @@ class TaintEviction:
             self._evicted.popitem(last=False)
         if counts:
             self._metrics.count(f"{_METRICS}pod_deletions_total")
-            self._metrics.observe(f"{_METRICS}pod_deletion_duration_seconds", (self._clock() - eviction.at).total_seconds())
+            self._metrics.observe(
+                f"{_METRICS}pod_deletion_duration_seconds", (self._clock() - eviction.at).total_seconds()
+            )
             for cause in eviction.rules:
                 self._evicted_by_rule[cause.rule_uid] += 1
                 self._refresh_status(RuleRef(cause.rule, cause.rule_uid))
         return None
 
     async def _delete(self, ref: PodRef) -> bool:
-        """Mark and delete the pod of that UID; False if there is another one of its name. One being deleted is left alone."""
+        """Mark and delete the pod of that UID; False if there is another one of its name. One being deleted is left
+        alone."""
         pod = await self._cluster.get(Pod, ref.name, ref.namespace)
         if pod.metadata.uid != ref.uid:
             return False
@@ -260,7 +264,10 @@ class TaintEviction:
         evicted = self._evicted_by_rule[rule.metadata.uid]
         if rule.spec.taint.effect == NO_EXECUTE:
             refs = self._pods_of_rule.get(rule.metadata.uid, ())
-            return RuleCounts(_pending(pod for ref in refs if (pod := self._pods.store.get(ref.name, ref.namespace)) is not None), evicted)
+            return RuleCounts(
+                _pending(pod for ref in refs if (pod := self._pods.store.get(ref.name, ref.namespace)) is not None),
+                evicted,
+            )
         if rule.spec.taint.effect != "None":
             return RuleCounts(evicted=evicted)
         pods: dict[PodRef, Pod] = {}
@@ -268,7 +275,9 @@ class TaintEviction:
             for pod in self._consumers(would.claim):
                 if self._uses(pod, would.claim, would.eviction):
                     pods[_pod_ref(pod)] = pod
-        return RuleCounts(_pending(iter(pods.values())), evicted, self._published(rule), self._taints.allocated_devices(rule))
+        return RuleCounts(
+            _pending(iter(pods.values())), evicted, self._published(rule), self._taints.allocated_devices(rule)
+        )
 
     def _uses(self, pod: Pod, claim: ResourceClaim, eviction: Eviction | None) -> bool:
         def allocated(name: str) -> tuple[ResourceClaim, Eviction | None] | None:
@@ -282,7 +291,9 @@ class TaintEviction:
         if selector is None:
             return 0
         store = self._slices.store
-        slices = store.values() if selector.driver is None else store.by_index(_POOL_INDEX, (selector.driver, selector.pool))
+        slices = (
+            store.values() if selector.driver is None else store.by_index(_POOL_INDEX, (selector.driver, selector.pool))
+        )
         return sum(
             rule_selects(rule, (published.spec.driver, published.spec.pool.name, device.name))
             for published in slices
@@ -292,7 +303,8 @@ class TaintEviction:
 
 
 def disruption_conditions(pod: Pod, now: datetime) -> tuple[PodCondition, ...]:
-    """The pod's conditions with DisruptionTarget as the eviction sets it; lastTransitionTime moves only with the status (C-11.6)."""
+    """The pod's conditions with DisruptionTarget as the eviction sets it; lastTransitionTime moves only with the status
+    (C-11.6)."""
     before = next((each for each in pod.status.conditions if each.type == DISRUPTION_TARGET), None)
     kept = before is not None and before.status == "True" and before.last_transition_time is not None
     condition = PodCondition(
@@ -322,7 +334,10 @@ def _pools_of(published: ResourceSlice) -> tuple[tuple[str, str | None], ...]:
 
 
 def _claims_differ(old: Pod, new: Pod) -> bool:
-    return old.spec.node_name != new.spec.node_name or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+    return (
+        old.spec.node_name != new.spec.node_name
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+    )
 
 
 def _pod_ref(pod: Pod) -> PodRef:

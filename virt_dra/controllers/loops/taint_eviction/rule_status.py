@@ -37,7 +37,8 @@ class PendingPods:
 
 @dataclass(frozen=True)
 class RuleCounts:
-    """What a rule's condition is about. ``published`` and ``allocated``: devices that it selects, used with effect None only."""
+    """What a rule's condition is about. ``published`` and ``allocated``: devices that it selects, used with effect None
+    only."""
 
     pending: PendingPods = PendingPods()
     evicted: int = 0
@@ -46,9 +47,14 @@ class RuleCounts:
 
 
 def not_before(rule: DeviceTaintRule, now: datetime) -> float:
-    """For how many seconds the condition stays as it is, since it was changed for this generation a moment ago; 0: it may change."""
+    """For how many seconds the condition stays as it is, since it was changed for this generation a moment ago; 0: it
+    may change."""
     known = _known(rule)
-    if known is None or known.last_transition_time is None or (known.observed_generation or 0) != (rule.metadata.generation or 0):
+    if (
+        known is None
+        or known.last_transition_time is None
+        or (known.observed_generation or 0) != (rule.metadata.generation or 0)
+    ):
         return 0.0
     try:
         since = (now - parse_time(known.last_transition_time)).total_seconds()
@@ -58,7 +64,8 @@ def not_before(rule: DeviceTaintRule, now: datetime) -> float:
 
 
 def changed_condition(rule: DeviceTaintRule, counts: RuleCounts, now: datetime) -> Condition | None:
-    """The condition to write, None if the rule has it. Any change moves lastTransitionTime, one of the message too (C-11.9)."""
+    """The condition to write, None if the rule has it. Any change moves lastTransitionTime, one of the message too
+    (C-11.9)."""
     status, reason, message = _outcome(rule.spec.taint.effect, counts)
     if counts.evicted:
         message = f"{message} {_pods(counts.evicted)} evicted since starting the controller.".lstrip()
@@ -92,11 +99,21 @@ def _outcome(effect: str, counts: RuleCounts) -> tuple[str, str, str]:
     if effect == NO_EXECUTE:
         if pending.pods:
             need = "needs" if pending.pods == 1 else "need"
-            return "True", PODS_PENDING, f"{_pods(pending.pods)} {need} to be evicted in {_namespaces(pending.namespaces)}."
+            return (
+                "True",
+                PODS_PENDING,
+                f"{_pods(pending.pods)} {need} to be evicted in {_namespaces(pending.namespaces)}.",
+            )
         return "False", COMPLETED if counts.evicted else NOT_STARTED, ""
     if effect == "None":
-        would = f"{_pods(pending.pods)} would be evicted in {_namespaces(pending.namespaces)} if the effect was NoExecute."
-        return "False", NO_EFFECT, f"{_devices(counts.published, 'published')} {_devices(counts.allocated, 'allocated')} {would} {_ONCE}"
+        would = (
+            f"{_pods(pending.pods)} would be evicted in {_namespaces(pending.namespaces)} if the effect was NoExecute."
+        )
+        return (
+            "False",
+            NO_EFFECT,
+            f"{_devices(counts.published, 'published')} {_devices(counts.allocated, 'allocated')} {would} {_ONCE}",
+        )
     return "False", OTHER_EFFECT, "Eviction only happens for the NoExecute effect."
 
 

@@ -1,6 +1,7 @@
 """All allocated claims with their evictions, kept up to date as slices, rules and claims change (C-11.1, C-11.4).
 
-A change is answered with the claims whose eviction is another one now: no pass over all claims for a rule or a slice that concerns few.
+A change is answered with the claims whose eviction is another one now: no pass over all claims for a rule or a slice
+that concerns few.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class AllocatedTaints:
     def get(self, namespace: str, name: str) -> AllocatedClaim | None:
         return self._claims.get((namespace, name))
 
-    def change_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> tuple[Eviction | None, Eviction | None]:
+    def change_claim(
+        self, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> tuple[Eviction | None, Eviction | None]:
         """Replace a claim (None: absent) by another state of it; its eviction before and now.
 
         An allocation never changes in place (C-1.10), so it is only evaluated when it is new.
@@ -93,13 +96,16 @@ class AllocatedTaints:
         return self._evaluated(affected)
 
     def would_evict(self, rule: DeviceTaintRule) -> Iterator[AllocatedClaim]:
-        """The claims whose consumers a rule would evict if its effect were NoExecute, with evictions by the rule alone (C-11.8)."""
+        """The claims whose consumers a rule would evict if its effect were NoExecute, with evictions by the rule alone
+        (C-11.8)."""
         strict = rule.with_(spec=rule.spec.with_(taint=rule.spec.taint.with_(effect=NO_EXECUTE)))
         alone = EvictingRules()
         alone.add(strict)
         for key in sorted(self._selected_by(rule)):
             claim = self._claims[key].claim
-            eviction = claim_eviction(claim.status.allocation, alone.of) if claim.status.allocation is not None else None
+            eviction = (
+                claim_eviction(claim.status.allocation, alone.of) if claim.status.allocation is not None else None
+            )
             if eviction is not None:
                 yield AllocatedClaim(claim, eviction)
 
