@@ -50,7 +50,10 @@ def _tenant(number: int) -> Lists:
     entry = '[{"name":"gpu","resourceClaimTemplateName":"gpu"}]'
 
     def meta(name: str, uid: str, more: str = "") -> str:
-        return f'{{"name":"{name}","namespace":"t","uid":"{uid}","resourceVersion":"5","annotations":{{"note":"{NOTE}"}}{more}}}'
+        annotations = f'{{"note":"{NOTE}"}}'
+        return (
+            f'{{"name":"{name}","namespace":"t","uid":"{uid}","resourceVersion":"5","annotations":{annotations}{more}}}'
+        )
 
     def vmi(n: int) -> str:
         gpu = '{"name":"g","claimName":"gpu","requestName":"gpu"}'
@@ -58,7 +61,10 @@ def _tenant(number: int) -> Lists:
         return f'{{"metadata":{meta(f"vm-{n:05}", f"u{n}")},"spec":{spec},"status":{{"phase":"Scheduling"}}}}'
 
     def pod(n: int) -> str:
-        owner = f'{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","name":"vm-{n:05}","uid":"u{n}","controller":true}}'
+        owner = (
+            f'{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","name":"vm-{n:05}","uid":"u{n}",'
+            '"controller":true}'
+        )
         labels = f'{{"kubevirt.io":"virt-launcher","kubevirt.io/created-by":"u{n}"}}'
         more = f',"labels":{labels},"ownerReferences":[{owner}]'
         container = '{"name":"compute","resources":{"claims":[{"name":"gpu","request":"gpu"}]}}'

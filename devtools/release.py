@@ -220,7 +220,8 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
 
 def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]:
     distribution = f"&distro=debian-{release}" if release else ""
-    purl = f"pkg:deb/debian/{quote(package.name)}@{quote(package.version, safe='')}?arch={package.architecture}{distribution}"
+    version = quote(package.version, safe="")
+    purl = f"pkg:deb/debian/{quote(package.name)}@{version}?arch={package.architecture}{distribution}"
     found: dict[str, Any] = {
         "type": "library",
         "name": package.name,

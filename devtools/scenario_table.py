@@ -104,8 +104,9 @@ def page() -> str:
 Each scenario of `tests/scenarios/cases` was played on a real control plane (etcd, kube-apiserver, kube-scheduler and
 kube-controller-manager 1.37.1) and is played on the embedded cluster;
 "same" means equal as JSON in the [normal form](spec/scenarios.md), messages included.
-The columns show the end in short. `python -m devtools.scenario_table --write` makes this page, a test keeps its rows true;
-`tests/scenarios/differences.yaml` says why an answer differs; those of `pending.yaml` wait for a part of the embedded cluster.
+The columns show the end in short. `python -m devtools.scenario_table --write` makes this page, a test keeps its rows
+true; `tests/scenarios/differences.yaml` says why an answer differs; those of `pending.yaml` wait for a part of the
+embedded cluster.
 How to write and play scenarios: [the guide](guides/scenarios.md).
 
 {same} of {len(rows)} are the same.

@@ -49,7 +49,8 @@ class Folders:
     "virt-dra-launcher",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 (SIGTERM) or 130 (SIGINT) stopped while waiting.
+Exit codes: 0 the guest shut down, 1 it could not be started or crashed, 143 (SIGTERM) or 130 (SIGINT) stopped while
+waiting.
 
 \b
 Example, outside of a pod (libvirt's test driver starts nothing real):

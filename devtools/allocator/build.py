@@ -1,13 +1,13 @@
 """Allocation problems in a short notation, for cases and tests. Everything short stands for the wire form and can be
 replaced by it.
 
-device   ``d0`` or {name, attributes: {NAME: 1 | text | true | {version: "1.0.0"}}, takes: {SET: {COUNTER: 4}}, groups: {SET: [text]},
-          …wire fields}
+device   ``d0`` or {name, attributes: {NAME: 1 | text | true | {version: "1.0.0"}}, takes: {SET: {COUNTER: 4}},
+          groups: {SET: [text]}, …wire fields}
 slice    {name, driver, pool, node | allNodes | nodeSelector | perDeviceNodeSelection, generation, count, devices,
           counters: {SET: {COUNTER: 4}}, …wire fields of spec}
 class    ``gpu`` or {name, when: [expression], config: [text]}
-claim    {name, requests: [{name, class, count | all, when: [...], …} or {name, first: [{…}]}], constraints: [{match|distinct, requests}],
-          config: [{text, requests}]}
+claim    {name, requests: [{name, class, count | all, when: [...], …} or {name, first: [{…}]}],
+          constraints: [{match|distinct, requests}], config: [{text, requests}]}
 used     ``driver/pool/device`` or a wire result
 state    {devices | shared | capacity: [{driver, pool, device, shareID, consumed}]}: what no claim produces
 """

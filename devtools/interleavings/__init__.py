@@ -2,7 +2,8 @@
 process.
 
     story        what users and kubelets do, made from a seed: episodes whose steps may come in any order
-    turbulence   a cluster between a loop and the embedded one that delays, refuses, loses and repeats, and ends the loop between two writes
+    turbulence   a cluster between a loop and the embedded one that delays, refuses, loses and repeats, and ends the
+                 loop between two writes
     shuffled     an event loop with virtual time that runs ready callbacks in random order
     histories    plays a story with and without turbulence; compares what is left after each episode
     findings     what must hold once calm has returned

@@ -30,12 +30,8 @@ def main() -> None:
         for seed, findings in pool.map(_played, range(options.seed, options.seed + options.count), chunksize=8):
             failed += bool(findings)
             if findings and failed <= SHOWN:
-                print(
-                    f"history {seed} (python -m devtools.interleavings 1 --seed {seed}):",
-                    *findings,
-                    sep="\n  ",
-                    flush=True,
-                )  # noqa: T201
+                repeat = f"python -m devtools.interleavings 1 --seed {seed}"
+                print(f"history {seed} ({repeat}):", *findings, sep="\n  ", flush=True)  # noqa: T201 - a command's output
     print(f"{options.count - failed} of {options.count} histories end as undisturbed, {time.monotonic() - began:.0f} s")  # noqa: T201
     raise SystemExit(1 if failed else 0)
 

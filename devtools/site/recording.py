@@ -43,7 +43,10 @@ _END: Final = 6.0
 """Seconds that the end stays before it begins anew."""
 
 _STYLE: Final = """\
-text { font: 13.5px ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; fill: #1f2328; }
+text {
+  font: 13.5px ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  white-space: pre; fill: #1f2328;
+}
 .window { fill: #fbfcfd; stroke: #c9d1d9; }
 .bar { fill: #eef1f4; }
 .dot { fill: #c9d1d9; }

@@ -75,8 +75,9 @@ def test_terms_are_ored_and_none_selects_nothing() -> None:
 'value: ["a","b"]: must have one element'),
         (
             {"matchExpressions": [{"key": "-a", "operator": "In"}]},
-            """[nodeSelectorTerms[0].matchExpressions[0].key: Invalid value: "-a": name part must consist of alphanumeric """
-            """characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  """
+            """[nodeSelectorTerms[0].matchExpressions[0].key: Invalid value: "-a": name part must consist of """
+            """alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. """
+            """'MyName',  or 'my.name',  """
             """or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), """
             """nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: null: for 'in', 'notin' operators, """
             """values set can't be empty]""",

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"
 WAITS: Final = """\
-AssertionError: VirtualMachine team-a/trainer isn't ready: placement: 0/1 nodes can allocate: 1 selector does not match (KubeVirt 1.9)
+AssertionError: VirtualMachine team-a/trainer isn't ready: placement: 0/1 nodes can allocate: 1 selector does not \
+match (KubeVirt 1.9)
 VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
 ├── admission: allowed
 ├── launcher pod: virt-launcher-trainer-bbbbb
@@ -223,7 +224,8 @@ def test_addresses_are_those_of_the_status(suite: pytest.Pytester) -> None:
         """
         UUID = "8b7aa0f3-0a4c-4a4b-8a52-0c1a1d5f9e00"
         GPUS = [{"name": "g", "claimName": "c", "requestName": "r"}]
-        SPEC = {"domain": {"devices": {"gpus": GPUS, "hostDevices": [{"name": "h", "claimName": "c", "requestName": "s"}]}}}
+        HOST_DEVICES = [{"name": "h", "claimName": "c", "requestName": "s"}]
+        SPEC = {"domain": {"devices": {"gpus": GPUS, "hostDevices": HOST_DEVICES}}}
         VMI = {"metadata": {"name": "v"}, "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}], **SPEC}}
 
         def status(name, **attributes):
@@ -231,7 +233,8 @@ def test_addresses_are_those_of_the_status(suite: pytest.Pytester) -> None:
 
         def test_it(domain_xml):
             made = domain_xml(VMI, {"hostDevices/h": "0000:05:00.1", "gpus/g": UUID})
-            given = {"gpuStatuses": [status("g", mDevUUID=UUID)], "hostDeviceStatuses": [status("h", pciAddress="0000:05:00.1")]}
+            host_devices = [status("h", pciAddress="0000:05:00.1")]
+            given = {"gpuStatuses": [status("g", mDevUUID=UUID)], "hostDeviceStatuses": host_devices}
             assert made == domain_xml(VMI, device_status=given)
             assert f'<address uuid="{UUID}"/>' in made and 'bus="0x05"' in made
             assert made == domain_xml(VMI, {"gpus/g": UUID}, device_status={**given, "gpuStatuses": []})

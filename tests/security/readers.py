@@ -140,7 +140,10 @@ _CEL: Final = (
     "device.driver==",
 )  # fmt: skip
 _VMI: Final = '{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"a"'
-_SLICE: Final = '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"a"},"spec":{"driver":"d","pool":{"name":"p"}'
+_SLICE: Final = (
+    '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"a"},'
+    '"spec":{"driver":"d","pool":{"name":"p"}'
+)
 _CLAIM: Final = '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"a"}'
 _OBJECT: Final = (
     '{"name":"a#"},', '{"name":"a"},', '{"a#":1},', "{},", "[],", "1,", "null,", '"a",', '{"name":1},', '{"basic":{}},',

@@ -73,7 +73,7 @@ def test_every_metric_that_the_code_names_is_a_row(process: str) -> None:
     }[process]
     source = (ROOT / file / "metrics.py").read_text(encoding="utf-8")
     if process == "webhook":
-        named = {f"virt_dra_webhook_{name}" for name in re.findall(r'(?:counter|gauge|histogram)\("(\w+)"', source)}
+        named = {f"virt_dra_webhook_{name}" for name in re.findall(r'(?:counter|gauge|histogram)\(\s*"(\w+)"', source)}
     else:
         named = set(re.findall(r'"(virt_dra_\w+)"', source))
     assert named

@@ -5,7 +5,8 @@
     scheme                          which class reads which kind; the one way from JSON to a typed object
     documents                       YAML and JSON text -> objects with their place (yaml_*, json_text: its parts)
     structural_schema, custom_resources   the CRDs of our kinds, made of the types
-    schema_walk, kubevirt_schema    raw objects as an API server checks them: unknown fields, pruning, faults; the fields of VMs by release
+    schema_walk, kubevirt_schema    raw objects as an API server checks them: unknown fields, pruning, faults; the
+                                    fields of VMs by release
     conversion                      older API versions -> v1 and back
     defaults                        what an API server implies
     names, validation               what it refuses, in its words

@@ -3,7 +3,8 @@
 Grammar (L-2.12), no spaces anywhere::
 
     quantity  = number [ suffix ]
-    number    = [ "+" | "-" ] digits [ "." digits ]       ; digits may be missing on either side: "1.", ".5", and even "k" is 0
+    number    = [ "+" | "-" ] digits [ "." digits ]                        ; digits may be missing on either
+                                                                              ; side: "1.", ".5", and even "k" is 0
     suffix    = "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E"           ; DecimalSI, powers of 1000
               | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"                       ; BinarySI, powers of 1024
               | ( "e" | "E" ) [ "+" | "-" ] digits                            ; DecimalExponent

@@ -4,7 +4,8 @@ Pure functions over JSON. Only what the versions write differently is touched, s
 can't express is refused with its path, never dropped.
 
     v1alpha1  PodScheduling instead of PodSchedulingContext; one ``resourceHandle``, a text, of the claim's driver
-    v1alpha3  a claim names its driver as ``controller``; the allocation has ``controller``, ``nodeSelector`` and ``devices``
+    v1alpha3  a claim names its driver as ``controller``; the allocation has ``controller``, ``nodeSelector`` and
+              ``devices``
 """
 
 from __future__ import annotations

@@ -160,14 +160,14 @@ def _full_name(command: click.Command) -> Callable[[str], str]:
 
 EPILOG = """\b
 Examples:
-  virt-dra lint -f examples/gpu-pci                                 what is wrong with a VM and everything it names
-  virt-dra run examples/gpu-pci                                     one VM, shown step by step
-  virt-dra run examples/vgpu-mdev --out /tmp/out -o json            every object and the domain written, the report as JSON
-  virt-dra admit --jsonl < examples/requests/admit.jsonl            admission verdicts, one per line
+  virt-dra lint -f examples/gpu-pci                         what is wrong with a VM and everything it names
+  virt-dra run examples/gpu-pci                             one VM, shown step by step
+  virt-dra run examples/vgpu-mdev --out /tmp/out -o json    every object and the domain written, the report as JSON
+  virt-dra admit --jsonl < examples/requests/admit.jsonl    admission verdicts, one per line
 
 \b
-Every command has its own --help with examples and exit codes. All have these too: 2 the output can't be written, 130 interrupted (Ctrl-C),
-141 the reader of the output closed it.
+Every command has its own --help with examples and exit codes. All have these too: 2 the output can't be written, 130
+interrupted (Ctrl-C), 141 the reader of the output closed it.
 """
 
 

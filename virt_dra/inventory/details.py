@@ -153,7 +153,9 @@ def _pod(pod: Pod) -> Json:
         "node": pod.spec.node_name,
         "created": pod.metadata.creation_timestamp,
         "conditions": [
-            f"{each.type}={each.status}{f' {each.reason}' if each.reason else ''}{f': {each.message}' if each.message else ''}"
+            f"{each.type}={each.status}"
+            + (f" {each.reason}" if each.reason else "")
+            + (f": {each.message}" if each.message else "")
             for each in pod.status.conditions
         ],
     }
@@ -384,7 +386,8 @@ def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> l
             "reason": _text(wire.get("reason")),
             "object": f"{key[0]}/{key[1]}",
             "count": count if isinstance(count, int) else 1,
-            "last": _text(wire.get("lastTimestamp") or wire.get("eventTime") or event.metadata.creation_timestamp) or None,
+            "last": _text(wire.get("lastTimestamp") or wire.get("eventTime") or event.metadata.creation_timestamp)
+            or None,
             "message": _text(wire.get("message")),
         })  # fmt: skip
     return sorted(found, key=lambda each: each["last"] or "")

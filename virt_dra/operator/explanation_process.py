@@ -258,7 +258,8 @@ class Served:
         parts = {letter: tuple(self._parts.get(letter, ())) for letter in _SAMPLE}
         head = self._head
         return Sample(
-            parts["n"], head["total"], parts["s"], parts["c"], parts["r"], parts["a"], parse_time(head["at"]), head["leftOut"],
+            parts["n"], head["total"], parts["s"], parts["c"], parts["r"], parts["a"], parse_time(head["at"]),
+            head["leftOut"],
         )  # fmt: skip
 
     def _answer(self, given: dict[str, Any]) -> dict[str, Any]:

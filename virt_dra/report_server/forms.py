@@ -43,8 +43,8 @@ _FORM: Final = """<form method="post" action="/login">
 <p><input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus></p>
 <p><button>Sign in</button></p>
 </form>
-<p>The cluster's API server says whose it is, and whether they may list what the page shows. It is kept in memory for as long as you are
-signed in, an hour at most.</p>"""
+<p>The cluster's API server says whose it is, and whether they may list what the page shows. It is kept
+in memory for as long as you are signed in, an hour at most.</p>"""
 
 _LOGOUT: Final = '<form method="post" action="/logout"><p><button>Sign out</button></p></form>'
 

@@ -1,8 +1,10 @@
 """The pod webhook: the JSON patch that a launcher pod needs for the integration path of its devices (K-11, decision
 0012). Pure.
 
-    metadata-shim   a downwardAPI volume a pair (claim, request), mounted in the container compute where KubeVirt looks for metadata
-    device-plugin   claims in place of extended resources, a variable filled from an annotation, an init container that waits for it
+    metadata-shim   a downwardAPI volume a pair (claim, request), mounted in the container compute where KubeVirt
+                    looks for metadata
+    device-plugin   claims in place of extended resources, a variable filled from an annotation, an init container
+                    that waits for it
     native, none    nothing; for none a warning says what to do
 
 The patch only adds what the pod lacks, so that it is idempotent, whichever webhooks are called before or after. A pod

@@ -1,8 +1,8 @@
 """The HTTPS server of the admission webhooks: it reads, limits, logs, counts and answers; :mod:`webhooks.validation`
 has the verdicts.
 
-    POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1 Status with its HTTP code
-         /mutate-launcher-pod
+    POST /validate-vmi, /validate-vm,   AdmissionReview v1 in, AdmissionReview v1 out; without a verdict, a metav1
+         /mutate-launcher-pod           Status with its HTTP code
     GET  /healthz                       ok while the process runs
     GET  /readyz                        ok if it knows the cluster, and isn't shutting down
     GET  /metrics                       on the plain port only

@@ -16,8 +16,8 @@ from virt_dra.cli.main import cli
 _INTRODUCTION: Final = """\
 # Commands
 
-Made of the commands themselves: `virt-dra COMMAND --help` prints the same. `kubectl virt-dra COMMAND` is the same command once it is
-on the PATH.
+Made of the commands themselves: `virt-dra COMMAND --help` prints the same. `kubectl virt-dra COMMAND` is the same
+command once it is on the PATH.
 """
 _AS_IT_STANDS: Final = "\b"
 """click's mark for a paragraph that is not wrapped."""

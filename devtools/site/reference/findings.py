@@ -11,9 +11,9 @@ from webhooks.lint.registry import CHECKS
 _INTRODUCTION: Final = """\
 # Findings of the lint
 
-Made of the checks themselves, in the order in which they are reported. [How the lint works](../docs/lint/README.md) says where they
-appear and how they are silenced. *Last* means: only looked for where nothing else prevents the VM from starting, and only by the command
-line.
+Made of the checks themselves, in the order in which they are reported. [How the lint works](../docs/lint/README.md)
+says where they appear and how they are silenced. *Last* means: only looked for where nothing else prevents the VM from
+starting, and only by the command line.
 """
 
 

@@ -78,7 +78,8 @@ def refused(identity: object, error: str) -> dict[str, object]:
 
 
 def test_metadata_files_are_read_as_objects_and_as_text() -> None:
-    path = "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/gpu-resource-claim/gpu/gpu.example.com-metadata.json"
+    attributes_root = "/var/run/kubernetes.io/dra-device-attributes"
+    path = f"{attributes_root}/resourceclaimtemplates/gpu-resource-claim/gpu/gpu.example.com-metadata.json"
     attributes = {"resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"}}
     content = {
         "apiVersion": "metadata.resource.k8s.io/v1alpha1",

@@ -323,7 +323,9 @@ def test_device_plugin(room: Room) -> None:
     assert keys == {
         "POD_NAME": "metadata.name",
         "PCI_RESOURCE_VENDOR_COM_A-1": "metadata.annotations['addresses.virt-dra.io/PCI_RESOURCE_VENDOR_COM_A-1']",
-        "MDEV_PCI_RESOURCE_VENDOR_COM_A-1": "metadata.annotations['addresses.virt-dra.io/MDEV_PCI_RESOURCE_VENDOR_COM_A-1']",
+        "MDEV_PCI_RESOURCE_VENDOR_COM_A-1": (
+            "metadata.annotations['addresses.virt-dra.io/MDEV_PCI_RESOURCE_VENDOR_COM_A-1']"
+        ),
     }
     (waiting,) = stored["spec"]["initContainers"]
     assert (waiting["image"], waiting["volumeMounts"][0]["mountPath"]) == (

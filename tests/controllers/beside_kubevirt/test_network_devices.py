@@ -248,9 +248,8 @@ async def test_the_shims_file_gives_the_domain_its_function() -> None:
     async def life(world: World) -> None:
         await world.reconcile()
         text = (await world.pod()).metadata.annotations[metadata_annotation("nics", "vf")]
-        files = {
-            "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json": text
-        }
+        attributes_root = "/var/run/kubernetes.io/dra-device-attributes"
+        files = {f"{attributes_root}/resourceclaimtemplates/nics/vf/virt-dra.io-metadata.json": text}
         vmi = await world.vmi()
         status = vmi.status.with_(device_status=(await world.devices()).status.device_status)
         devices = hostdevs(vmi.with_(status=status), files=files)

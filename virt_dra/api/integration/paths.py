@@ -4,7 +4,8 @@ For each pair (claim entry, request) of the container ``compute`` one path is de
 
     native          nothing is done: the driver writes the metadata file that KubeVirt reads
     metadata-shim   the pod gets a volume with that file, filled from an annotation that the operator writes
-    device-plugin   the pod gets claims in place of extended resources, and the variables that a device plugin would have set
+    device-plugin   the pod gets claims in place of extended resources, and the variables that a device plugin would
+                    have set
     none            nothing can be done, and the message says why
 
 The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these

@@ -1,7 +1,8 @@
 """Parser for IP addresses and prefixes, with the grammar and the error messages of Go's ``net/netip``.
 
 IPv4   : octet "." octet "." octet "." octet              octets without leading zeros
-IPv6   : group (":" group)*, one "::" for one or more groups of zeros, the last two groups may be an IPv4 address; ["%" zone]
+IPv6   : group (":" group)* ["%" zone]                    one "::" for one or more groups of zeros, the last two groups
+                                                          may be an IPv4 address
 prefix : address "/" length
 """
 

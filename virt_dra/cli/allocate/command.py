@@ -62,7 +62,8 @@ With --jsonl: one problem per line, one answer per line. The problem:
   node             the Node to allocate on
   classes, slices  DeviceClasses and ResourceSlices
   allocated        ResourceClaims with status, whose devices are in use
-  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, also in use
+  allocated_state  {"devices", "shared", "capacity"}: lists of {"driver", "pool", "device", "shareID", "consumed"}, also
+                   in use
   claims           the ResourceClaims to allocate; nothing is defaulted
   explain          true: the answer has "explanation", the tree of refusals
   validate         true: an object that the API server would refuse is an error, too

@@ -111,14 +111,15 @@ Examples:
   virt-dra cel 'device.driver == "gpu.example.com"' -f examples/gpu-pci
   virt-dra cel 'device.attributes["gpu.example.com"].model.startsWith("RTX")' -f examples/gpu-pci -o json
   virt-dra cel 'device.driver == "gpu.example.com"' --live -o name
-  kubectl get resourceslices -o yaml | virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
+  kubectl get resourceslices -o yaml |
+    virt-dra cel 'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))' -f -
   virt-dra cel --derived 'device.attributes["gpu.amd.com"].numaNode / 2' -f examples/driver-amd
-  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'     would the API server accept it?
+  virt-dra cel --new --feature-gates DRAListTypeAttributes=true 'device.driver.includes("gpu")'   would it be accepted?
   echo '{"id": 1, "expression": "device.driver == \\"d\\"", "device": {"driver": "d"}}' | virt-dra cel --jsonl
 
 \b
-Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or evaluating
-  failed on one, 2 the expression is refused, bad usage or unreadable input.
+Exit codes: 0 a device matches and none failed (--derived: none failed; without -f: it compiles), 1 no device matches or
+  evaluating failed on one, 2 the expression is refused, bad usage or unreadable input.
 """
 EPILOG += f"\n{gates_epilog()}\n"
 

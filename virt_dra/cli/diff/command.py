@@ -27,7 +27,8 @@ the devices that it holds itself. """
 EPILOG = """\b
 Examples:
   virt-dra diff examples/explain/cluster.yaml examples/diff/after.yaml        what does the change do?
-  kubectl get nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,virtualmachineinstances -A -o yaml > dump.yaml
+  kubectl get nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,virtualmachineinstances \\
+    -A -o yaml > dump.yaml
   virt-dra diff dump.yaml changed-dump.yaml -o json
 
 \b

@@ -57,6 +57,7 @@ def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
         if everything and group.examples.get(miss):
             yield f"    such as {', '.join(map(str, group.examples[miss]))}"
     if everything:
-        yield f"    on {', '.join(group.nodes[:10])}{f' and {len(group.nodes) - 10} more' if len(group.nodes) > 10 else ''}"
+        more = f" and {len(group.nodes) - 10} more" if len(group.nodes) > 10 else ""
+        yield f"    on {', '.join(group.nodes[:10])}{more}"
     if group.others and everything:
         yield f"    {counted(group.others, 'device')} there miss by more"

@@ -61,8 +61,8 @@ Examples:
   curl localhost:8767/metrics; curl localhost:8767/readyz
 
 \b
-Paths: POST /filter and /prioritize; on the plain port GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per line to
-standard error.
+Paths: POST /filter and /prioritize; on the plain port GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON
+object per line to standard error.
 
 \b
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port or certificate that can't be used.

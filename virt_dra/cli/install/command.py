@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  virt-dra install --image registry.example.com/virt-dra:0.1.0 --dry-run      print what would be applied; contacts no cluster
+  virt-dra install --image registry.example.com/virt-dra:0.1.0 --dry-run   print only; contacts no cluster
   virt-dra install --image registry.example.com/virt-dra:0.1.0
   virt-dra install --image registry.example.com/virt-dra:0.1.0 --dry-run -o json | kubectl apply --server-side -f -
 
@@ -56,15 +56,16 @@ Without KubeVirt, with VirtualMachines of our own:
     --launcher-image registry.example.com/virt-dra-launcher:0.1.0
 
 \b
-No image of virt-dra is published: build them of its source (docs/guides/install.md, "Images") and push them where your nodes can pull them.
+No image of virt-dra is published: build them of its source (docs/guides/install.md, "Images") and push them where your
+nodes can pull them.
 
 \b
-Run it again to upgrade: it applies the objects of this version of virt-dra, and removes those that only an older version had. Options that
-change objects must be given again.
+Run it again to upgrade: it applies the objects of this version of virt-dra, and removes those that only an older
+version had. Options that change objects must be given again.
 
 \b
-Exit codes: 0 applied and running (or printed), 1 applied, but not running in time, 2 refused: bad usage, no cluster, missing permission,
-KubeVirt where none may be or none where one must be.
+Exit codes: 0 applied and running (or printed), 1 applied, but not running in time, 2 refused: bad usage, no cluster,
+missing permission, KubeVirt where none may be or none where one must be.
 """
 
 

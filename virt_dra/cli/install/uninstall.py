@@ -28,8 +28,8 @@ Examples:
   virt-dra uninstall --yes --delete-vms     standalone: with every VirtualMachine of the cluster
 
 \b
-Running VMs and their pods are kept, and (standalone, without --delete-vms) the CRDs of VirtualMachines with all their objects; without
-the operator nothing reconciles them.
+Running VMs and their pods are kept, and (standalone, without --delete-vms) the CRDs of VirtualMachines with all their
+objects; without the operator nothing reconciles them.
 
 \b
 Exit codes: 0 removed, or nothing to remove; 1 time ran out; 2 refused: bad usage, no cluster, missing permission.

@@ -89,7 +89,8 @@ warnings. """
 EPILOG = """\b
 Examples:
   virt-dra admit --jsonl examples/requests/admit.jsonl
-  echo '{"id": 1, "spec": {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}}' | virt-dra admit --jsonl
+  echo '{"id": 1, "spec": {"domain": {"devices": {"gpus": [{"name": "g", "claimName": "c"}]}}}}' |
+    virt-dra admit --jsonl
   virt-dra admit --jsonl < examples/requests/admit.jsonl | jq -r 'select(.allowed | not) | .causes[].message'
 """
 

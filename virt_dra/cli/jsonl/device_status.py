@@ -169,7 +169,8 @@ Examples:
 From a cluster, for VMI fedora:
   jq -nc --argjson vmi "$(kubectl get vmi fedora -o json)" \\
       --argjson pod "$(kubectl get pods -l vm.kubevirt.io/name=fedora -o json)" \\
-      --argjson claims "$(kubectl get resourceclaims -o json)" --argjson slices "$(kubectl get resourceslices -o json)" \\
+      --argjson claims "$(kubectl get resourceclaims -o json)" \\
+      --argjson slices "$(kubectl get resourceslices -o json)" \\
       '{id: 1, $vmi, $pod, $claims, $slices}' | virt-dra device-status --jsonl
 """
 

@@ -74,9 +74,10 @@ command = jsonl_command(
     members=MEMBERS,
     help_text="Turn VMIs and their devices' addresses into libvirt XML, one JSON object per line in and out.",
     epilog="""\b
-In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}}   only vmi is required
-Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain", "error"}
-     and "warnings": [text] about what did not fail but should be known
+In:  {"id", "vmi", "env": {}, "files": {}, "rawFiles": {}, "kubevirt": "1.9", "gates": {}, "pod": {}};
+     only vmi is required
+Out: {"id", "hostdevs": [{"device": "gpus/NAME", "source": "status"|"metadata"|"environment", "xml"}], "domain",
+     "error"} and "warnings": [text] about what did not fail but should be known
 
 \b
 Examples:

@@ -75,17 +75,18 @@ standard input the corrected text is printed, and everything else goes to standa
   kubevirt    the version whose rules were applied
   kubevirtAssumed   true if that is a guess: the KubeVirt object's version is a date, a digest or similar
   denials, warnings   the number of each
-  replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one counts
+  replaced    objects that the files have several times with different content: kind, key, earlier, used; the last one
+              counts
   notChecked  kinds of which the files have no object; what depends on these kinds was not checked
-  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column; the last two are
-              those of the field, null where it can't be found in a file); for a VM of the cluster
-              file is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings.
-              A finding whose correction is known has fix: available, and the diff that --fix would make for it (null if all
-              diffs are too long), or the reason why it isn't available
-  fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field, reason); objects and
-              the numbers are then those of the files as they are now
-Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github: annotations of a
-workflow; junit: a test per object, for reports of CI.
+  objects     per VM: kind, namespace, name, file, line, findings (id, severity, field, message, page, line, column;
+              the last two are those of the field, null where it can't be found in a file); for a VM of the cluster file
+              is its resource, namespace and name, and line is 0. After the VMs the other objects that have findings.
+              A finding whose correction is known has fix: available, and the diff that --fix would make for it (null
+              if all diffs are too long), or the reason why it isn't available
+  fixes       with --fix: applied, files (file, diff, written, problem), dropped (file, line, object, id, field,
+              reason); objects and the numbers are then those of the files as they are now
+Unreadable input: error and problems instead. -o sarif is a SARIF 2.1.0 log with the page of each finding; github:
+annotations of a workflow; junit: a test per object, for reports of CI.
 """
 
 EPILOG = """\b
@@ -102,8 +103,8 @@ Examples:
   virt-dra lint --live -f examples/cluster/vm.yaml -n team-a                  would this one start there?
 
 \b
-Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input. With --fix the files count as they are
-afterwards, and 2 also stands for a file that can't be written.
+Exit codes: 0 no denial, 1 a VM or another object has a denial, 2 bad usage or unreadable input. With --fix the files
+count as they are afterwards, and 2 also stands for a file that can't be written.
 """
 
 

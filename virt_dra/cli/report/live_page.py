@@ -44,7 +44,8 @@ async function renew() {
       const answer = await fetch("/", {headers: {Accept: "text/html"}, cache: "no-store"});
       if (answer.status === 401 || answer.status === 403) { location.reload(); return; }
       if (!answer.ok) throw new Error(answer.status);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html"), there = page.getElementById("state");
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const there = page.getElementById("state");
       if (there === null) { location.reload(); return; }
       if (there.dataset.version === version) break;
       swap(page);

@@ -152,8 +152,8 @@ def _cards(folds: Sequence[NodeFold]) -> str:
 
 def _findings(contents: ReportContents) -> str:
     rows = [
-        f'<tr data-text="{_searched(f"{obj.title} {each}")}"><td>{_text(obj.title)}<td>{_text(each.severity)}<td>{_text(each.id)}'
-        f"<td>{_text(each.field)}<td>{_text(each.message)}</tr>"
+        f'<tr data-text="{_searched(f"{obj.title} {each}")}"><td>{_text(obj.title)}<td>{_text(each.severity)}'
+        f"<td>{_text(each.id)}<td>{_text(each.field)}<td>{_text(each.message)}</tr>"
         for obj in contents.findings
         for each in obj.findings
     ]

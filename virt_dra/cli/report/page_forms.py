@@ -22,7 +22,8 @@ class PageForm:
 
 
 FILE: Final = PageForm(
-    """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">\n""",
+    '<meta http-equiv="Content-Security-Policy" content="'
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n",
     FILTER_SCRIPT,
 )
 

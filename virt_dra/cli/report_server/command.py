@@ -43,14 +43,16 @@ two fifths of a processor are used at most. """
 
 EPILOG: Final = """\b
 Examples:
-  virt-dra report-server --tls-dir /etc/report/tls                        # in a cluster, as in manifests/report: a mounted Secret
+  virt-dra report-server --tls-dir /etc/report/tls           # in a cluster, as in manifests/report: a mounted Secret
   virt-dra report-server --self-signed tls --dns-name localhost --host 127.0.0.1
-  curl --cacert tls/current/ca.crt -H "Authorization: Bearer $(kubectl create token viewer)" https://localhost:8443/report.json
+  curl --cacert tls/current/ca.crt -H "Authorization: Bearer $(kubectl create token viewer)" \\
+    https://localhost:8443/report.json
   curl localhost:8080/readyz; curl localhost:8080/metrics
 
 \b
-Paths with TLS: GET / (the page), /report.json (as virt-dra report -o json), /events (server-sent events), POST /login and /logout. Without
-TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per line to standard error.
+Paths with TLS: GET / (the page), /report.json (as virt-dra report -o json), /events (server-sent events), POST /login
+and /logout. Without TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object
+per line to standard error.
 
 \b
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port or certificate that can't be used.

@@ -47,11 +47,13 @@ Examples:
   virt-dra run examples/gpu-pci examples/nvme-host-device        one cluster with the objects of both
   virt-dra run examples/gpu-pci --out /tmp/out                   also write every object and the XML
   kubectl get resourceslices,deviceclasses,resourceclaimtemplates,nodes -A -o yaml | virt-dra run - examples/cluster
-  kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt -A -o yaml > dump.yaml
+  kubectl get vm,vmi,pods,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses,nodes,kubevirt \\
+    -A -o yaml > dump.yaml
   virt-dra run dump.yaml examples/cluster/vm.yaml                would this one find a device beside those that run?
   virt-dra run --live examples/cluster/vm.yaml                   the same, of the cluster of your kubeconfig
   virt-dra run examples/first-available --node node-1            could it run there?
-  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 --kubevirt-gates GPUsWithDRA=true,HostDevices=false -o json
+  virt-dra run examples/virtual-machine --kubevirt-version 1.8.3 -o json \\
+    --kubevirt-gates GPUsWithDRA=true,HostDevices=false
 
 \b
 Exit codes: 0 all VMs are ready, 1 some VM isn't, 2 bad usage or unreadable input.

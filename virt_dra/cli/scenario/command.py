@@ -58,8 +58,8 @@ Examples:
   virt-dra scenario --jsonl < examples/requests/scenarios.jsonl
 
 \b
-Exit codes: 0 all were played (and are as expected), 1 an answer differs or a scenario could not be played to its end, 2 bad usage or input.
-  --jsonl: 0, or 2 for unreadable input.
+Exit codes: 0 all were played (and are as expected), 1 an answer differs or a scenario could not be played to its
+  end, 2 bad usage or input. --jsonl: 0, or 2 for unreadable input.
 """
 
 

@@ -59,10 +59,12 @@ Examples:
   virt-dra simulate examples/simulation/fleet.yaml
   virt-dra simulate examples/simulation/fleet.yaml --policy pack,spread --until 12h -o json
   virt-dra simulate examples/simulation/fleet.yaml -o html > /tmp/out/report.html
-  cd examples/simulation; virt-dra simulate --trace-nodes trace-nodes.csv --trace-pods trace-tasks.csv --inflate until-full
+  cd examples/simulation; \\
+    virt-dra simulate --trace-nodes trace-nodes.csv --trace-pods trace-tasks.csv --inflate until-full
   kubectl get nodes,pods,resourceslices,resourceclaims,deviceclasses -A -o yaml > dump.yaml; virt-dra simulate dump.yaml
   virt-dra simulate examples/simulation/cluster.yaml --what-if 'drain node-3'
-  virt-dra simulate examples/simulation/cluster.yaml --what-if 'add examples/simulation/vm.yaml x 3' --what-if 'driver gpu.example.com gone'
+  virt-dra simulate examples/simulation/cluster.yaml \\
+    --what-if 'add examples/simulation/vm.yaml x 3' --what-if 'driver gpu.example.com gone'
 
 \b
 Exit codes: 0 simulated, 2 bad usage or input, 130 interrupted.

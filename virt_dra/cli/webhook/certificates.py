@@ -37,16 +37,17 @@ _NEEDS: Final = "this command needs cryptography; install it with: pip install '
 
 EPILOG = """\b
 Examples:
-  virt-dra webhook-certificates                     in a cluster, as in the manifests
-  virt-dra webhook-certificates --once              with an administrator's kubeconfig: make or renew what is due, and exit
+  virt-dra webhook-certificates          in a cluster, as in the manifests
+  virt-dra webhook-certificates --once   with an administrator's kubeconfig: make or renew what is due, and exit
 
 \b
-The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret --secret has the
-certificate of virt-dra webhook --live --tls-dir, and is mounted there. The process opens no port, and logs one JSON object per line to
-standard error.
+The authority's key is in the Secret --authority-secret, which only this process should be able to read. The Secret
+--secret has the certificate of virt-dra webhook --live --tls-dir, and is mounted there. The process opens no port, and
+logs one JSON object per line to standard error.
 
 \b
-Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, no cluster, missing permission, unusable Secret.
+Exit codes: 0 stopped by SIGTERM or SIGINT, or success of --once; 2 bad usage, no cluster, missing permission, unusable
+Secret.
 """
 
 

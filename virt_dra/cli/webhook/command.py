@@ -35,11 +35,13 @@ Examples:
   curl --cacert tls/current/ca.crt -H 'Content-Type: application/json' -d @review.json https://localhost:8443/validate-vmi
 
 \b
-Paths with TLS: POST /validate-vmi, /validate-vm and /mutate-launcher-pod (AdmissionReview v1), GET /healthz and /readyz. Without TLS, on
-the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per line to standard error.
+Paths with TLS: POST /validate-vmi, /validate-vm and /mutate-launcher-pod (AdmissionReview v1), GET /healthz and
+/readyz. Without TLS, on the plain port: GET /healthz, /readyz and /metrics (Prometheus). It logs one JSON object per
+line to standard error.
 
 \b
-SIGTERM: /readyz fails at once; after --announce seconds no new connections are accepted; started requests are still answered.
+SIGTERM: /readyz fails at once; after --announce seconds no new connections are accepted; started requests are still
+answered.
 
 \b
 Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, unreadable input, or a port or certificate that can't be used.

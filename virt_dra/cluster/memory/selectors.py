@@ -3,7 +3,8 @@
 Label selectors (k8s.io/apimachinery/pkg/labels)::
 
     selector    = [ requirement { "," requirement } ]
-    requirement = "!" KEY | KEY [ ("=" | "==" | "!=" | ">" | "<") VALUE | ("in" | "notin") "(" [ VALUE ] { "," [ VALUE ] } ")" ]
+    requirement = "!" KEY
+                | KEY [ ("=" | "==" | "!=" | ">" | "<") VALUE | ("in" | "notin") "(" [ VALUE ] { "," [ VALUE ] } ")" ]
 
 Field selectors (k8s.io/apimachinery/pkg/fields)::
 

@@ -85,8 +85,8 @@ def _misspelt(device: SliceDevice, reader: KeyReader) -> Iterator[tuple[str, str
 def _meant(identifier: str) -> AddressKind | None:
     """The kind of address that an attribute's identifier names, perhaps with a mistake.
 
-    >>> [_meant(name) for name in ("pciBusId", "pci_bus_id", "pciBudID", "pcieRoot", "parentPciAddress", "uuid", "model")]
-    ['pci', 'pci', 'pci', None, None, None, None]
+    >>> [_meant(name) for name in ("pciBusId", "pci_bus_id", "pciBudID", "pcieRoot", "parentPciAddress", "uuid")]
+    ['pci', 'pci', 'pci', None, None, None]
     """
     folded = identifier.lower().replace("_", "")
     if folded in NEVER_PCI | NEVER_MDEV:
