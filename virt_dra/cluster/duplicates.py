@@ -37,7 +37,7 @@ class Replaced:
         return {
             "kind": self.kind,
             "key": self.key,
-            "earlier": [str(each) for each in self.earlier],
+            "earlier": [str(source) for source in self.earlier],
             "used": str(self.used),
         }
 
@@ -55,28 +55,31 @@ def applied(objects: Iterable[Sourced[TypedObject]], namespace: str) -> Applied:
 
     A manifest on top of an object from a cluster (one with a UID) leaves status and the server's metadata alone.
     """
-    found: dict[object, Sourced[TypedObject]] = {}
+    newest: dict[object, Sourced[TypedObject]] = {}
     earlier: dict[object, dict[DocumentSource, None]] = {}
     for sourced in objects:
         obj = sourced.object
         resource = resource_of(obj)
         space = (obj.namespace or namespace) if resource.namespaced else ""
         identity: object = (resource.group, resource.kind, space, obj.name) if obj.name else sourced.source
-        before = found.get(identity)
+        before = newest.get(identity)
         if before is None:
-            found[identity] = sourced
+            newest[identity] = sourced
             continue
         if not _same(before.object, obj):
             earlier.setdefault(identity, {})[before.source] = None
-        found[identity] = Sourced(on_top(obj, before.object), sourced.source)
+        newest[identity] = Sourced(on_top(obj, before.object), sourced.source)
     replaced = (
         Replaced(
-            each.object.kind or each.object.KIND, _key(each.object, namespace), tuple(earlier[identity]), each.source
+            sourced.object.kind or sourced.object.KIND,
+            _key(sourced.object, namespace),
+            tuple(earlier[identity]),
+            sourced.source,
         )
-        for identity, each in found.items()
+        for identity, sourced in newest.items()
         if identity in earlier
     )
-    return Applied(tuple(found.values()), tuple(replaced))
+    return Applied(tuple(newest.values()), tuple(replaced))
 
 
 @dataclass(frozen=True)
@@ -92,14 +95,20 @@ def latest(documents: Iterable[Document], namespace: str) -> Latest:
     """The documents to judge as they are written: each VM once, as it is started once; other objects each time, as each
     may be wrong."""
     documents = tuple(documents)
-    read = [found for each in documents if isinstance(found := read_document(each), Sourced)]
+    read = [sourced for document in documents if isinstance(sourced := read_document(document), Sourced)]
     once = applied(read, namespace)
-    final = {each.source: each.object for each in once.objects}
-    superseded = {each.source for each in read if isinstance(each.object, _ONCE) and each.source not in final}
-    merged = {
-        each.source: final[each.source] for each in read if final.get(each.source, each.object) is not each.object
+    final = {sourced.source: sourced.object for sourced in once.objects}
+    superseded = {
+        sourced.source for sourced in read if isinstance(sourced.object, _ONCE) and sourced.source not in final
     }
-    kept = tuple(_as_stored(each, merged.get(each.source)) for each in documents if each.source not in superseded)
+    merged = {
+        sourced.source: final[sourced.source]
+        for sourced in read
+        if final.get(sourced.source, sourced.object) is not sourced.object
+    }
+    kept = tuple(
+        _as_stored(document, merged.get(document.source)) for document in documents if document.source not in superseded
+    )
     return Latest(kept, once.replaced)
 
 

@@ -112,11 +112,11 @@ def _texts(paths: Sequence[str | Path], stdin: BinaryIO | None) -> Iterator[tupl
     """Each file once: its path, whether it was named itself (and not found in a folder), its content."""
     seen: set[str] = set()
     for path in paths:
-        for found in _found(str(path), stdin):
-            if isinstance(found, ReadProblem):
-                yield found.source.name, False, found
+        for entry in _found(str(path), stdin):
+            if isinstance(entry, ReadProblem):
+                yield entry.source.name, False, entry
                 continue
-            name, given = found
+            name, given = entry
             identity = name if name == STDIN or is_address(name) else os.path.realpath(name)
             if identity not in seen:
                 seen.add(identity)

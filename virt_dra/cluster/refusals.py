@@ -62,10 +62,10 @@ def conflict(resource: ApiResource, name: str, why: str = STALE) -> Conflict:
     return Conflict(f"Operation cannot be fulfilled on {resource} {quoted(name)}: {why}")
 
 
-def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, found: str) -> Conflict:
+def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, stored: str) -> Conflict:
     """An update of an object that was deleted and recreated since it was read, in the words of the server's storage."""
     key = "/".join(filter(None, ("/registry", resource.plural, namespace, name)))
-    precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    precondition = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {stored}"
     return conflict(
         resource,
         name,
@@ -73,21 +73,23 @@ def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, f
     )
 
 
-def deletion_precondition(resource: ApiResource, name: str, what: str, wanted: str, found: str, hint: str) -> Conflict:
+def deletion_precondition(
+    resource: ApiResource, name: str, field: str, wanted: str, stored: str, hint: str
+) -> Conflict:
     """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
     return Conflict(
         f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: "
-        f"the {what} in the precondition ({wanted}) "
-        f"does not match the {what} in record ({found}). The object might have been {hint}"
+        f"the {field} in the precondition ({wanted}) "
+        f"does not match the {field} in record ({stored}). The object might have been {hint}"
     )
 
 
 def invalid(subject: str, name: str, causes: Iterable[StatusCause]) -> Invalid:
     """``subject`` is a group kind. Equal faults are named once."""
-    found = tuple(dict.fromkeys(causes))
-    texts = tuple(f"{cause.field}: {cause.message}" for cause in found)
+    distinct = tuple(dict.fromkeys(causes))
+    texts = tuple(f"{cause.field}: {cause.message}" for cause in distinct)
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return Invalid(f"{subject} {quoted(name)} is invalid: {listed}", found)
+    return Invalid(f"{subject} {quoted(name)} is invalid: {listed}", distinct)
 
 
 def version_required(resource: ApiResource, name: str) -> Invalid:

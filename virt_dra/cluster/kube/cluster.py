@@ -137,9 +137,9 @@ class KubeCluster(RawObjects):
                 number = max(min(page, number * 4, number * wanted // max(len(body), 1)), 1)
             items, meta = parsed_list(body, resource.kind)
             del body
-            found = [obj async for obj in self._read(kind, resource, items)]
-            yield Listed(tuple(found), meta["resourceVersion"])
-            found.clear()
+            objects = [obj async for obj in self._read(kind, resource, items)]
+            yield Listed(tuple(objects), meta["resourceVersion"])
+            objects.clear()
             token = str(meta.get("continue") or "")
             if not token:
                 return
@@ -288,10 +288,10 @@ class KubeCluster(RawObjects):
             verb="watch",
             subject=resource.plural,
         )
-        async with self._transport.stream(request) as stream, aclosing(lines(stream)) as found:
+        async with self._transport.stream(request) as stream, aclosing(lines(stream)) as watch_lines:
             while True:
                 try:
-                    line = await anext(found)
+                    line = await anext(watch_lines)
                 except StopAsyncIteration:
                     return
                 except TimeoutError:

@@ -48,8 +48,8 @@ class Decoder:
         try:
             return self._read(kind, resource, raw)
         except WireError as error:
-            what = f"{resource.kind} {_key(raw)}"
-            raise Unreadable(f"{what} doesn't have the shape known to this version of virt-dra: {error}") from error
+            subject = f"{resource.kind} {_key(raw)}"
+            raise Unreadable(f"{subject} doesn't have the shape known to this version of virt-dra: {error}") from error
 
     def listed(self, kind: type[O], resource: ApiResource, raw: object) -> O | None:
         """One item of a list; None if it is unreadable, which is reported."""
@@ -122,11 +122,11 @@ def parsed_object(body: bytes, kind: str, name: str = "", namespace: str = "") -
     answer = parsed(body)
     meta = answer.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
-    found = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")
-    wanted = (kind, name or found[1], namespace or found[2])
-    if found != wanted:
+    answered = (answer.get("kind"), meta.get("name") or "", meta.get("namespace") or "")
+    wanted = (kind, name or answered[1], namespace or answered[2])
+    if answered != wanted:
         raise Unavailable(
-            f"the server answered another object than was asked for: {_shown(found)} instead of {_shown(wanted)}"
+            f"the server answered another object than was asked for: {_shown(answered)} instead of {_shown(wanted)}"
         )
     return answer
 

@@ -88,12 +88,12 @@ class SharedParts:
         return kept, id(kept)
 
     def _remembered(self, key: PartKey, part: object) -> object:
-        known = self._parts.get(key)
-        if known is None:
+        stored = self._parts.get(key)
+        if stored is None:
             if len(self._parts) >= LIMIT:
                 self._parts.clear()
-            self._parts[key] = known = part
-        return known
+            self._parts[key] = stored = part
+        return stored
 
 
 _UNIQUE = object()

@@ -172,22 +172,22 @@ class RawObjects:
         if (
             answer.get("kind") != "APIResourceList"
             or not isinstance(resources, list)
-            or not all(isinstance(each, dict) for each in resources)
+            or not all(isinstance(resource, dict) for resource in resources)
         ):
             raise Unavailable(f"the server answered what is no list of the kinds of {api_version}")
-        self._served[api_version] = found = _kinds(api_version, resources)
-        return found
+        self._served[api_version] = kinds = _kinds(api_version, resources)
+        return kinds
 
     async def served_kind(self, api_version: str, kind: str) -> ServedKind:
         """Raises :class:`~virt_dra.cluster.port.NotFound` if the server doesn't serve it."""
         remembered = _named(kind, self._served.get(api_version, ()))
-        found = remembered or _named(kind, await self.kinds_of(api_version))
-        if found is None:
+        served = remembered or _named(kind, await self.kinds_of(api_version))
+        if served is None:
             raise NotFound(
                 f"the server doesn't serve {kind} of {api_version}: is its "
                 "CustomResourceDefinition (or feature gate) missing?"
             )
-        return found
+        return served
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class RawObjects:
     async def _pages(
         self, served: ServedKind, namespace: str, selection: tuple[tuple[str, str], ...], page: int
     ) -> tuple[Json, ...]:
-        found: list[Json] = []
+        objects: list[Json] = []
         token = ""
         while True:
             query = (*selection, *((("limit", str(page)),) if page else ()), *((("continue", token),) if token else ()))
@@ -220,10 +220,10 @@ class RawObjects:
                 "GET", collection(served.resource, namespace), query, verb="list", subject=served.plural
             )
             items, meta = parsed_list(await self._transport.request(request), served.kind)
-            found += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
+            objects += [{**raw, "apiVersion": served.api_version, "kind": served.kind} for raw in items]
             token = str(meta.get("continue") or "")
             if not token:
-                return tuple(found)
+                return tuple(objects)
 
     async def _identified(self, raw: Mapping[str, Any], *, named: bool = True) -> tuple[ServedKind, str, str]:
         """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for what doesn't say them."""

@@ -218,8 +218,8 @@ class MemoryCluster:
         pods.check_target(node)
         if pod.metadata.uid not in ("", stored.metadata.uid):
             raise refusals.uid_differs(POD, stored.namespace, pod.name, pod.metadata.uid, stored.metadata.uid)
-        found = self._store.at(Place(NODE, StoreKey("", node)))
-        labels = pods.topology_labels(found if isinstance(found, Node) else None)
+        target = self._store.at(Place(NODE, StoreKey("", node)))
+        labels = pods.topology_labels(target if isinstance(target, Node) else None)
         self._put(Place(POD, StoreKey(stored.namespace, stored.name)), pods.bound(stored, node, labels, self._now()))
         self._settle()
 
@@ -234,9 +234,9 @@ class MemoryCluster:
         """
         resource = resource_of(kind)
         self._authorize("delete", resource, namespace, name)
-        found = self._found(resource, name, namespace)
-        self._restrict("DELETE", resource, found, found)
-        meta = found.metadata
+        stored = self._found(resource, name, namespace)
+        self._restrict("DELETE", resource, stored, stored)
+        meta = stored.metadata
         if uid and uid != meta.uid:
             raise refusals.deletion_precondition(resource, name, "UID", uid, meta.uid, "deleted and then recreated")
         if resource_version and resource_version != meta.resource_version:
@@ -507,19 +507,19 @@ class MemoryCluster:
         return obj
 
     def _namespace(self, name: str) -> Namespace | None:
-        found = self._store.at(Place(NAMESPACE, StoreKey("", name))) if name else None
-        return found if isinstance(found, Namespace) else None
+        stored = self._store.at(Place(NAMESPACE, StoreKey("", name))) if name else None
+        return stored if isinstance(stored, Namespace) else None
 
     def _has_content(self, place: Place) -> bool:
         return place.resource == NAMESPACE and not self._store.is_empty(place.key.name)
 
     def _check_namespace(self, resource: ApiResource, namespace: str, name: str) -> None:
         """Whether something may be created there."""
-        found = self._namespace(namespace)
-        if found is None:
+        stored = self._namespace(namespace)
+        if stored is None:
             if namespace and self._namespaces_must_exist and namespace != DEFAULT_NAMESPACE:
                 raise refusals.not_found(NAMESPACE, namespace)
-        elif found.metadata.deletion_timestamp is not None:
+        elif stored.metadata.deletion_timestamp is not None:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise refusals.forbidden(resource, name, why)
 

@@ -49,15 +49,15 @@ def patched(target: JsonValue, operations: Sequence[Mapping[str, JsonValue]]) ->
     return document
 
 
-def equal(one: JsonValue, other: JsonValue) -> bool:
+def equal(left: JsonValue, right: JsonValue) -> bool:
     """Equality of JSON values: numbers by value, but a boolean is no number (Python's ``True == 1``)."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(equal(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return bool(one == other)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return bool(left == right)
 
 
 def _apply(document: JsonValue, operation: object) -> JsonValue:

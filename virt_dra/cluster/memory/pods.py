@@ -111,12 +111,12 @@ def _later(time: str, seconds: int) -> str:
 
 
 def _scheduled(conditions: tuple[PodCondition, ...], now: str) -> tuple[PodCondition, ...]:
-    before = next((each for each in conditions if each.type == SCHEDULED), None)
+    before = next((condition for condition in conditions if condition.type == SCHEDULED), None)
     since = before.last_transition_time if before is not None and before.status == "True" else now
     new = PodCondition(type=SCHEDULED, status="True", last_transition_time=since)
     if before is None:
         return (*conditions, new)
-    return tuple(new if each is before else each for each in conditions)
+    return tuple(new if condition is before else condition for condition in conditions)
 
 
 def _unbindable(pod: Pod, why: str) -> Conflict:

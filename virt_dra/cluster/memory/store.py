@@ -73,10 +73,10 @@ class ObjectStore:
         self._population: Counter[str] = Counter()
 
     def table(self, resource: ApiResource) -> ResourceTable:
-        found = self._tables.get(resource)
-        if found is None:
-            found = self._tables[resource] = ResourceTable(self._history, self._floor)
-        return found
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = ResourceTable(self._history, self._floor)
+        return table
 
     def at(self, place: Place) -> TypedObject | None:
         return self.table(place.resource).objects.get(place.key)

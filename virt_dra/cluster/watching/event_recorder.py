@@ -123,16 +123,16 @@ class EventRecorder:
 
     async def _say(self, said: _Said) -> None:
         key = (said.subject, said.type, said.reason, said.message)
-        known = self._written.get(key)
+        written = self._written.get(key)
         # A time before the last one means that the clock was set back: the distance is unknown.
-        if known is not None and timedelta(0) <= said.at - known.last <= self._limits.window:
-            changes = {"count": known.count + 1, "lastTimestamp": format_time(said.at)}
+        if written is not None and timedelta(0) <= said.at - written.last <= self._limits.window:
+            changes = {"count": written.count + 1, "lastTimestamp": format_time(said.at)}
             try:
-                await self._cluster.patch(EVENT, known.name, known.namespace, merge=changes)
+                await self._cluster.patch(EVENT, written.name, written.namespace, merge=changes)
             except NotFound:  # Events are kept for an hour only
                 pass
             else:
-                known.count, known.last = known.count + 1, said.at
+                written.count, written.last = written.count + 1, said.at
                 self._written.move_to_end(key)
                 return
         created = await self._cluster.create(EVENT.from_wire(self._event(said)))

@@ -261,9 +261,9 @@ class Informer(Generic[O]):
 
     def _kept(self, obj: O) -> O:
         """What is stored of an object; of a state that is known already, the object that is stored."""
-        known = self.store.get(obj.metadata.name, obj.metadata.namespace)
-        if known is not None and _same_state(known, obj):
-            return known
+        stored = self.store.get(obj.metadata.name, obj.metadata.namespace)
+        if stored is not None and _same_state(stored, obj):
+            return stored
         return obj if self._transform is None else self._transform(obj)
 
     async def _follow(self) -> None:
@@ -378,8 +378,8 @@ async def _after(until: float) -> float:
     return now() + _TURN
 
 
-def _same_state(one: TypedObject, other: TypedObject) -> bool:
-    return one.metadata.uid == other.metadata.uid and one.metadata.resource_version == other.metadata.resource_version
+def _same_state(left: TypedObject, right: TypedObject) -> bool:
+    return left.metadata.uid == right.metadata.uid and left.metadata.resource_version == right.metadata.resource_version
 
 
 def key_of(obj: TypedObject) -> CacheKey:

@@ -73,5 +73,5 @@ def _smaller(value: Any) -> Any:
     return value
 
 
-def _same(one: object, other: object) -> bool:
-    return one is other
+def _same(left: object, right: object) -> bool:
+    return left is right

@@ -70,7 +70,7 @@ def _claims(node: str, request: AccessRequest, stored: Stored) -> Decision:
 
 
 def _claims_of(pod: Pod) -> Iterator[str]:
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or generated.get(entry.name)
         if name:
@@ -86,8 +86,8 @@ def _slices(node: str, request: AccessRequest, stored: Stored) -> Decision:
         case "create":  # admission looks at the content
             return _ALLOWED
         case "get" | "update" | "patch" | "delete":
-            found = stored.find(ResourceSlice, request.name)
-            return _ALLOWED if found is not None and found.spec.node_name == node else _unrelated(node)
+            slice_ = stored.find(ResourceSlice, request.name)
+            return _ALLOWED if slice_ is not None and slice_.spec.node_name == node else _unrelated(node)
         case "list" | "watch" | "deletecollection":
             if _selects(request.fields, "spec.nodeName", node):
                 return _ALLOWED
@@ -98,8 +98,8 @@ def _slices(node: str, request: AccessRequest, stored: Stored) -> Decision:
 def _pods(node: str, request: AccessRequest, stored: Stored) -> Decision:
     match request.subresource, request.verb:
         case "", "get":
-            found = stored.find(Pod, request.name, request.namespace)
-            return _ALLOWED if found is not None and found.spec.node_name == node else _unrelated(node)
+            pod = stored.find(Pod, request.name, request.namespace)
+            return _ALLOWED if pod is not None and pod.spec.node_name == node else _unrelated(node)
         case "", "list" | "watch":
             if _selects(request.fields, "spec.nodeName", node):
                 return _ALLOWED
@@ -116,8 +116,8 @@ def _nodes(node: str, request: AccessRequest, stored: Stored) -> Decision:
         case "", "get" | "list" | "watch":
             if request.name == node:
                 return _ALLOWED
-            what = f"'{request.name}'" if request.name else "all nodes"
-            return _refused(f"node '{node}' cannot read {what}, only its own Node object")
+            target = f"'{request.name}'" if request.name else "all nodes"
+            return _refused(f"node '{node}' cannot read {target}, only its own Node object")
     return _refused()
 
 

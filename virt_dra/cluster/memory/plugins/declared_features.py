@@ -37,10 +37,10 @@ def _nodes_of(device: Device, spec: ResourceSliceSpec, request: WriteRequest) ->
             f"device {quoted(device.name)} in ResourceSlice has NodeAllocatableResources but does not map to any nodes"
         )
         raise request.refused(lost)
-    found = request.stored.find(Node, where.node_name)
-    if found is None:
+    node = request.stored.find(Node, where.node_name)
+    if node is None:
         raise request.refused(f"node {quoted(where.node_name)} not found for device {quoted(device.name)}")
-    return (found,)
+    return (node,)
 
 
 def _selects(selector: NodeSelector, node: Node) -> bool:
@@ -52,27 +52,27 @@ def _fulfils(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node.name}
-    return all(_meets(each, node.metadata.labels) for each in term.match_expressions) and all(
-        _meets(each, fields) for each in term.match_fields
+    return all(_meets(requirement, node.metadata.labels) for requirement in term.match_expressions) and all(
+        _meets(requirement, fields) for requirement in term.match_fields
     )
 
 
 def _meets(requirement: NodeSelectorRequirement, values: dict[str, str]) -> bool:
-    found = values.get(requirement.key)
+    value = values.get(requirement.key)
     match requirement.operator:
         case "In":
-            return found in requirement.values
+            return value in requirement.values
         case "NotIn":
-            return found not in requirement.values
+            return value not in requirement.values
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt" | "Lt":
             bound = requirement.values[0] if len(requirement.values) == 1 else ""
-            if found is None or not _is_number(found) or not _is_number(bound):
+            if value is None or not _is_number(value) or not _is_number(bound):
                 return False
-            return int(found) > int(bound) if requirement.operator == "Gt" else int(found) < int(bound)
+            return int(value) > int(bound) if requirement.operator == "Gt" else int(value) < int(bound)
     return False
 
 

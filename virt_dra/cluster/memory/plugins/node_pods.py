@@ -31,7 +31,10 @@ def with_default_tolerations(request: WriteRequest) -> TypedObject:
     added = tuple(
         Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=TOLERATED_SECONDS)
         for key in (NOT_READY, UNREACHABLE)
-        if not any(each.key in (key, "") and each.effect in ("NoExecute", "") for each in pod.spec.tolerations)
+        if not any(
+            toleration.key in (key, "") and toleration.effect in ("NoExecute", "")
+            for toleration in pod.spec.tolerations
+        )
     )
     return pod.with_(spec=pod.spec.with_(tolerations=(*pod.spec.tolerations, *added))) if added else pod
 

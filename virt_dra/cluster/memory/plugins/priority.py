@@ -24,14 +24,14 @@ def with_priority(request: WriteRequest) -> TypedObject:
     obj = request.new
     if isinstance(obj, PodGroup) and request.operation == "CREATE":
         spec = obj.spec
-        found = _class_of(spec.priority_class_name, request)
-        if spec.priority is not None and spec.priority != found.value:
-            differs = (
-                f"priority set in the pod group ({spec.priority}) must match the priority computed ({found.value})"
+        priority_class = _class_of(spec.priority_class_name, request)
+        if spec.priority is not None and spec.priority != priority_class.value:
+            raise request.refused(
+                f"priority set in the pod group ({spec.priority}) must match the priority computed "
+                f"({priority_class.value}) based on the priority class set in the spec"
             )
-            raise request.refused(f"{differs} based on the priority class set in the spec")
-        named = {"priority_class_name": found.name} if found.name else {}
-        return obj.with_(spec=spec.with_(priority=found.value, **named))
+        named = {"priority_class_name": priority_class.name} if priority_class.name else {}
+        return obj.with_(spec=spec.with_(priority=priority_class.value, **named))
     if not isinstance(obj, Pod):
         return obj
     if request.operation == "CREATE":
@@ -60,13 +60,13 @@ def check_default_class(request: WriteRequest) -> tuple[TypedObject, ...]:
 def _new_pod(pod: Pod, request: WriteRequest) -> Pod:
     spec = pod.spec
     given = (spec.model_extra or {}).get("priorityClassName")
-    found = _class_of(given if isinstance(given, str) else "", request)
-    policy = found.preemption_policy or PREEMPTS
+    priority_class = _class_of(given if isinstance(given, str) else "", request)
+    policy = priority_class.preemption_policy or PREEMPTS
     computed = "priority admission controller computed {} from the given PriorityClass name"
-    if spec.priority is not None and spec.priority != found.value:
+    if spec.priority is not None and spec.priority != priority_class.value:
         why = (
             f"the integer value of priority ({spec.priority}) must not be provided "
-            f"in pod spec; {computed.format(found.value)}"
+            f"in pod spec; {computed.format(priority_class.value)}"
         )
         raise request.refused(why)
     if spec.preemption_policy is not None and spec.preemption_policy != policy:
@@ -75,21 +75,23 @@ def _new_pod(pod: Pod, request: WriteRequest) -> Pod:
             f"not be provided in pod spec; {computed.format(policy)}"
         )
         raise request.refused(why)
-    named = {"priorityClassName": found.name} if found.name else {}
-    return pod.with_(spec=spec.with_(priority=found.value, preemption_policy=policy, **named))
+    named = {"priorityClassName": priority_class.name} if priority_class.name else {}
+    return pod.with_(spec=spec.with_(priority=priority_class.value, preemption_policy=policy, **named))
 
 
 def _class_of(name: str, request: WriteRequest) -> PriorityClass:
     """The named class, or the default one; a class without name if there is none."""
     if not name:
         return _default(request) or PriorityClass()
-    found = request.stored.find(PriorityClass, name) or _SYSTEM.get(name)
-    if found is None:
+    priority_class = request.stored.find(PriorityClass, name) or _SYSTEM.get(name)
+    if priority_class is None:
         raise request.refused(f"no PriorityClass with name {name} was found")
-    return found
+    return priority_class
 
 
 def _default(request: WriteRequest) -> PriorityClass | None:
     """The least important of the default classes."""
-    defaults = (each for each in request.stored.every(PriorityClass) if each.global_default)
-    return min(defaults, key=lambda each: each.value, default=None)
+    defaults = (
+        priority_class for priority_class in request.stored.every(PriorityClass) if priority_class.global_default
+    )
+    return min(defaults, key=lambda priority_class: priority_class.value, default=None)

@@ -59,10 +59,10 @@ def quota_context(stored: Stored, request: WriteRequest) -> QuotaContext:
 
     def claims_of(uid: str) -> Iterable[ResourceClaim]:
         claims = stored.every(ResourceClaim, request.namespace)  # only asked for a pod's extended resources
-        return (each for each in claims if any(owner.uid == uid for owner in each.metadata.owner_references))
+        return (claim for claim in claims if any(owner.uid == uid for owner in claim.metadata.owner_references))
 
     return QuotaContext(
-        classes={each.name: each for each in stored.every(DeviceClass)},
+        classes={device_class.name: device_class for device_class in stored.every(DeviceClass)},
         pod_of=lambda namespace, name: stored.find(Pod, name, namespace),
         claims_of=claims_of,
         now=parse_time(request.now),
@@ -88,6 +88,8 @@ def _charged(quota: ResourceQuota, wanted: Usage, request: WriteRequest) -> Usag
     used = grown(quota.status.used, wanted)
     beyond = [name for name in wanted if used[name] > quota.status.hard[name]]
     if beyond:
-        asked, before, limits = (shown(masked(each, beyond)) for each in (wanted, quota.status.used, quota.status.hard))
+        asked, before, limits = (
+            shown(masked(usage, beyond)) for usage in (wanted, quota.status.used, quota.status.hard)
+        )
         raise request.refused(f"exceeded quota: {quota.name}, requested: {asked}, used: {before}, limited: {limits}")
     return used
