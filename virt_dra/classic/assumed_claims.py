@@ -37,8 +37,8 @@ class AssumedClaims:
         yield from self._written.values()
 
 
-def _is_newer(one: ClassicClaim, other: ClassicClaim) -> bool:
+def _is_newer(left: ClassicClaim, right: ClassicClaim) -> bool:
     """By resourceVersion; one that is no number can't be compared, and then the informer is believed."""
-    mine, theirs = one.metadata.resource_version, other.metadata.resource_version
-    same = one.metadata.uid == other.metadata.uid
+    mine, theirs = left.metadata.resource_version, right.metadata.resource_version
+    same = left.metadata.uid == right.metadata.uid
     return same and mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)

@@ -38,7 +38,7 @@ _TEMPLATE = "classic templates of pods"
 class ClaimWork(NamedTuple):
     """A pod or a claim to reconcile."""
 
-    what: Literal["pod", "claim"]
+    kind: Literal["pod", "claim"]
     namespace: str
     name: str
 
@@ -61,7 +61,7 @@ class ClassicClaimController:
         self._made: dict[tuple[str, str], str] = {}
         """Pod UID and entry -> the name of the claim that was made and hasn't arrived in the informer."""
         self._claims.store.add_index(_OWNER, _owner_uids)
-        self._claims.store.add_index(_CONSUMER, lambda claim: (each.uid for each in claim.status.reserved_for))
+        self._claims.store.add_index(_CONSUMER, lambda claim: (consumer.uid for consumer in claim.status.reserved_for))
         self._pods.store.add_index(_USES, lambda pod: claims_named_by(pod, fixed=release.fixed_claim_names))
         self._pods.store.add_index(_TEMPLATE, _templates_of)
         self._pods.on_change(self._pod_changed)
@@ -108,7 +108,7 @@ class ClassicClaimController:
             self._queue.add(ClaimWork("pod", pod.namespace, pod.name))
 
     async def _work(self, key: ClaimWork) -> float | None:
-        if key.what == "pod":
+        if key.kind == "pod":
             await self._sync_pod(key)
         else:
             await self._sync_claim(key)
@@ -125,7 +125,7 @@ class ClassicClaimController:
             case NoClaim(entry=entry, message=message):
                 raise self._fault(pod, entry, message)
             case ClaimsKnown(statuses=statuses) if statuses is not None:
-                written = [each.to_wire() for each in statuses]
+                written = [status.to_wire() for status in statuses]
                 merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": written}}
                 await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
                 return
@@ -163,10 +163,12 @@ class ClassicClaimController:
         claim = self._claims.store.get(key.name, key.namespace)
         if claim is None:
             return
-        alive = {each.uid: await self._is_alive(claim.namespace, each) for each in claim.status.reserved_for}
+        alive = {
+            consumer.uid: await self._is_alive(claim.namespace, consumer) for consumer in claim.status.reserved_for
+        }
         owner = claim.metadata.controller_owner
         pod = self._pods.store.get(owner.name, claim.namespace) if owner is not None else None
-        cleanup = for_claim(claim, lambda each: alive[each.uid], pod)
+        cleanup = for_claim(claim, lambda consumer: alive[consumer.uid], pod)
         if cleanup.status is not None:
             claim = await self._cluster.update_status(cleanup.status)
         if cleanup.unprotect:

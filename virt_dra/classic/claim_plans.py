@@ -74,15 +74,15 @@ def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name is not None or entry.resource_claim_template_name is None:
             continue
-        found = _existing(pod, entry, view)
-        if isinstance(found, NoClaim):
-            return found
-        if found is None:
+        claim = _existing(pod, entry, view)
+        if isinstance(claim, NoClaim):
+            return claim
+        if claim is None:
             return _new_claim(pod, entry, view)
-        names[entry.name] = found.name
+        names[entry.name] = claim.name
     if view.fixed or not names:
         return ClaimsKnown(None)
-    kept = {each.name: each for each in pod.status.resource_claim_statuses}
+    kept = {status.name: status for status in pod.status.resource_claim_statuses}
     wanted = {
         **kept,
         **{name: PodResourceClaimStatus(name=name, resource_claim_name=claim) for name, claim in names.items()},
@@ -92,20 +92,22 @@ def next_for_pod(pod: Pod, view: PodView) -> NewClaim | NoClaim | ClaimsKnown:
 
 def _existing(pod: Pod, entry: PodResourceClaim, view: PodView) -> ClassicClaim | NoClaim | None:
     if view.fixed:
-        found = view.claim(pod.namespace, fixed_name(pod, entry))
-        if found is not None and not is_owned_by(found, pod):
+        claim = view.claim(pod.namespace, fixed_name(pod, entry))
+        if claim is not None and not is_owned_by(claim, pod):
             return NoClaim(
-                entry.name, f"ResourceClaim {found.key} was not created for Pod {pod.key} (Pod is not owner)"
+                entry.name, f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
             )
-        return found
+        return claim
     recorded = next(
-        (each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry.name), None
+        (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry.name), None
     )
-    found = view.claim(pod.namespace, recorded) if recorded else None
-    if found is not None and is_owned_by(found, pod):
-        return found
-    mine = (each for each in view.owned(pod.metadata.uid) if is_owned_by(each, pod))
-    return next((each for each in mine if each.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) == entry.name), None)
+    claim = view.claim(pod.namespace, recorded) if recorded else None
+    if claim is not None and is_owned_by(claim, pod):
+        return claim
+    mine = (claim for claim in view.owned(pod.metadata.uid) if is_owned_by(claim, pod))
+    return next(
+        (claim for claim in mine if claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION) == entry.name), None
+    )
 
 
 def _new_claim(pod: Pod, entry: PodResourceClaim, view: PodView) -> NewClaim | NoClaim:
@@ -211,7 +213,9 @@ def for_claim(
     reference, if it is known.
     """
     reserved = claim.status.reserved_for
-    kept = tuple(each for each in reserved if each.api_group or each.resource != PODS or alive(each))
+    kept = tuple(
+        consumer for consumer in reserved if consumer.api_group or consumer.resource != PODS or alive(consumer)
+    )
     builtin = BUILTIN_FINALIZER in claim.metadata.finalizers
     new = claim if kept == reserved else with_consumers(claim, kept)
     deleting = claim.metadata.deletion_timestamp is not None

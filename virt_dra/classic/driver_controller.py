@@ -62,7 +62,7 @@ CONFIG_MAP = unknown_kind("v1", "ConfigMap")
 class DriverKey(NamedTuple):
     """An object that the controller looks after."""
 
-    what: Literal["claim", "schedulingCtx"]
+    kind: Literal["claim", "schedulingCtx"]
     namespace: str
     name: str
 
@@ -104,9 +104,9 @@ class DriverController:
                 await self._clean_up(claim)
         await self._queue.run(self._work, workers=self._settings.workers)
 
-    def _enqueue(self, what: Literal["claim", "schedulingCtx"], obj: TypedObject | None) -> None:
+    def _enqueue(self, kind: Literal["claim", "schedulingCtx"], obj: TypedObject | None) -> None:
         if obj is not None:
-            self._queue.add(DriverKey(what, obj.namespace, obj.name))
+            self._queue.add(DriverKey(kind, obj.namespace, obj.name))
 
     def _class_changed(self, old: ResourceClass | None, new: ResourceClass | None) -> None:
         """A class that appears or changes its driver may make claims this driver's."""
@@ -114,7 +114,7 @@ class DriverController:
             self._enqueue("claim", claim)
 
     async def _work(self, key: DriverKey) -> float | None:
-        if key.what == "claim":
+        if key.kind == "claim":
             return await self._sync_claim(key)
         return await self._sync_context(key)
 
@@ -186,24 +186,27 @@ class DriverController:
         """Finalizers first, then the author's function, then one status write for each claim (C-18.5.2). Raises
         DriverFault."""
         protected = [
-            each if self._finalizer in each.claim.metadata.finalizers else await self._protect(each) for each in pending
+            pending_claim
+            if self._finalizer in pending_claim.claim.metadata.finalizers
+            else await self._protect(pending_claim)
+            for pending_claim in pending
         ]
         try:
             answers = await self._driver.allocate(protected, node)
             if len(answers) != len(protected):
                 raise AllocationRefused(f"the driver answered for {len(answers)} claims of {len(protected)}")
         except Exception as error:
-            for each in protected:
-                self._report(each.claim, f"allocate: {error}")
+            for pending_claim in protected:
+                self._report(pending_claim.claim, f"allocate: {error}")
             raise DriverFault(str(error)) from error
         failures: list[Exception] = []
-        for each, answer in zip(protected, answers, strict=True):
+        for pending_claim, answer in zip(protected, answers, strict=True):
             try:
                 if isinstance(answer, AllocationRefused):
                     raise answer
-                await self._cluster.update_status(self._allocated(each.claim, answer, pod))
+                await self._cluster.update_status(self._allocated(pending_claim.claim, answer, pod))
             except Exception as error:  # noqa: BLE001 - one claim's failure must not keep the others from being recorded; all are raised
-                self._report(each.claim, f"allocate: {error}")
+                self._report(pending_claim.claim, f"allocate: {error}")
                 failures.append(error)
         if failures:
             raise DriverFault("; ".join(map(str, failures))) from failures[0]
@@ -241,13 +244,15 @@ class DriverController:
         if not claims:
             return self._settings.recheck
         fresh = [
-            PodClaim(each.entry, await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace))
-            for each in claims
+            PodClaim(
+                pod_claim.entry, await self._cluster.get(ClassicClaim, pod_claim.claim.name, pod_claim.claim.namespace)
+            )
+            for pod_claim in claims
         ]
         claims = tuple(
-            each
-            for each in fresh
-            if each.claim.status.allocation is None and each.claim.metadata.deletion_timestamp is None
+            pod_claim
+            for pod_claim in fresh
+            if pod_claim.claim.status.allocation is None and pod_claim.claim.metadata.deletion_timestamp is None
         )
         pending = await self._resolved(claims)
         unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
@@ -274,33 +279,36 @@ class DriverController:
             if len(answers) != len(pending):
                 raise DriverFault(f"the driver answered for {len(answers)} claims of {len(pending)}")
         except Exception as error:
-            for each in pending:
-                self._report(each.claim, f"unsuitable nodes: {error}")
+            for pending_claim in pending:
+                self._report(pending_claim.claim, f"unsuitable nodes: {error}")
             raise DriverFault(str(error)) from error
         asked = frozenset(nodes)
-        return {each.entry: asked.intersection(answer) for each, answer in zip(pending, answers, strict=True)}
+        return {
+            pending_claim.entry: asked.intersection(answer)
+            for pending_claim, answer in zip(pending, answers, strict=True)
+        }
 
     # --- parameters ---
 
-    async def _resolved(self, claims: Sequence[PodClaim], known: AnyClass | None = None) -> list[PendingClaim]:
+    async def _resolved(self, claims: Sequence[PodClaim], cls: AnyClass | None = None) -> list[PendingClaim]:
         """The claims with class and parameters. Raises :class:`DriverFault` for parameters that can't be read (Event on
         the claim)."""
         resolved = []
-        for each in claims:
-            found = known or self._class_of(each.claim)
+        for pod_claim in claims:
+            found_class = cls or self._class_of(pod_claim.claim)
             try:
-                of_class, of_claim = await self._parameters(each.claim, found)
+                of_class, of_claim = await self._parameters(pod_claim.claim, found_class)
             except Exception as error:
-                self._report(each.claim, f"parameters: {error}")
+                self._report(pod_claim.claim, f"parameters: {error}")
                 raise DriverFault(str(error)) from error
-            resolved.append(PendingClaim(each.claim, found, each.entry, of_class, of_claim))
+            resolved.append(PendingClaim(pod_claim.claim, found_class, pod_claim.entry, of_class, of_claim))
         return resolved
 
-    async def _parameters(self, claim: ClassicClaim, found: AnyClass | None) -> tuple[object, object]:
+    async def _parameters(self, claim: ClassicClaim, claim_class: AnyClass | None) -> tuple[object, object]:
         if isinstance(self._driver, ParametersReader):
-            of_class = await self._driver.class_parameters(found)
-            return of_class, await self._driver.claim_parameters(claim, found, of_class)
-        reference = found.parameters_ref if isinstance(found, ResourceClass) else None
+            of_class = await self._driver.class_parameters(claim_class)
+            return of_class, await self._driver.claim_parameters(claim, claim_class, of_class)
+        reference = claim_class.parameters_ref if isinstance(claim_class, ResourceClass) else None
         of_class = None if reference is None else await self._object(reference, reference.namespace)
         mine = claim.spec.parameters_ref
         return of_class, None if mine is None else await self._object(mine, claim.namespace)

@@ -58,23 +58,23 @@ def class_names(claim: ClassicClaim) -> tuple[str, ...]:
         return (claim.spec.resource_class_name,)
     requests = (claim.spec.devices or {}).get("requests", ())
     named = (
-        [each.get("deviceClassName") for each in requests if isinstance(each, dict)]
+        [request.get("deviceClassName") for request in requests if isinstance(request, dict)]
         if isinstance(requests, list | tuple)
         else []
     )
     return tuple(dict.fromkeys(name for name in named if isinstance(name, str) and name))
 
 
-def driver_of(claim: ClassicClaim, found: AnyClass | None) -> str | None:
+def driver_of(claim: ClassicClaim, cls: AnyClass | None) -> str | None:
     """The driver that is to allocate a claim: its controller, else its class's; None without a class."""
     if claim.spec.controller is not None:
         return claim.spec.controller
-    return found.driver_name if isinstance(found, ResourceClass) else None
+    return cls.driver_name if isinstance(cls, ResourceClass) else None
 
 
-def is_structured(found: AnyClass | None) -> bool:
+def is_structured(cls: AnyClass | None) -> bool:
     """Whether the scheduler allocates claims of the class, not a driver's controller."""
-    return isinstance(found, ResourceClass) and bool(found.structured_parameters)
+    return isinstance(cls, ResourceClass) and bool(cls.structured_parameters)
 
 
 def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releasing: bool = False) -> DriverClaimPlan:
@@ -91,15 +91,15 @@ def plan_claim(claim: ClassicClaim, classes: ClassLookup, driver: str, *, releas
         return Unprotect()
     if claim.status.allocation is not None or claim.delayed:
         return Nothing()
-    found = classes(claim)
-    responsible = driver_of(claim, found)
+    cls = classes(claim)
+    responsible = driver_of(claim, cls)
     if responsible is None:
         return Nothing(retry=f"resource class {claim.spec.resource_class_name} does not exist")
-    if is_structured(found):
+    if is_structured(cls):
         return Nothing()
     if responsible != driver:
         return Nothing(retry=f"the class belongs to the driver {responsible}, which may change")
-    return AllocateNow(found)
+    return AllocateNow(cls)
 
 
 def is_left_over(claim: ClassicClaim, driver: str) -> bool:
@@ -113,7 +113,7 @@ def with_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
 
 
 def without_finalizer(claim: ClassicClaim, finalizer: str) -> ClassicClaim:
-    left = tuple(each for each in claim.metadata.finalizers if each != finalizer)
+    left = tuple(name for name in claim.metadata.finalizers if name != finalizer)
     return claim.with_(metadata=claim.metadata.with_(finalizers=left))
 
 
@@ -143,7 +143,7 @@ def claims_to_allocate(
 ) -> tuple[PodClaim, ...]:
     """The pod's claims that this driver allocates when the pod has a node: delayed, unallocated, its own. Missing ones
     are left out."""
-    found: list[PodClaim] = []
+    claims: list[PodClaim] = []
     for entry in pod.spec.resource_claims:
         try:
             name = name_of(pod, entry, fixed=fixed)
@@ -156,8 +156,8 @@ def claims_to_allocate(
             continue
         cls = classes(claim)
         if driver_of(claim, cls) == driver and not is_structured(cls):
-            found.append(PodClaim(entry.name, claim))
-    return tuple(found)
+            claims.append(PodClaim(entry.name, claim))
+    return tuple(claims)
 
 
 def nodes_to_ask_about(context: PodSchedulingContext) -> tuple[str, ...]:
@@ -183,8 +183,8 @@ def with_answers(context: PodSchedulingContext, answers: Mapping[str, Sequence[s
     nothing changes."""
     left = dict(answers)
     entries = [
-        each.with_(unsuitable_nodes=tuple(left.pop(each.name))) if each.name in left else each
-        for each in context.status.resource_claims
+        status.with_(unsuitable_nodes=tuple(left.pop(status.name))) if status.name in left else status
+        for status in context.status.resource_claims
     ]
     entries += [ClaimSchedulingStatus(name=name, unsuitable_nodes=tuple(nodes)) for name, nodes in left.items()]
     if tuple(entries) == context.status.resource_claims:

@@ -91,7 +91,7 @@ class SchedulingState:
     @property
     def awaiting(self) -> tuple[ClaimState, ...]:
         """The claims that drivers have to allocate."""
-        return tuple(each for each in self.claims if each.awaits_driver)
+        return tuple(claim_state for claim_state in self.claims if claim_state.awaits_driver)
 
     @property
     def selected(self) -> str:
@@ -114,25 +114,25 @@ class ClassicView:
 
 def pre_enqueue(pod: Pod, view: ClassicView) -> NotNow | None:
     """None if all claims of the pod are there (C-5.1)."""
-    found = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
-    return NotNow(found.message) if isinstance(found, MissingClaim) else None
+    resolved = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    return NotNow(resolved.message) if isinstance(resolved, MissingClaim) else None
 
 
 def pre_filter(pod: Pod, view: ClassicView) -> SchedulingState | NotNow:
     """Checks that hold for all nodes, and what restricts nodes."""
-    found = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
-    if isinstance(found, MissingClaim):
-        return NotNow(found.message)
-    context = view.context(pod.namespace, pod.name) if found else None
+    resolved = resolve_claims(pod, view.claim, fixed=view.release.fixed_claim_names)
+    if isinstance(resolved, MissingClaim):
+        return NotNow(resolved.message)
+    context = view.context(pod.namespace, pod.name) if resolved else None
     if context is not None and not any(owner.uid == pod.metadata.uid for owner in context.metadata.owner_references):
         return NotNow(f"PodSchedulingContext {context.key} belongs to another pod", error=True)
     states: list[ClaimState] = []
-    for each in found:
-        state = _claim_state(pod, each.entry, each.claim, context, view)
+    for pod_claim in resolved:
+        state = _claim_state(pod, pod_claim.entry, pod_claim.claim, context, view)
         if isinstance(state, NotNow):
             return state
         states.append(state)
-    structured = any(each.structured is not None and not each.allocated for each in states)
+    structured = any(state.structured is not None and not state.allocated for state in states)
     return SchedulingState(pod, tuple(states), context, view.inventory() if structured else {})
 
 
@@ -155,9 +155,7 @@ def _claim_state(
             kind = "device" if claim.spec.controller is not None else "resource"
             return NotNow(f"{kind} class {name} does not exist")
         classes.append(cls)
-    selectors = [
-        each.suitable_nodes if isinstance(each, ResourceClass) else each.spec.suitable_nodes for each in classes
-    ]
+    selectors = [cls.suitable_nodes if isinstance(cls, ResourceClass) else cls.spec.suitable_nodes for cls in classes]
     nodes = tuple(matcher for selector in selectors if (matcher := _matcher(selector)) is not None)
     structured = None
     if classes and isinstance(classes[0], ResourceClass) and is_structured(classes[0]):
@@ -197,22 +195,22 @@ def filter_node(state: SchedulingState, node: Node) -> NodeFits | NodeRefused:
     """Whether the claims allow the node."""
     unavailable: list[int] = []
     elsewhere = False
-    for index, each in enumerate(state.claims):
-        if each.allocated:
-            if each.available is not None and not each.available.matches(node):
+    for index, claim_state in enumerate(state.claims):
+        if claim_state.allocated:
+            if claim_state.available is not None and not claim_state.available.matches(node):
                 elsewhere = True
-                unavailable += [index] if each.claim.delayed else []
+                unavailable += [index] if claim_state.claim.delayed else []
             continue
-        if not all(matcher.matches(node) for matcher in each.class_nodes):
+        if not all(matcher.matches(node) for matcher in claim_state.class_nodes):
             return NodeRefused(EXCLUDED)
-        if each.unsuitable is not None and each.awaits_driver and node.name in each.unsuitable:
+        if claim_state.unsuitable is not None and claim_state.awaits_driver and node.name in claim_state.unsuitable:
             return NodeRefused(UNSUITABLE)
     if elsewhere:
         return NodeRefused(NOT_HERE, tuple(unavailable))
     wanted = [
-        (index, each.structured)
-        for index, each in enumerate(state.claims)
-        if not each.allocated and each.structured is not None
+        (index, claim_state.structured)
+        for index, claim_state in enumerate(state.claims)
+        if not claim_state.allocated and claim_state.structured is not None
     ]
     if not wanted:
         return NodeFits()
@@ -233,12 +231,12 @@ class RequestDeallocation:
 
 def post_filter(state: SchedulingState, refused: Sequence[NodeRefused]) -> RequestDeallocation | None:
     """No node fits: the first claim that excluded one and that nobody else uses."""
-    unavailable = {index for each in refused for index in each.unavailable}
-    for index, each in enumerate(state.claims):
+    unavailable = {index for refusal in refused for index in refusal.unavailable}
+    for index, claim_state in enumerate(state.claims):
         if index in unavailable and all(
-            consumer.uid == state.pod.metadata.uid for consumer in each.claim.status.reserved_for
+            consumer.uid == state.pod.metadata.uid for consumer in claim_state.claim.status.reserved_for
         ):
-            return RequestDeallocation(each.claim, state.context if state.selected else None)
+            return RequestDeallocation(claim_state.claim, state.context if state.selected else None)
     return None
 
 
@@ -291,7 +289,7 @@ def negotiate(
     if len(feasible) == 1 and not set(feasible) <= set(spec.potential_nodes):
         potential = (node,)
     wanted = spec if potential is None else spec.with_(potential_nodes=potential)
-    informed = len(state.awaiting) == 1 or all(each.unsuitable is not None for each in state.awaiting)
+    informed = len(state.awaiting) == 1 or all(claim_state.unsuitable is not None for claim_state in state.awaiting)
     if informed:
         wanted = wanted.with_(selected_node=node)
         text = NEED_ALLOCATION_BEFORE_29 if release.writes_in_reserve else NEED_ALLOCATION

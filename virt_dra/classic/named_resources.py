@@ -66,7 +66,7 @@ def choose(
     A bipartite matching by augmenting paths (Kuhn 1955): it finds an assignment whenever there is one, in polynomial
     time, and is the first in the order of instances where that suffices. Raises CompileError or EvaluationError.
     """
-    usable = [index for index, each in enumerate(instances) if not common or selects(common, each, work)]
+    usable = [index for index, instance in enumerate(instances) if not common or selects(common, instance, work)]
     options: dict[str, list[int]] = {}
     for selector in selectors:
         if selector not in options:
@@ -112,9 +112,9 @@ def _shift(index: int, came_from: Mapping[int, int], taken: dict[int, int], firs
 def _attributes(instance: NamedResourcesInstance) -> Value:
     values: dict[str, dict[Value, Value]] = {name: {} for name in _FIELDS}
     for attribute in instance.attributes:
-        found = _typed(attribute)
-        if found is not None:
-            kind, value = found
+        typed = _typed(attribute)
+        if typed is not None:
+            kind, value = typed
             values[kind][attribute.name] = value
     return NamedValues(values)
 

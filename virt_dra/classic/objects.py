@@ -194,8 +194,8 @@ class PodSchedulingContext(TypedObject):
 
     def unsuitable(self, entry: str) -> frozenset[str] | None:
         """The nodes that the driver of a pod's claim entry excludes; None if it hasn't answered."""
-        found = next((each for each in self.status.resource_claims if each.name == entry), None)
-        return None if found is None else frozenset(found.unsuitable_nodes)
+        answer = next((status for status in self.status.resource_claims if status.name == entry), None)
+        return None if answer is None else frozenset(answer.unsuitable_nodes)
 
 
 # --- structured parameters of 1.30 ---

@@ -59,7 +59,7 @@ def is_owned_by(claim: ClassicClaim, pod: Pod) -> bool:
 
 def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodClaim, ...] | MissingClaim:
     """The claims of a pod in its order, or what is missing first (C-5.1)."""
-    found: list[PodClaim] = []
+    claims: list[PodClaim] = []
     for entry in pod.spec.resource_claims:
         try:
             name = name_of(pod, entry, fixed=fixed)
@@ -76,8 +76,8 @@ def resolve_claims(pod: Pod, lookup: ClaimLookup, *, fixed: bool) -> tuple[PodCl
             return MissingClaim(f'resourceclaim "{claim.name}" is being deleted')
         if name.must_check_owner and not is_owned_by(claim, pod):
             return MissingClaim(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
-        found.append(PodClaim(entry.name, claim))
-    return tuple(found)
+        claims.append(PodClaim(entry.name, claim))
+    return tuple(claims)
 
 
 def is_reserved(claim: ClassicClaim, pod: Pod) -> bool:
@@ -111,7 +111,7 @@ def is_done(pod: Pod) -> bool:
 
 def claims_named_by(pod: Pod, *, fixed: bool) -> Iterator[tuple[str, str]]:
     """Namespace and name of the claims that a pod refers to, as far as they are known."""
-    recorded = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or (fixed_name(pod, entry) if fixed else recorded.get(entry.name))
         if name:

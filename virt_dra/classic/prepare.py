@@ -43,11 +43,13 @@ def prepare_calls(pod: Pod, claims: Iterable[ClassicClaim], release: ClassicRele
         if not is_reserved(claim, pod):
             raise NotPreparable(f"ResourceClaim {claim.key} is not reserved for pod {pod.key}")
         own = claim.status.driver_name
-        asked = [(each.driver_name or own, each.data, each.structured_data) for each in allocation.resource_handles]
+        asked = [
+            (handle.driver_name or own, handle.data, handle.structured_data) for handle in allocation.resource_handles
+        ]
         for driver, data, structured in asked or [(own, "", None)]:
             by_driver.setdefault(driver, []).append(
                 ClaimToPrepare(claim.namespace, claim.name, claim.metadata.uid, data, structured)
             )
     if release.batches_prepare:
         return {driver: (tuple(prepared),) for driver, prepared in by_driver.items()}
-    return {driver: tuple((each,) for each in prepared) for driver, prepared in by_driver.items()}
+    return {driver: tuple((prepared_claim,) for prepared_claim in prepared) for driver, prepared in by_driver.items()}

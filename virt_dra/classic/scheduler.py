@@ -110,7 +110,7 @@ class ClassicScheduler:
         self._claims.store.add_index(
             _STRUCTURED, lambda claim: [True] if BUILTIN_FINALIZER in claim.metadata.finalizers else []
         )
-        self._of_claims.store.add_index("namespace", lambda each: [each.namespace])
+        self._of_claims.store.add_index("namespace", lambda parameters: [parameters.namespace])
         self._view = ClassicView(
             claim=self._assumed.get, context=lambda namespace, name: self._contexts.store.get(name, namespace),
             resource_class=self._classes.store.get, device_class=self._device_classes.store.get,
@@ -251,21 +251,21 @@ class ClassicScheduler:
         nodes = sorted(self._nodes.store.values(), key=lambda node: node.name)
         if isinstance(state, NotNow):
             return NotNow(f"0/{len(nodes)} nodes are available: {state.message}.", error=state.error), ()
-        awaited = tuple(each.entry for each in state.awaiting)
+        awaited = tuple(claim_state.entry for claim_state in state.awaiting)
         if not nodes:
             return NotNow("no nodes available to schedule pods"), awaited
         fits, refused, other = _filtered(state, nodes)
         try:
             if not fits:
                 return await self._no_node(
-                    state, refused, _histogram(len(nodes), [*other, *(each.message for each in refused)])
+                    state, refused, _histogram(len(nodes), [*other, *(refusal.message for refusal in refused)])
                 ), awaited
             return await self._negotiate(state, fits), awaited
         except ApiError as error:
             return NotNow(str(error), error=True), awaited
 
     async def _no_node(self, state: SchedulingState, refused: Sequence[NodeRefused], text: str) -> NotNow:
-        failed = next((each.message for each in refused if each.error), None)
+        failed = next((refusal.message for refusal in refused if refusal.error), None)
         if failed is not None:
             return NotNow(failed, error=True)
         help_ = post_filter(state, refused)
@@ -321,8 +321,8 @@ class ClassicScheduler:
     async def _reserve(self, state: SchedulingState, fits: NodeFits) -> None:
         """Structured claims: finalizer, then driver, allocation and reservation in one write. Others: the
         reservation."""
-        for index, each in enumerate(state.claims):
-            claim = self._assumed.get(each.claim.namespace, each.claim.name) or each.claim
+        for index, claim_state in enumerate(state.claims):
+            claim = self._assumed.get(claim_state.claim.namespace, claim_state.claim.name) or claim_state.claim
             allocation = fits.structured.get(index)
             if allocation is not None:
                 if BUILTIN_FINALIZER not in claim.metadata.finalizers:
@@ -353,11 +353,11 @@ class ClassicScheduler:
     async def _unreserve(self, claims: Sequence[ClaimState], pod: Pod) -> None:
         """Take the pod's reservations back. A claim that changed meanwhile is left to the next attempt, or to the claim
         controller."""
-        for each in claims:
+        for claim_state in claims:
             try:
-                claim = await self._cluster.get(ClassicClaim, each.claim.name, each.claim.namespace)
+                claim = await self._cluster.get(ClassicClaim, claim_state.claim.name, claim_state.claim.namespace)
                 if (
-                    claim.metadata.uid == each.claim.metadata.uid
+                    claim.metadata.uid == claim_state.claim.metadata.uid
                     and claim.status.allocation is not None
                     and is_reserved(claim, pod)
                 ):
@@ -377,7 +377,7 @@ class ClassicScheduler:
     async def _condition(self, pod: Pod, wanted: PodCondition) -> None:
         try:
             current = await self._cluster.get(Pod, pod.name, pod.namespace)
-            before = next((each for each in current.status.conditions if each.type == wanted.type), None)
+            before = next((condition for condition in current.status.conditions if condition.type == wanted.type), None)
             same = before is not None and before.status == wanted.status and before.last_transition_time is not None
             new = wanted.with_(
                 last_transition_time=before.last_transition_time if same and before else format_time(self._clock())
@@ -387,9 +387,9 @@ class ClassicScheduler:
             )
             if other or new == before:
                 return
-            conditions = [each.to_wire() for each in current.status.conditions if each.type != wanted.type] + [
-                new.to_wire()
-            ]
+            conditions = [
+                condition.to_wire() for condition in current.status.conditions if condition.type != wanted.type
+            ] + [new.to_wire()]
             seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
             merge = {"metadata": seen, "status": {"conditions": conditions}}
             await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -405,8 +405,8 @@ class ClassicScheduler:
 
     def _inventory(self) -> Inventory:
         stored = self._claims.store.by_index(_STRUCTURED, True)
-        known = {claim.key: claim for claim in stored} | {claim.key: claim for claim in self._assumed.newer()}
-        return free_instances(self._slices.store.values(), known.values())
+        allocated = {claim.key: claim for claim in stored} | {claim.key: claim for claim in self._assumed.newer()}
+        return free_instances(self._slices.store.values(), allocated.values())
 
 
 def _filtered(

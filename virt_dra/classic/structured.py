@@ -53,39 +53,44 @@ class StructuredParameters:
     vendor: Mapping[str, Json | None] = field(default_factory=dict)
 
 
-def class_parameters(cls: ResourceClass, known: Iterable[ResourceClassParameters]) -> ResourceClassParameters | None:
+def class_parameters(
+    cls: ResourceClass, candidates: Iterable[ResourceClassParameters]
+) -> ResourceClassParameters | None:
     """None if the class refers to none. Raises ParametersNotFound."""
     reference = cls.parameters_ref
     return (
         None
         if reference is None
-        else _found("class", reference, reference.namespace, known, ResourceClassParameters.KIND)
+        else _found("class", reference, reference.namespace, candidates, ResourceClassParameters.KIND)
     )
 
 
-def claim_parameters(claim: ClassicClaim, known: Iterable[ResourceClaimParameters]) -> ResourceClaimParameters | None:
+def claim_parameters(
+    claim: ClassicClaim, candidates: Iterable[ResourceClaimParameters]
+) -> ResourceClaimParameters | None:
     """None if the claim refers to none. Raises ParametersNotFound."""
     reference = claim.spec.parameters_ref
     return (
-        None if reference is None else _found("claim", reference, claim.namespace, known, ResourceClaimParameters.KIND)
+        None
+        if reference is None
+        else _found("claim", reference, claim.namespace, candidates, ResourceClaimParameters.KIND)
     )
 
 
-def _found(what: str, reference: ParametersReference, namespace: str, known: Iterable[G], kind: str) -> G:
-    here = [each for each in known if each.namespace == namespace]
+def _found(referrer: str, reference: ParametersReference, namespace: str, candidates: Iterable[G], kind: str) -> G:
+    here = [parameters for parameters in candidates if parameters.namespace == namespace]
     if (reference.api_group, reference.kind) == (GROUP, kind):
-        named = next((each for each in here if each.name == reference.name), None)
+        named = next((parameters for parameters in here if parameters.name == reference.name), None)
         if named is None:
-            raise ParametersNotFound(f"{what} parameters {namespace}/{reference.name} not found")
+            raise ParametersNotFound(f"{referrer} parameters {namespace}/{reference.name} not found")
         return named
     source = f"{reference.kind}.{reference.api_group} {namespace}/{reference.name}"
-    matching = sorted((each for each in here if _is_from(each.generated_from, reference)), key=lambda each: each.name)
+    matching = [parameters for parameters in here if _is_from(parameters.generated_from, reference)]
     if not matching:
-        raise ParametersNotFound(f"generated {what} parameters for {source} not found")
+        raise ParametersNotFound(f"generated {referrer} parameters for {source} not found")
     if len(matching) > 1:
-        raise ParametersNotFound(
-            f"multiple generated {what} parameters for {source} found: {', '.join(each.key for each in matching)}"
-        )
+        keys = ", ".join(sorted(parameters.key for parameters in matching))
+        raise ParametersNotFound(f"multiple generated {referrer} parameters for {source} found: {keys}")
     return matching[0]
 
 
@@ -107,12 +112,16 @@ def parameters_of(
     ParametersNotFound."""
     of_class, of_claim = class_parameters(cls, of_classes), claim_parameters(claim, of_claims)
     filters = (
-        {each.driver_name: each.named_resources.selector for each in of_class.filters if each.named_resources}
+        {
+            filter_.driver_name: filter_.named_resources.selector
+            for filter_ in of_class.filters
+            if filter_.named_resources
+        }
         if of_class
         else {}
     )
     vendor: dict[str, Json | None] = (
-        {each.driver_name: each.parameters for each in of_class.vendor_parameters} if of_class else {}
+        {parameters.driver_name: parameters.parameters for parameters in of_class.vendor_parameters} if of_class else {}
     )
     if of_claim is None:
         anything = StructuredRequest(named_resources=NamedResourcesSelector(selector="true"))
@@ -138,10 +147,10 @@ def free_instances(slices: Iterable[NamedResourcesSlice], claims: Iterable[Class
         if result.named_resources is not None
     }
     free: dict[tuple[str, str], dict[str, NamedResourcesInstance]] = {}
-    for each in sorted(slices, key=lambda each: each.name):
-        for instance in each.named_resources.instances if each.named_resources is not None else ():
-            if (each.node_name, each.driver_name, instance.name) not in taken:
-                free.setdefault((each.node_name, each.driver_name), {}).setdefault(instance.name, instance)
+    for slice_ in sorted(slices, key=lambda slice_: slice_.name):
+        for instance in slice_.named_resources.instances if slice_.named_resources is not None else ():
+            if (slice_.node_name, slice_.driver_name, instance.name) not in taken:
+                free.setdefault((slice_.node_name, slice_.driver_name), {}).setdefault(instance.name, instance)
     return {place: tuple(instances.values()) for place, instances in free.items()}
 
 

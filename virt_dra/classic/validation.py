@@ -70,28 +70,28 @@ def classic_faults(obj: TypedObject) -> tuple[FieldError, ...]:
     """The faults of an object's content before it is stored, without metadata."""
     match obj:
         case ClassicClaim():
-            found = _claim_spec(obj.spec, "spec")
+            errors = _claim_spec(obj.spec, "spec")
         case ClassicClaimTemplate():
-            found = _claim_spec(obj.spec.spec, "spec.spec")
+            errors = _claim_spec(obj.spec.spec, "spec.spec")
         case ResourceClass():
-            found = _resource_class(obj)
+            errors = _resource_class(obj)
         case ClassicDeviceClass():
-            found = (
+            errors = (
                 iter(())
                 if obj.spec.suitable_nodes is None
                 else node_selector(obj.spec.suitable_nodes, "spec.suitableNodes")
             )
         case PodSchedulingContext():
-            found = _scheduling_spec(obj)
+            errors = _scheduling_spec(obj)
         case NamedResourcesSlice():
-            found = _slice(obj)
+            errors = _slice(obj)
         case ResourceClassParameters():
-            found = _class_parameters(obj)
+            errors = _class_parameters(obj)
         case ResourceClaimParameters():
-            found = _claim_parameters(obj)
+            errors = _claim_parameters(obj)
         case _:
-            found = iter(())
-    return tuple(found)
+            errors = iter(())
+    return tuple(errors)
 
 
 def classic_update_faults(new: TypedObject, old: TypedObject) -> tuple[FieldError, ...]:
@@ -161,7 +161,7 @@ def _claim_status(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
         if before.allocation is not None and status.allocation != before.allocation:
             yield immutable("status.allocation", status.allocation)
     yield from unique_items(
-        status.reserved_for, "status.reservedFor", _consumer, lambda each: each.uid, RESERVED_FOR_MAX
+        status.reserved_for, "status.reservedFor", _consumer, lambda consumer: consumer.uid, RESERVED_FOR_MAX
     )
     yield from _reservations(new, before)
     if status.deallocation_requested and not before.deallocation_requested and status.reserved_for:
@@ -182,7 +182,7 @@ def _reservations(new: ClassicClaim, before: ClassicClaimStatus) -> Errors:
     if not status.allocation.shareable and len(status.reserved_for) > 1:
         yield forbidden(path, "may not be reserved more than once")
     ending = status.deallocation_requested or new.metadata.deletion_timestamp is not None
-    if ending and any(each not in before.reserved_for for each in status.reserved_for):
+    if ending and any(consumer not in before.reserved_for for consumer in status.reserved_for):
         yield forbidden(
             path, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
         )
@@ -281,9 +281,9 @@ def _attribute(attribute: NamedResourcesAttribute, path: str) -> Errors:
 
 def _class_parameters(obj: ResourceClassParameters) -> Errors:
     yield from _parameters_ref(obj.generated_from, "generatedFrom")
-    for index, each in enumerate(obj.filters):
-        yield from driver(each.driver_name, f"filters[{index}].driverName")
-        yield from _selector(each.named_resources, f"filters[{index}]")
+    for index, filter_ in enumerate(obj.filters):
+        yield from driver(filter_.driver_name, f"filters[{index}].driverName")
+        yield from _selector(filter_.named_resources, f"filters[{index}]")
     for index, vendor in enumerate(obj.vendor_parameters):
         yield from driver(vendor.driver_name, f"vendorParameters[{index}].driverName")
 
