@@ -37,14 +37,14 @@ def _of_kind(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevic
 def warnings(request: ConversionInputs, devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:
     """Faults that didn't prevent the conversion: sources that disagree, addresses that libvirt will refuse, interfaces
     left out."""
-    found = [note for device in devices for note in device.notes]
-    found += [
+    notes = [text for device in devices for text in device.notes]
+    notes += [
         f"{d.device}: libvirt will refuse {d.address}: {d.address.libvirt_refuses}"
         for d in devices
         if d.address.libvirt_refuses
     ]
-    found += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
-    return (*found, *_second_framebuffer(devices), *left_out(request))
+    notes += [_both(first, second) for first, second in _pairs_with_one_address(devices)]
+    return (*notes, *_second_framebuffer(devices), *left_out(request))
 
 
 def _second_framebuffer(devices: tuple[ConvertedDevice, ...]) -> tuple[str, ...]:

@@ -131,11 +131,11 @@ def _wait(
     OSError."""
     began, reported = monotonic(), ""
     while True:
-        found = _read(folders)
-        if not isinstance(found, Waiting):
-            return found
-        if found.message != reported:
-            reported = found.message
+        outcome = _read(folders)
+        if not isinstance(outcome, Waiting):
+            return outcome
+        if outcome.message != reported:
+            reported = outcome.message
             _say(f"waiting: {reported}")
         if timeout and monotonic() - began > timeout:
             raise LaunchFailed(f"gave up after {timeout:g} s: {reported}")

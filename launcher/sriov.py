@@ -77,10 +77,10 @@ def _resolve(request: ConversionInputs, claims: ClaimObjects, name: str, wanted:
     files = from_files(request, claim, of_claim, with_mdev=False)
     if files is not None and files.address is not None:
         return files.address.pci, files.address.source
-    known = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
-    answer = from_environment(request.env, known, of_claim) if known else None
+    claim_object = claims.names.get(claim, "") or recognised_claim_object(request.env, claims, claim, of_claim, device)
+    answer = from_environment(request.env, claim_object, of_claim) if claim_object else None
     if answer is None or not answer.pci:
-        why = files.no_pci if files is not None else nothing_found(claims, claim, known, of_claim, (PCI_PREFIX,))
+        why = files.no_pci if files is not None else nothing_found(claims, claim, claim_object, of_claim, (PCI_PREFIX,))
         raise LauncherError(NO_ADDRESS, device, f"{where}: {why}")
     return answer.pci, answer.source
 

@@ -68,8 +68,8 @@ def _write(target: etree._Element, declared: Property, value: Value) -> None:
 def _descend(start: etree._Element, path: Iterable[str]) -> etree._Element:
     """The element at this path, created if it is missing."""
     for tag in path:
-        found = start.find(tag)
-        start = etree.SubElement(start, tag) if found is None else found
+        child = start.find(tag)
+        start = etree.SubElement(start, tag) if child is None else child
     return start
 
 

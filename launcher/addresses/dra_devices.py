@@ -66,17 +66,17 @@ def _resolve(
         raise LauncherError(INCOMPLETE_CLAIM_REQUEST, device, message)
     files = from_files(request, claim, wanted) if complete else None
     read = files.address if files is not None else None
-    known = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
+    claim_object = claims.names.get(claim) or claim_object_in_status(statuses, entry.name)
     if stated is None and read is None:
-        known = known or recognised_claim_object(request.env, claims, claim, wanted, device)
-    variable = from_environment(request.env, known, wanted) if known and wanted else None
+        claim_object = claim_object or recognised_claim_object(request.env, claims, claim, wanted, device)
+    variable = from_environment(request.env, claim_object, wanted) if claim_object and wanted else None
     answers = [answer for answer in (stated, read, variable) if answer is not None]
     if not answers:
         where = (
             f"{kind.dra_failure}{kind.word} {entry.name} has no mdevUUID or pciBusID "
             f"in metadata for claim {claim} request {wanted}"
         )
-        why = f" ({nothing_found(claims, claim, known, wanted)})"
+        why = f" ({nothing_found(claims, claim, claim_object, wanted)})"
         if files is not None:
             why = f" (mdev: {files.no_mdev}, pci: {files.no_pci})" if request.version >= V1_8_3 else ""
         raise LauncherError(NO_ADDRESS, device, where + why)
@@ -95,9 +95,9 @@ def _device(
     kind: EntryKind,
     index: int,
     entry: DeviceEntry,
-    found: tuple[SourcedAddress, tuple[str, ...]],
+    resolved: tuple[SourcedAddress, tuple[str, ...]],
 ) -> ConvertedDevice:
-    answer, notes = found
+    answer, notes = resolved
     device = f"{kind.path}/{entry.name}"
     address, element = dra_element(
         kind, entry.name, answer, mdev_model(request, kind), entry if isinstance(entry, GPU) else None
@@ -121,7 +121,7 @@ def dra_element(
             return uuid, mdev_with_display(gpu, mdev(uuid, kind.dra_alias + name, model))
         address = PciAddress.parse(answer.pci)
     except AddressSyntaxError as error:
-        what = "mdev" if answer.mdev else "PCI"
-        message = f"{kind.dra_failure}failed to create {what} device for {name}: {error}"
+        address_kind = "mdev" if answer.mdev else "PCI"
+        message = f"{kind.dra_failure}failed to create {address_kind} device for {name}: {error}"
         raise LauncherError(MALFORMED_ADDRESS, f"{kind.path}/{name}", message) from None
     return address, pci(address, kind.dra_alias + name)

@@ -62,8 +62,9 @@ def _count_mismatch(kind: EntryKind, wanted: list[DeviceEntry], built: tuple[Con
     names = [device.device.partition("/")[2] for device in built]
     subject = next((entry.name for entry in wanted if entry.name not in names), wanted[0].name)
     spec = ", ".join(entry.name for entry in wanted)
-    found = ", ".join(f"{name} {device.address}" for name, device in zip(names, built, strict=True))
+    addresses = ", ".join(f"{name} {device.address}" for name, device in zip(names, built, strict=True))
     text = (
-        f"the number of DRA {kind.word}/s do not match the number of devices:\n{kind.word}: [{spec}]\nDevice: [{found}]"
+        f"the number of DRA {kind.word}/s do not match the number of devices:\n"
+        f"{kind.word}: [{spec}]\nDevice: [{addresses}]"
     )
     return LauncherError(COUNT_MISMATCH, f"{kind.path}/{subject}", kind.dra_failure + text)

@@ -60,10 +60,10 @@ def device_of(
     if entry is None:
         raise MetadataError(f"metadata not found for claim {_quoted(claim)}")
     if version >= V1_8_3:
-        place, found = _read(files, entry, request)
+        place, metadata = _read(files, entry, request)
     else:
-        place, found = _read_1_8_0(files, entry, request)
-    device = _only_device(found, request)
+        place, metadata = _read_1_8_0(files, entry, request)
+    device = _only_device(metadata, request)
     return FileDevice(place, _text(device, PCI_BUS_ID), _text(device, MDEV_UUID))
 
 
@@ -80,14 +80,14 @@ def read_folder(root: Path) -> dict[str, str]:
 
 def read_base(folder: Path, base: str = BASE) -> dict[str, str]:
     """Every metadata file below a folder that stands for ``base``, by its path there. Raises OSError."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for path in sorted(folder.glob(f"**/*{FILE_SUFFIX}")):
         # A downwardAPI volume keeps its files in a hidden folder, with links to them beside it.
         inside = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in inside.parts):
             with path.open("rb") as file:
-                found[f"{base}/{inside}"] = file.read(MAX_BYTES + 1).decode(errors="replace")
-    return found
+                texts[f"{base}/{inside}"] = file.read(MAX_BYTES + 1).decode(errors="replace")
+    return texts
 
 
 def overlaid(files: Files, supplied: Files) -> dict[str, str]:
@@ -126,13 +126,13 @@ def _read_1_8_0(files: Files, entry: PodResourceClaim, request: str) -> tuple[st
     candidates = [path for path in files if _parts_1_8_0(path) == request]
     for path in sorted(candidates, key=lambda path: path.split("/")):
         try:
-            found = _whole(path, files[path])
+            metadata = _whole(path, files[path])
         except MetadataError:
             continue  # it may be another claim's
-        if found.pod_claim_name == entry.name:
-            return path, found
-    what = "with matching with pod claim name" if candidates else "for templateclaim"
-    raise MetadataError(f"no metadata file found {what} {_quoted(entry.name)} request {_quoted(request)}")
+        if metadata.pod_claim_name == entry.name:
+            return path, metadata
+    reason = "with matching with pod claim name" if candidates else "for templateclaim"
+    raise MetadataError(f"no metadata file found {reason} {_quoted(entry.name)} request {_quoted(request)}")
 
 
 def _refuse_separators(*names: str) -> None:
@@ -205,11 +205,11 @@ def _decoded(path: str, value: object) -> DeviceMetadata:
         raise MetadataError(f"{path}: decode {METADATA_VERSION}: {error}") from None
 
 
-def _only_device(found: DeviceMetadata, request: str) -> MetadataDevice:
-    of_request: MetadataRequest | None = next((each for each in found.requests if each.name == request), None)
+def _only_device(metadata: DeviceMetadata, request: str) -> MetadataDevice:
+    of_request: MetadataRequest | None = next((item for item in metadata.requests if item.name == request), None)
     if of_request is None:
-        names = " ".join(each.name for each in found.requests)
-        claim = _quoted(found.metadata.name)
+        names = " ".join(item.name for item in metadata.requests)
+        claim = _quoted(metadata.metadata.name)
         raise MetadataError(
             f"request {_quoted(request)} not found in metadata for claim {claim} (available requests: [{names}])"
         )
@@ -222,8 +222,8 @@ def _only_device(found: DeviceMetadata, request: str) -> MetadataDevice:
 
 
 def _text(device: MetadataDevice, attribute: str) -> str:
-    found = device.attributes.get(attribute)
-    return found.string or "" if found is not None else ""
+    value = device.attributes.get(attribute)
+    return value.string or "" if value is not None else ""
 
 
 def _quoted(text: str) -> str:

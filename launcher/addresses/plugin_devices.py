@@ -85,10 +85,10 @@ def _count_mismatch(kind: EntryKind, entries: IndexedEntries, built: Sequence[Co
     wrong = [(index, entry) for index, entry in entries if served.count(kind.field(index)) != 1]
     causes = "".join(f"\n{_cause(kind, entry, served.count(kind.field(index)))}" for index, entry in wrong)
     wanted = ", ".join(f"{entry.name} ({entry.device_name or 'no deviceName'})" for _, entry in entries)
-    found = ", ".join(f"{device.device.partition('/')[2]} {device.address}" for device in built)
+    addresses = ", ".join(f"{device.device.partition('/')[2]} {device.address}" for device in built)
     text = (
         f"the number of device plugin {kind.word}/s do not match the number of "
-        f"devices:\n{kind.word}: [{wanted}]\nDevice: [{found}]"
+        f"devices:\n{kind.word}: [{wanted}]\nDevice: [{addresses}]"
     )
     subject = f"{kind.path}/{wrong[0][1].name}"
     return LauncherError(COUNT_MISMATCH, subject, f"{kind.plugin_failure}{text}{causes}")
@@ -98,5 +98,5 @@ def _cause(kind: EntryKind, entry: DeviceEntry, times: int) -> str:
     if not entry.device_name:
         return f"{kind.path}/{entry.name}: neither a deviceName nor a claim"
     variables = ", ".join(variable_name(prefix, entry.device_name) for prefix in kind.prefixes)
-    found = f"an address under {times} variables" if times else "no address left"
-    return f"{kind.path}/{entry.name}: {found} ({variables})"
+    cause = f"an address under {times} variables" if times else "no address left"
+    return f"{kind.path}/{entry.name}: {cause} ({variables})"

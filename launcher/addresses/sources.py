@@ -78,8 +78,8 @@ def from_status(entries: Iterable[DeviceStatusInfo], device: str) -> SourcedAddr
 
 def claim_object_in_status(entries: Iterable[DeviceStatusInfo], device: str) -> str:
     """The claim object that a status entry names, which a pending entry may do, too (K-5.12); "" for none."""
-    found = (e.device_resource_claim_status for e in entries if e.name == device)
-    return next((status.resource_claim_name for status in found if status and status.resource_claim_name), "")
+    statuses = (e.device_resource_claim_status for e in entries if e.name == device)
+    return next((status.resource_claim_name for status in statuses if status and status.resource_claim_name), "")
 
 
 def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[str, ...]:
@@ -92,11 +92,11 @@ def variable_spellings(prefix: str, claim_object: str, request: str) -> tuple[st
 
 def from_environment(env: Mapping[str, str], claim_object: str, request: str) -> SourcedAddress | None:
     """The address in the variables of a claim and request; the first spelling that is set and not empty counts."""
-    found = {
+    variables = {
         prefix: _first_set(env, variable_spellings(prefix, claim_object, request))
         for prefix in (MDEV_PREFIX, PCI_PREFIX)
     }
-    mdev, pci = found[MDEV_PREFIX], found[PCI_PREFIX]
+    mdev, pci = variables[MDEV_PREFIX], variables[PCI_PREFIX]
     if not mdev and not pci:
         return None
     return SourcedAddress(ENVIRONMENT, mdev or pci, pci=env[pci] if pci else "", mdev=env[mdev] if mdev else "")
@@ -149,13 +149,13 @@ def from_files(request: ConversionInputs, claim: str, wanted: str, *, with_mdev:
     if request.files is None:
         return None
     try:
-        found = device_of(request.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
+        device = device_of(request.files, request.vmi.spec.resource_claims, claim, wanted, request.version)
     except MetadataError as error:
         return FromFiles(None, str(error), str(error))
     if not with_mdev:
-        found = FileDevice(found.place, found.pci, "")
-    if found.pci or found.mdev:
-        return FromFiles(SourcedAddress(METADATA, found.place, pci=found.pci, mdev=found.mdev))
+        device = FileDevice(device.place, device.pci, "")
+    if device.pci or device.mdev:
+        return FromFiles(SourcedAddress(METADATA, device.place, pci=device.pci, mdev=device.mdev))
     asked = f"not found for claim {json.dumps(claim)} request {json.dumps(wanted)}"
     return FromFiles(None, f"mdevUUID {asked}", f"pciBusID {asked}")
 
