@@ -82,13 +82,13 @@ def _containers(facts: ClusterFacts) -> list[dict[str, Any]] | None:
 
 def _value(arguments: tuple[str, ...], option: str) -> str | None:
     """The value of an option, written with "=" or as the next argument; the last one counts, as on the command line."""
-    found = None
+    value = None
     for index, argument in enumerate(arguments):
         if argument.startswith(f"{option}="):
-            found = argument.partition("=")[2]
+            value = argument.partition("=")[2]
         elif argument == option and index + 1 < len(arguments):
-            found = arguments[index + 1]
-    return found
+            value = arguments[index + 1]
+    return value
 
 
 def _limits(policy: dict[str, Any], names: frozenset[str]) -> bool:

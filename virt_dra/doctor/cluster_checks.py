@@ -41,7 +41,9 @@ def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
         yield _unread("kubernetes", "API server", facts.version, facts.api_versions)
         return
-    served = sorted(each.partition("/")[2] for each in facts.api_versions if each.startswith(f"{RESOURCE}/"))
+    served = sorted(
+        api_version.partition("/")[2] for api_version in facts.api_versions if api_version.startswith(f"{RESOURCE}/")
+    )
     if f"{RESOURCE}/v1" not in facts.api_versions:
         message = f"Kubernetes {facts.version} serves {', '.join(served) or 'nothing'} of {RESOURCE}, but not v1"
         yield DoctorFinding(
@@ -69,13 +71,13 @@ def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             "reading /metrics needs a permission of its own; virt-dra doesn't need it",
         )
         return
-    known = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
-    if known.get("DynamicResourceAllocation") is False:
+    dra_gates = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
+    if dra_gates.get("DynamicResourceAllocation") is False:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
         yield DoctorFinding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
         return
     gates = {
-        word: ", ".join(sorted(gate for gate, on in known.items() if on is state))
+        word: ", ".join(sorted(gate for gate, on in dra_gates.items() if on is state))
         for word, state in (("on", True), ("off", False))
     }
     message = "; ".join(f"{word}: {names}" for word, names in gates.items() if names)
@@ -108,7 +110,7 @@ def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Itera
     if len(facts.kubevirts) > 1:
         message = f"there are {len(facts.kubevirts)} KubeVirt objects; the first by namespace and name counts"
         yield DoctorFinding("kubevirt", WARNING, "KubeVirt", message, "keep one")
-    first = min(facts.kubevirts, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))
+    first = min(facts.kubevirts, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
     where = f"KubeVirt {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
     try:
         yield from _configuration(KubeVirt.from_wire(first), where, named)
@@ -168,9 +170,9 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
     gates = Gates.configured(version, configuration.developer_configuration)
     yield from _version(observed, named is not None, where)
     if version >= V1_6_0:
-        for gate, what in ((GPUS_WITH_DRA, "gpus"), (HOST_DEVICES_WITH_DRA, "hostDevices")):
+        for gate, field in ((GPUS_WITH_DRA, "gpus"), (HOST_DEVICES_WITH_DRA, "hostDevices")):
             if gate not in gates:
-                message = f"{gate} is off: {what} that name a claim are refused"
+                message = f"{gate} is off: {field} that name a claim are refused"
                 yield DoctorFinding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
     if HOST_DEVICES not in gates:
         message = f"{HOST_DEVICES} is off: every VM with hostDevices is refused, gpus are not"
@@ -265,40 +267,40 @@ def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
 def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFinding]:
     where = f"driver {driver}"
     by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
-    for each in slices:
-        by_pool[each.spec.pool.name].append(each)
+    for slice_ in slices:
+        by_pool[slice_.spec.pool.name].append(slice_)
     newest = {name: newest_generation(members, generation_of) for name, members in sorted(by_pool.items())}
     devices = [
         device
-        for each in slices
-        if generation_of(each) == newest[each.spec.pool.name][0]
-        for device in each.spec.devices
+        for slice_ in slices
+        if generation_of(slice_) == newest[slice_.spec.pool.name][0]
+        for device in slice_.spec.devices
     ]
     without = [
-        (device.name, found)
+        (device.name, refusal)
         for device in devices
-        if isinstance(found := addresses(driver, device.attributes), Unusable)
+        if isinstance(refusal := addresses(driver, device.attributes), Unusable)
     ]
     summary = f"{counted(len(devices), 'device')} in {counted(len(newest), 'pool')}"
-    known = KNOWN_DRIVERS.get(driver)
-    if known is not None and known.unfit:
-        yield DoctorFinding("drivers", WARNING, where, f"{summary}; {known.unfit}", "use another driver for VMs")
+    traits = KNOWN_DRIVERS.get(driver)
+    if traits is not None and traits.unfit:
+        yield DoctorFinding("drivers", WARNING, where, f"{summary}; {traits.unfit}", "use another driver for VMs")
     elif devices and len(without) == len(devices):
-        name, found = without[0]
+        name, refusal = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
         yield DoctorFinding(
-            "drivers", WARNING, where, f"{summary}, none with an address: {name}: {found.message}", advice
+            "drivers", WARNING, where, f"{summary}, none with an address: {name}: {refusal.message}", advice
         )
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
             "writes metadata (path native)"
-            if known is not None and known.metadata == "always"
+            if traits is not None and traits.metadata == "always"
             else "isn't known to write metadata (metadata-shim)"
         )
         yield DoctorFinding("drivers", OK, where, f"{summary}{rest}; {path}")
     for name, (generation, seen) in newest.items():
-        if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
+        if any(slice_.spec.pool.resource_slice_count != len(seen) for slice_ in seen):
             announced = seen[0].spec.pool.resource_slice_count
             message = (
                 f"pool {name}, generation {generation}: {len(seen)} of {announced} "
@@ -337,7 +339,9 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         except WireError as error:
             yield DoctorFinding("classes", WARNING, where, f"it can't be read: {error}", "correct it")
             continue
-        selectors = tuple(each.cel.expression for each in device_class.spec.selectors if each.cel is not None)
+        selectors = tuple(
+            selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None
+        )
         match = inventory.matching(selectors)
         if match.fault is not None:
             yield DoctorFinding(

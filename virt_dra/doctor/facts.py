@@ -105,4 +105,4 @@ class ClusterFacts:
     def namespace(self) -> str:
         """The namespace of virt-dra; "" if it isn't installed."""
         deployments = () if isinstance(self.deployments, Unknown) else self.deployments
-        return next((str(each["metadata"]["namespace"]) for each in deployments), "")
+        return next((str(deployment["metadata"]["namespace"]) for deployment in deployments), "")

@@ -126,15 +126,15 @@ def enabled_features(metrics: str) -> Mapping[str, bool]:
 
 async def _extender_answers(cluster: KubeCluster) -> Mapping[str, int]:
     """Of all pods together. A pod without metrics of the extender, as one that is starting, has given none."""
-    found: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
     for pod in await cluster.list_raw("v1", "Pod", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL):
         metadata = pod["metadata"]
         try:
             text = await cluster.pod_text(metadata["namespace"], metadata["name"], _EXTENDER_PORT, "metrics")
         except (NotFound, Unavailable):
             continue
-        found.update(extender_answers(text))
-    return found
+        answers.update(extender_answers(text))
+    return answers
 
 
 def extender_answers(metrics: str) -> Mapping[str, int]:
@@ -166,9 +166,9 @@ async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
     )
     # As in Kubernetes: an endpoint without the condition counts as ready.
     return sum(
-        (each.get("conditions") or {}).get("ready") is not False
-        for one in slices
-        for each in one.get("endpoints") or ()
+        (endpoint.get("conditions") or {}).get("ready") is not False
+        for slice_ in slices
+        for endpoint in slice_.get("endpoints") or ()
     )
 
 
@@ -219,7 +219,9 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
     except x509.ExtensionNotFound:
         names = []
     trusting = tuple(
-        str(ObjectKey.of(each)) for each in configurations if all(signs(bundle) for bundle in bundles(each))
+        str(ObjectKey.of(configuration))
+        for configuration in configurations
+        if all(signs(bundle) for bundle in bundles(configuration))
     )
     return Certificate(served.not_valid_after_utc, tuple(names), trusting)
 

@@ -52,7 +52,7 @@ def installed(facts: ClusterFacts, own_version: str) -> Iterator[DoctorFinding]:
     for missing in () if isinstance(facts.missing, Unknown) else facts.missing:
         yield DoctorFinding("installation", ERROR, missing, "it is missing", INSTALL)
     versions = sorted(
-        {str((each["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for each in facts.deployments}
+        {str((deployment["metadata"].get("labels") or {}).get(VERSION_LABEL, "?")) for deployment in facts.deployments}
     )
     if versions != [own_version]:
         message = f"version {', '.join(versions)} is installed, this program is {own_version}"
@@ -81,7 +81,9 @@ def definitions(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         if not condition_holds(crd, "Established"):
             conditions = (crd.get("status") or {}).get("conditions") or ()
             why = (
-                "; ".join(str(each.get("message")) for each in conditions if each.get("status") == "False")
+                "; ".join(
+                    str(condition.get("message")) for condition in conditions if condition.get("status") == "False"
+                )
                 or "its status says nothing"
             )
             yield DoctorFinding(
@@ -126,9 +128,9 @@ def webhook(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield _unread("webhook", "webhook configurations", facts.configurations)
     for configuration in () if isinstance(facts.configurations, Unknown) else facts.configurations:
         bare = [
-            each["name"]
-            for each in configuration.get("webhooks") or ()
-            if not (each.get("clientConfig") or {}).get("caBundle")
+            entry["name"]
+            for entry in configuration.get("webhooks") or ()
+            if not (entry.get("clientConfig") or {}).get("caBundle")
         ]
         if bare:
             where = str(ObjectKey.of(configuration))
@@ -202,17 +204,17 @@ def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     if isinstance(facts.certificate, Unknown):
         yield _unread("certificate", where, facts.certificate)
         return
-    found, faults = facts.certificate, False
-    left = found.expires - facts.now
+    served, faults = facts.certificate, False
+    left = served.expires - facts.now
     if left <= timedelta():
         faults = True
         advice = f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)"
         yield DoctorFinding(
-            "certificate", ERROR, where, f"the certificate expired {found.expires:%Y-%m-%d %H:%M} UTC", advice
+            "certificate", ERROR, where, f"the certificate expired {served.expires:%Y-%m-%d %H:%M} UTC", advice
         )
     elif left < RENEW_WITHIN:
         faults = True
-        message = f"the certificate expires {found.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
+        message = f"the certificate expires {served.expires:%Y-%m-%d %H:%M} UTC, and should have been renewed"
         yield DoctorFinding(
             "certificate",
             WARNING,
@@ -221,23 +223,23 @@ def certificate(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             f"{_log_of(facts)} (with --cert-manager: kubectl describe certificate)",
         )
     service = f"virt-dra-webhook.{facts.namespace}.svc"
-    if service not in found.dns_names:
+    if service not in served.dns_names:
         faults = True
-        message = f"the certificate isn't for {service}, but for {', '.join(found.dns_names) or 'nothing'}"
+        message = f"the certificate isn't for {service}, but for {', '.join(served.dns_names) or 'nothing'}"
         yield DoctorFinding(
             "certificate", ERROR, where, message, f"delete the Secret's data; {KEEPS_CERTIFICATE} makes another"
         )
     configurations = () if isinstance(facts.configurations, Unknown) else facts.configurations
     for configuration in configurations:
         key = str(ObjectKey.of(configuration))
-        if key not in found.trusted_by:
+        if key not in served.trusted_by:
             faults = True
             advice = f"{KEEPS_CERTIFICATE} corrects it when it runs (with --cert-manager: cert-manager); see its log"
             yield DoctorFinding(
                 "certificate", ERROR, key, "its caBundle isn't of the authority that signed the certificate", advice
             )
     if not faults:
-        yield DoctorFinding("certificate", OK, where, f"valid until {found.expires:%Y-%m-%d}, for {service}")
+        yield DoctorFinding("certificate", OK, where, f"valid until {served.expires:%Y-%m-%d}, for {service}")
 
 
 def _log_of(facts: ClusterFacts) -> str:
@@ -253,12 +255,13 @@ def limits(facts: ClusterFacts) -> Iterator[DoctorFinding]:
         yield _unread("limits", where, facts.launcher_policy)
         return
     deployments = () if isinstance(facts.deployments, Unknown) else facts.deployments
-    operator = next((each for each in deployments if each["metadata"]["name"] == OPERATOR), None)
+    operator = next((deployment for deployment in deployments if deployment["metadata"]["name"] == OPERATOR), None)
     if operator is None:
         return
     wanted = launcher_variables(launcher_of(operator))
     variables = {
-        each.get("name"): each.get("expression") for each in facts.launcher_policy["spec"].get("variables") or ()
+        variable.get("name"): variable.get("expression")
+        for variable in facts.launcher_policy["spec"].get("variables") or ()
     }
     wrong = [
         f"{name} is {variables.get(name)}, the operator's arguments say {text}"

@@ -81,8 +81,8 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
         except NotFound:
             return ()  # this cluster doesn't serve the kind
 
-    found = await asyncio.gather(*(of(kind, api_version) for kind, api_version in API_VERSIONS.items()))
-    return tuple(obj for objects in found for obj in objects)
+    listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in API_VERSIONS.items()))
+    return tuple(obj for objects in listed for obj in objects)
 
 
 async def install(

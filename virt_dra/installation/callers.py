@@ -43,7 +43,7 @@ def from_addresses(obj: Json, networks: Sequence[str]) -> Json:
 
 def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
     """Networks and addresses in CIDR notation. Raises ValueError for one that is malformed or has host bits set."""
-    found = []
+    networks = []
     for text in texts:
         try:
             network = ipaddress.ip_interface(text).network
@@ -54,8 +54,8 @@ def read_networks(texts: Iterable[str]) -> tuple[str, ...]:
         except ValueError:
             # Not masked: the author may have meant this single address, and the network would let others connect, too.
             raise ValueError(f"{text!r} has host bits set; write {network}") from None
-        found.append(str(network))
-    return tuple(found)
+        networks.append(str(network))
+    return tuple(networks)
 
 
 def reads_as_certificates(content: bytes) -> bool:

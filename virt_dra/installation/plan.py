@@ -119,8 +119,8 @@ def packaged(root: Traversable | None = None) -> Read:
     folder = root or files("virt_dra") / "manifests"
 
     def read(path: str) -> bytes | None:
-        found = folder.joinpath(*path.split("/"))
-        return found.read_bytes() if found.is_file() else None
+        file = folder.joinpath(*path.split("/"))
+        return file.read_bytes() if file.is_file() else None
 
     return read
 
@@ -178,8 +178,8 @@ def in_namespace(obj: Json, namespace: str) -> Json:
         case "ValidatingAdmissionPolicy":
             old, new = f"system:serviceaccount:{NAMESPACE}:", f"system:serviceaccount:{namespace}:"
             conditions = [
-                {**each, "expression": each["expression"].replace(old, new)}
-                for each in obj["spec"].get("matchConditions", ())
+                {**condition, "expression": condition["expression"].replace(old, new)}
+                for condition in obj["spec"].get("matchConditions", ())
             ]
             spec = {**obj["spec"], "matchConditions": conditions} if conditions else obj["spec"]
             moved["spec"] = _with_variables(spec, {OWN_NAMESPACE: _cel(namespace)})
@@ -258,7 +258,8 @@ def _for_namespaces(obj: Json, label: str) -> Json:
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
     """A policy's spec in which the variables of these names have other expressions."""
     variables = [
-        {**each, "expression": expressions.get(each["name"], each["expression"])} for each in spec.get("variables", ())
+        {**variable, "expression": expressions.get(variable["name"], variable["expression"])}
+        for variable in spec.get("variables", ())
     ]
     return {**spec, "variables": variables} if variables else spec
 

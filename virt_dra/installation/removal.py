@@ -39,7 +39,8 @@ def namespaces_of(deployments: Iterable[Json], namespaces: Iterable[Json]) -> tu
     """The namespaces in which virt-dra is installed, by the Deployments and Namespaces with our label."""
     return tuple(
         sorted(
-            {each["metadata"]["namespace"] for each in deployments} | {each["metadata"]["name"] for each in namespaces}
+            {deployment["metadata"]["namespace"] for deployment in deployments}
+            | {namespace["metadata"]["name"] for namespace in namespaces}
         )
     )
 

@@ -39,8 +39,8 @@ async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms
         namespace = namespaces[0] if namespaces else "virt-dra"
     there = await ours(cluster, namespace)
     stored: dict[str, tuple[Json, ...]] = {}
-    for crd in (each for each in there if each["kind"] == CRD[1]):
-        version = next(each["name"] for each in crd["spec"]["versions"] if each["storage"])
+    for crd in (obj for obj in there if obj["kind"] == CRD[1]):
+        version = next(served["name"] for served in crd["spec"]["versions"] if served["storage"])
         stored[crd["metadata"]["name"]] = await _all(
             cluster, f"{crd['spec']['group']}/{version}", crd["spec"]["names"]["kind"]
         )

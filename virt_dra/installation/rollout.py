@@ -10,7 +10,7 @@ from virt_dra.installation.plan import ObjectKey
 def condition_holds(obj: Json, condition: str) -> bool:
     """True if the status of the object has this condition with status True."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)
+    return any(entry.get("type") == condition and entry.get("status") == "True" for entry in conditions)
 
 
 def rollout(key: ObjectKey, deployment: Json | None) -> str:
@@ -33,9 +33,9 @@ def pod_troubles(pod: Json) -> list[str]:
     """The reasons in a pod's status why it isn't ready."""
     name, status = ObjectKey.of(pod, "Pod"), pod.get("status") or {}
     troubles = [
-        f"{name} isn't scheduled: {each.get('message', '')}"
-        for each in status.get("conditions") or ()
-        if each.get("type") == "PodScheduled" and each.get("status") == "False"
+        f"{name} isn't scheduled: {condition.get('message', '')}"
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False"
     ]
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = (container.get("state") or {}).get("waiting")

@@ -31,8 +31,8 @@ from webhooks.tls.secret import (
 
 SECRET: Final = unknown_kind("v1", "Secret")
 CONFIGURATIONS: Final[tuple[type[UnknownObject], ...]] = tuple(
-    unknown_kind("admissionregistration.k8s.io/v1", f"{what}WebhookConfiguration")
-    for what in ("Validating", "Mutating")
+    unknown_kind("admissionregistration.k8s.io/v1", f"{review}WebhookConfiguration")
+    for review in ("Validating", "Mutating")
 )
 _TRIES: Final = 10
 """Attempts of a reconcile that conflicts with other writers."""
