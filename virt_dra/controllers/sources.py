@@ -115,14 +115,18 @@ def status_addresses(vmi: VirtualMachineInstance) -> tuple[str, ...]:
     """The addresses in a VMI's own status, with its node."""
     node, status = vmi.status.node_name, vmi.status.device_status
     entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
-    known = (entry.device_resource_claim_status for entry in entries)
-    attributes = (each.attributes for each in known if each is not None and each.attributes is not None)
-    found = (
-        address_on(node, each.pci_address, each.mdev_uuid)
-        for each in attributes
-        if node and (each.pci_address or each.mdev_uuid)
+    claim_statuses = (entry.device_resource_claim_status for entry in entries)
+    attributes = (
+        claim_status.attributes
+        for claim_status in claim_statuses
+        if claim_status is not None and claim_status.attributes is not None
     )
-    return tuple(dict.fromkeys(found))
+    held = (
+        address_on(node, identity.pci_address, identity.mdev_uuid)
+        for identity in attributes
+        if node and (identity.pci_address or identity.mdev_uuid)
+    )
+    return tuple(dict.fromkeys(held))
 
 
 def address_on(node: str, pci: str | None, mdev: str | None) -> str:

@@ -92,11 +92,11 @@ def _needs_none(device: VmiDevice) -> bool:
 
 
 def _entry(device: VmiDevice) -> DeviceStatusInfo:
-    found = (("pciAddress", device.pci_address), ("mDevUUID", device.mdev_uuid))
-    known: Json = {"attributes": {key: value for key, value in found if value is not None}}
+    addresses = (("pciAddress", device.pci_address), ("mDevUUID", device.mdev_uuid))
+    claim_status: Json = {"attributes": {key: value for key, value in addresses if value is not None}}
     named = (("name", device.device), ("resourceClaimName", device.resource_claim_name))
-    known |= {key: value for key, value in named if value is not None}
-    return DeviceStatusInfo.from_wire({"name": device.name, "deviceResourceClaimStatus": known})
+    claim_status |= {key: value for key, value in named if value is not None}
+    return DeviceStatusInfo.from_wire({"name": device.name, "deviceResourceClaimStatus": claim_status})
 
 
 def status_for(
@@ -176,8 +176,8 @@ def _ready(devices: Sequence[VmiDevice]) -> str:
 def _devices(
     report: DeviceReport, pod: Pod | None, record: Integration | None, before: Sequence[VmiDevice]
 ) -> tuple[VmiDevice, ...]:
-    known = {(device.kind, device.name): device for device in before}
-    return tuple(_device(device, pod, record, known) for device in report.devices)
+    by_name = {(device.kind, device.name): device for device in before}
+    return tuple(_device(device, pod, record, by_name) for device in report.devices)
 
 
 def _path(subject: DeviceSubject, pod: Pod | None, record: Integration | None, before: VmiDevice | None) -> str | None:
@@ -201,12 +201,12 @@ def _device(
     path = _path(subject, pod, record, old)
     if path is not None:
         fields["integrationPath"] = path
-    known = device.entry.device_resource_claim_status
-    if known is not None:
-        attributes = known.attributes
+    claim_status = device.entry.device_resource_claim_status
+    if claim_status is not None:
+        attributes = claim_status.attributes
         facts = (
-            ("resourceClaimName", known.resource_claim_name),
-            ("device", known.name),
+            ("resourceClaimName", claim_status.resource_claim_name),
+            ("device", claim_status.name),
             ("pciAddress", attributes.pci_address if attributes is not None else None),
             ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
         )
@@ -265,12 +265,14 @@ def _conditions(
 def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Iterable[Json]) -> str:
     """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where
     that is known."""
-    why = next((str(each.get("message") or "") for each in conditions if each.get("type") == ALLOCATABLE), "")
-    waiting = [each for each in unresolved if each.reason == NOT_ALLOCATED]
+    why = next(
+        (str(condition.get("message") or "") for condition in conditions if condition.get("type") == ALLOCATABLE), ""
+    )
+    waiting = [device for device in unresolved if device.reason == NOT_ALLOCATED]
     if not why or not waiting:
         return sentences(unresolved)
-    others = sentences([each for each in unresolved if each.reason != NOT_ALLOCATED])
-    return "; ".join((f"{', '.join(str(each.subject) for each in waiting)}: {why}", *((others,) if others else ())))
+    others = sentences([device for device in unresolved if device.reason != NOT_ALLOCATED])
+    return "; ".join((f"{', '.join(str(device.subject) for device in waiting)}: {why}", *((others,) if others else ())))
 
 
 def transitions(
@@ -287,13 +289,13 @@ def transitions(
         events += _troubles(vmi, where, was_target.devices if was_target is not None and same else (), target.devices)
     was, now = _by_type(old), _by_type(new)
     if _turned_true(was, now, DEVICES_RESOLVED) and new.devices:
-        found = ", ".join(
+        resolved = ", ".join(
             f"{device.kind}/{device.name} {device.mdev_uuid or device.pci_address or device.device}"
             for device in new.devices
         )
         # kube-scheduler allocates claims a moment before it binds the pod.
         place = f"on node {new.node_name}: " if new.node_name else ""
-        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{found}")))
+        events.append(normal(vmi, DEVICES_RESOLVED, shortened(f"{place}{resolved}")))
     if _turned_true(was, now, DEVICES_HEALTHY) and DEVICES_HEALTHY in was and was[DEVICES_HEALTHY].status == "False":
         events.append(normal(vmi, DEVICES_HEALTHY, "all devices are healthy again"))
     allocatable, earlier = now.get(ALLOCATABLE), was.get(ALLOCATABLE)

@@ -174,7 +174,7 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
                 (device, frozen_addresses(inputs, pod, outcome) or outcome.addresses)
             )
     annotations: dict[str, str | None] = {ADDRESSES_READY_ANNOTATION: ADDRESSES_READY}
-    found: list[FillInProblem] = []
+    mixed: list[FillInProblem] = []
     for suffix, members in values.items():
         mdevs = [addresses.mdev for _, addresses in members if addresses.mdev is not None]
         pcis = [addresses.pci for _, addresses in members if addresses.mdev is None and addresses.pci is not None]
@@ -183,11 +183,11 @@ def _addresses(inputs: DeviceInputs, pod: Pod, record: Integration) -> Filled:
                 f"devices of resource {members[0][0].resource} have PCI addresses and "
                 "mdev UUIDs; give each kind a resource of its own"
             )
-            found.append(FillInProblem(MIXED_ADDRESSES, members[0][0].name, message))
+            mixed.append(FillInProblem(MIXED_ADDRESSES, members[0][0].name, message))
         # KubeVirt ignores an empty variable, so both may be set.
         annotations[address_annotation(f"{PCI_PREFIX}{suffix}")] = ",".join(pcis) or None
         annotations[address_annotation(f"{MDEV_PREFIX}{suffix}")] = ",".join(mdevs) or None
-    return Filled({}, tuple(found)) if found else Filled(annotations)
+    return Filled({}, tuple(mixed)) if mixed else Filled(annotations)
 
 
 def _suffix(resource: str) -> str:

@@ -77,9 +77,9 @@ def plan(
     if pod is None:
         resolution = with_creation_failure(resolution, vmi, inputs.now, inputs.options.count_from)
     resolution = with_obstacles(resolution, vmi, pod, record, options.writers, running=running, unfilled=unfilled)
-    known = device_report(resolution, ReportContext(running, frozen_in(before, pod), inputs.rules, pod))
+    report = device_report(resolution, ReportContext(running, frozen_in(before, pod), inputs.rules, pod))
     target, more = _target(inputs, before)
-    status = status_for(known, pod, record, before, claimed, pending, inputs.now, target)
+    status = status_for(report, pod, record, before, claimed, pending, inputs.now, target)
     events = (*events, *more)
     actions: list[Write] = []
     if before is None:
@@ -122,8 +122,8 @@ def _target(
     devices = _subjects(inputs.vmi, pod, record)
     resolution = resolve(inputs.vmi, pod, inputs.claims.values(), inputs.published, options, devices)
     resolution = with_obstacles(resolution, inputs.vmi, pod, record, options.writers, running=False)
-    known = device_report(resolution, ReportContext(rules=inputs.rules, pod=pod))
-    return target_for(known, pod, record, stored), events
+    report = device_report(resolution, ReportContext(rules=inputs.rules, pod=pod))
+    return target_for(report, pod, record, stored), events
 
 
 def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration | None) -> tuple[DeviceSubject, ...]:
@@ -151,7 +151,8 @@ def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[Dev
     except AnnotationError:
         return ()
     return tuple(
-        DeviceSubject(first + n, each.kind, each.name, each.entry.name, each.request) for n, each in enumerate(assigned)
+        DeviceSubject(first + n, device.kind, device.name, device.entry.name, device.request)
+        for n, device in enumerate(assigned)
     )
 
 
@@ -165,13 +166,15 @@ def _plugin_devices(
     recorded = {
         (device.kind, device.name, device.resource): device for device in (record.devices if record is not None else ())
     }
-    found: list[DeviceSubject] = []
+    found_devices: list[DeviceSubject] = []
     for kind, entries in (("gpus", devices.gpus), ("hostDevices", devices.host_devices)):
         for entry in entries:
             device = recorded.get(("gpus" if kind == "gpus" else "hostDevices", entry.name, entry.device_name or ""))
             if device is not None and entry.is_plugin:
-                found.append(DeviceSubject(first + len(found), device.kind, entry.name, device.claim, device.request))
-    return tuple(found)
+                found_devices.append(
+                    DeviceSubject(first + len(found_devices), device.kind, entry.name, device.claim, device.request)
+                )
+    return tuple(found_devices)
 
 
 def _annotation(vmi: VirtualMachineInstance, status: DeviceStatus | None) -> Sequence[PatchAnnotations]:

@@ -78,10 +78,10 @@ def with_obstacles(
     if pod is None or running:
         return resolution
     resolved = [outcome for outcome in resolution.outcomes if isinstance(outcome, ResolvedDevice)]
-    found = [
+    candidates = [
         _obstacle(outcome, vmi, pod, record, writers) or _unfilled(outcome, record, unfilled) for outcome in resolved
     ]
-    obstacles = tuple(each for each in found if each is not None)
+    obstacles = tuple(candidate for candidate in candidates if candidate is not None)
     return replace(resolution, obstacles=obstacles) if obstacles else resolution
 
 
@@ -105,7 +105,7 @@ def _obstacle(
         )
     if record is None:
         return None
-    recorded = next((each for each in record.pairs if each.pair == pair), None)
+    recorded = next((candidate for candidate in record.pairs if candidate.pair == pair), None)
     if recorded is None:
         return obstacle(
             NOT_IN_RECORD,

@@ -65,7 +65,7 @@ def gather(
     current = current_pod(vmi, pods)
     published = PublishedDevices(pools)
     held = {
-        address: tuple(sorted(each for each in (holding or _publishing)(sources, address) if each != key))
+        address: tuple(sorted(holder for holder in (holding or _publishing)(sources, address) if holder != key))
         for address in _addresses(current, claims, published, options)
     }
     rules = tuple(rule for rule in sources.taint_rules() if _may_concern(rule, pools))
@@ -73,7 +73,7 @@ def gather(
 
 
 def _publishing(sources: Sources, address: str) -> Iterable[str]:
-    return (each.key for each in sources.holders(address) if _holds(sources, each))
+    return (holder.key for holder in sources.holders(address) if _holds(sources, holder))
 
 
 def _holds(sources: Sources, devices: VirtualMachineInstanceDevices) -> bool:
@@ -87,19 +87,19 @@ def _addresses(
     pod: Pod | None, claims: Mapping[str, ResourceClaim], published: PublishedDevices, options: ResolutionOptions
 ) -> set[str]:
     """The addresses of all allocated devices of the pod's claims."""
-    found: set[str] = set()
+    on_node: set[str] = set()
     node = pod.spec.node_name if pod is not None else None
     if pod is None or not node:
-        return found
+        return on_node
     for key in claim_keys(pod):
         allocation = claims[key].status.allocation if key in claims else None
         for result in allocation.devices.results if allocation is not None else ():
             pool = published.pool(result.driver, result.pool)
             for device in pool.devices(result.device) if pool is not None else ():
-                known = addresses(result.driver, device.device.attributes, options.keys)
-                if isinstance(known, Addresses):
-                    found.add(address_on(node, known.pci, known.mdev))
-    return found
+                resolved = addresses(result.driver, device.device.attributes, options.keys)
+                if isinstance(resolved, Addresses):
+                    on_node.add(address_on(node, resolved.pci, resolved.mdev))
+    return on_node
 
 
 def _may_concern(rule: DeviceTaintRule, pools: Mapping[tuple[str, str], PoolView]) -> bool:
@@ -136,8 +136,8 @@ def with_shared(resolution: DeviceResolution, inputs: DeviceInputs) -> DeviceRes
 def annotation_value(status: DeviceStatus | None) -> str | None:
     """JSON with keys in a fixed order, or None before any device has an address."""
     entries = (*status.gpu_statuses, *status.host_device_statuses) if status is not None else ()
-    known = [entry.device_resource_claim_status for entry in entries]
-    addressed = any(each is not None and each.attributes is not None for each in known)
+    statuses = [entry.device_resource_claim_status for entry in entries]
+    addressed = any(claim_status is not None and claim_status.attributes is not None for claim_status in statuses)
     return (
         json.dumps(status.to_wire(), sort_keys=True, separators=(",", ":"))
         if status is not None and addressed

@@ -72,7 +72,7 @@ def metadata_files(
         )
         outcome = outcomes[pair]
         claim = inputs.claims[f"{pod.namespace}/{outcome.claim}"]
-        requests = [_request(each, devices[each]) for each in (pair, *others)]
+        requests = [_request(of_pair, devices[of_pair]) for of_pair in (pair, *others)]
         annotations[metadata_annotation(pair.claim, pair.request)] = _file(entries[pair.claim], claim, requests)
     return Filled(annotations, waiting=tuple(o for o in outcomes.values() if isinstance(o, UnresolvedDevice)))
 
@@ -107,9 +107,9 @@ def _request(pair: ClaimRequestPair, device: Json) -> Json:
 
 def _device(inputs: DeviceInputs, pod: Pod, outcome: ResolvedDevice, addresses_only: bool) -> Json:
     result, published = outcome.result, outcome.published.device.attributes
-    found = frozen_addresses(inputs, pod, outcome) or outcome.addresses
-    own: Json = {MDEV_UUID: {"string": found.mdev}} if found.mdev is not None else {}
-    own |= {PCI_BUS_ID: {"string": found.pci}} if found.pci is not None else {}
+    resolved = frozen_addresses(inputs, pod, outcome) or outcome.addresses
+    own: Json = {MDEV_UUID: {"string": resolved.mdev}} if resolved.mdev is not None else {}
+    own |= {PCI_BUS_ID: {"string": resolved.pci}} if resolved.pci is not None else {}
     # The two attributes that KubeVirt reads hold the resolved address, or are absent (K-7.9).
     rest = () if addresses_only else (key for key in published if key not in (MDEV_UUID, PCI_BUS_ID))
     others = sorted(rest)[: _ATTRIBUTES - len(own)]

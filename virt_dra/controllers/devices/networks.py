@@ -19,7 +19,7 @@ def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0
     """
     interfaces = {interface.name: interface for interface in reversed(vmi.spec.domain.devices.interfaces)}
     used = used_pairs(pod) if pod is not None else None
-    found: list[DeviceSubject] = []
+    devices: list[DeviceSubject] = []
     for network in vmi.spec.networks:
         source, interface = network.resource_claim, interfaces.get(network.name)
         if source is None or interface is None or (interface.sriov is None and interface.binding is None):
@@ -27,8 +27,10 @@ def network_devices(vmi: VirtualMachineInstance, pod: Pod | None, first: int = 0
         pair = ClaimRequestPair(source.claim_name or "", source.request_name or "")
         if used is None or pair in used or ClaimRequestPair(pair.claim, "") in used:
             needs: Need = "pci" if interface.sriov is not None else "none"
-            found.append(DeviceSubject(first + len(found), "networks", network.name, pair.claim, pair.request, needs))
-    return tuple(found)
+            devices.append(
+                DeviceSubject(first + len(devices), "networks", network.name, pair.claim, pair.request, needs)
+            )
+    return tuple(devices)
 
 
 def used_pairs(pod: Pod) -> frozenset[ClaimRequestPair]:

@@ -70,7 +70,12 @@ def missed_at(pod: Pod, options: ResolutionOptions) -> datetime | None:
     The informers of pods and claims are independent, so a claim may appear later than the pod that uses it.
     """
     bound = next(
-        (each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True"), None
+        (
+            condition
+            for condition in pod.status.conditions
+            if condition.type == "PodScheduled" and condition.status == "True"
+        ),
+        None,
     )
     return moment_after(bound.last_transition_time, CLAIM_LAG, options.count_from) if bound is not None else None
 

@@ -74,8 +74,8 @@ class ResolvedDevice:
     published: PublishedDevice
 
     def status(self) -> DeviceStatusInfo:
-        found = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
-        attributes = {key: value for key, value in found if value is not None}
+        fields = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
+        attributes = {key: value for key, value in fields if value is not None}
         return _status(
             self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes}
         )
@@ -94,15 +94,17 @@ class UnresolvedDevice:
     device: str | None = None
 
     def status(self) -> DeviceStatusInfo:
-        known = (("name", self.device), ("resourceClaimName", self.claim))
-        return _status(self.subject, {key: value for key, value in known if value is not None})
+        fields = (("name", self.device), ("resourceClaimName", self.claim))
+        return _status(self.subject, {key: value for key, value in fields if value is not None})
 
 
 ResolutionOutcome = ResolvedDevice | UnresolvedDevice
 
 
-def _status(subject: DeviceSubject, known: Json) -> DeviceStatusInfo:
-    return DeviceStatusInfo.from_wire({"name": subject.name, **({"deviceResourceClaimStatus": known} if known else {})})
+def _status(subject: DeviceSubject, claim_status: Json) -> DeviceStatusInfo:
+    return DeviceStatusInfo.from_wire(
+        {"name": subject.name, **({"deviceResourceClaimStatus": claim_status} if claim_status else {})}
+    )
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ Named = Mapping[str, tuple[Device, ...]]
 
 
 def devices_by_name(published: ResourceSlice) -> Named:
-    found: dict[str, tuple[Device, ...]] = {}
+    named: dict[str, tuple[Device, ...]] = {}
     for device in published.spec.devices:
-        found[device.name] = (*found.get(device.name, ()), device)
-    return found
+        named[device.name] = (*named.get(device.name, ()), device)
+    return named
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class TrackedPool:
 
     def __init__(self, slices: Iterable[ResourceSlice] = ()) -> None:
         self._generations: dict[int, _Generation] = {}
-        for each in slices:
-            self.put(each)
+        for slice_ in slices:
+            self.put(slice_)
 
     def put(self, published: ResourceSlice) -> None:
         """Add a slice."""
@@ -190,9 +190,12 @@ class _Generation:
                 self._with.pop(device.name, None)
 
     def devices(self, name: str) -> tuple[PublishedDevice, ...]:
-        slices = (self.slices[each] for each in sorted(self._with.get(name, ())))
+        slices = (self.slices[slice_name] for slice_name in sorted(self._with.get(name, ())))
         return tuple(
-            PublishedDevice(device, each) for each in slices for device in each.spec.devices if device.name == name
+            PublishedDevice(device, slice_)
+            for slice_ in slices
+            for device in slice_.spec.devices
+            if device.name == name
         )
 
 

@@ -132,23 +132,23 @@ class ReportContext:
     pod: Pod | None = None
 
 
-def device_report(resolution: DeviceResolution, known: ReportContext) -> DeviceReport:
+def device_report(resolution: DeviceResolution, context: ReportContext) -> DeviceReport:
     """The report on a resolution. A running VMI keeps its entries: a device that vanished, changed or was tainted is
     reported (K-5.14)."""
-    return DeviceReport(tuple(_settled(outcome, resolution, known) for outcome in resolution.outcomes))
+    return DeviceReport(tuple(_settled(outcome, resolution, context) for outcome in resolution.outcomes))
 
 
-def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, known: ReportContext) -> ReportedDevice:
+def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, context: ReportContext) -> ReportedDevice:
     subject, now = outcome.subject, outcome.status()
-    frozen = known.before.get((subject.kind, subject.name)) if known.running else None
+    frozen = context.before.get((subject.kind, subject.name)) if context.running else None
     warnings = [warned for warned in resolution.warnings if warned.subject is subject]
     if isinstance(outcome, UnresolvedDevice):
         return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings))
     if frozen and frozen.to_wire() != now.to_wire():
         message = f"the VMI runs with {_show(frozen)}, its claim now leads to {_show(now)}; restart the VM to use that"
         warnings.append(DeviceWarning(subject, DEVICE_CHANGED, message))
-    taints, health = taints_of(outcome, known.rules), health_of(outcome, known.pod)
-    if known.running:
+    taints, health = taints_of(outcome, context.rules), health_of(outcome, context.pod)
+    if context.running:
         warnings += _tainted(outcome, taints)
     if health is not None and health.health == "Unhealthy":
         detail = f": {health.message}" if health.message else ""
@@ -157,7 +157,7 @@ def _settled(outcome: ResolutionOutcome, resolution: DeviceResolution, known: Re
                 subject, DEVICE_UNHEALTHY, f"device {outcome.result.device} is unhealthy{detail}; see the driver's logs"
             )
         )
-    obstacle = next((each for each in resolution.obstacles if each.subject is subject), None)
+    obstacle = next((candidate for candidate in resolution.obstacles if candidate.subject is subject), None)
     return ReportedDevice(outcome, frozen or now, frozen is not None, tuple(warnings), taints, health, obstacle)
 
 
@@ -177,16 +177,16 @@ def one_each(entries: Iterable[tuple[str, DeviceStatusInfo]]) -> StatusEntries:
 
 
 def _addressed(entry: DeviceStatusInfo) -> bool:
-    known = entry.device_resource_claim_status
-    attributes = known.attributes if known is not None else None
+    claim_status = entry.device_resource_claim_status
+    attributes = claim_status.attributes if claim_status is not None else None
     return attributes is not None and bool(attributes.pci_address or attributes.mdev_uuid)
 
 
 def _show(entry: DeviceStatusInfo) -> str:
-    known = entry.device_resource_claim_status
-    attributes = known.attributes if known is not None else None
+    claim_status = entry.device_resource_claim_status
+    attributes = claim_status.attributes if claim_status is not None else None
     address = (attributes.mdev_uuid or attributes.pci_address) if attributes is not None else None
-    return f"device {known.name if known is not None else None} at {address}"
+    return f"device {claim_status.name if claim_status is not None else None} at {address}"
 
 
 def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaint, ...]:

@@ -158,11 +158,11 @@ class _Search:
         device = self.device(subject, claim, result)
         if isinstance(device, UnresolvedDevice):
             return device
-        found = needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
-        if isinstance(found, Unusable):
-            message = f"device {_path(result)}: {found.message}"
-            return UnresolvedDevice(subject, found.reason, "error", message, claim.name, result.device)
-        return ResolvedDevice(subject, claim.name, result, found, device)
+        resolved = needed(subject.needs, addresses(result.driver, device.device.attributes, self.options.keys))
+        if isinstance(resolved, Unusable):
+            message = f"device {_path(result)}: {resolved.message}"
+            return UnresolvedDevice(subject, resolved.reason, "error", message, claim.name, result.device)
+        return ResolvedDevice(subject, claim.name, result, resolved, device)
 
     def claim_object(self, subject: DeviceSubject) -> str | UnresolvedDevice:
         """The name of the device's ResourceClaim (K-5.2, K-5.3)."""
@@ -339,8 +339,8 @@ class _Search:
                 "waiting for the driver to publish it whole"
             )
             return unresolved(POOL_INCOMPLETE, "pending", message)
-        found = pool.devices(result.device) if pool is not None else ()
-        if not found:
+        devices = pool.devices(result.device) if pool is not None else ()
+        if not devices:
             seen = (
                 f"generation {pool.generation} of {where} has no device {result.device}"
                 if pool
@@ -353,21 +353,21 @@ class _Search:
                 return unresolved(DEVICE_NOT_PUBLISHED, "error", message)
             return unresolved(DEVICE_NOT_PUBLISHED, "pending", f"{seen}; waiting for the driver to publish it")
         node = self.pod.spec.node_name
-        elsewhere = [p.node for p in found if p.node and node and p.node != node]
-        if len(elsewhere) == len(found):
+        elsewhere = [p.node for p in devices if p.node and node and p.node != node]
+        if len(elsewhere) == len(devices):
             message = (
                 f"device {_path(result)} is on node {min(elsewhere)}, pod "
                 f"{self.pod.name} on node {node}; recreate the pod"
             )
             return unresolved(NODE_MISMATCH, "error", message)
-        if len(found) > 1:
-            generation = found[0].slice.spec.pool.generation
+        if len(devices) > 1:
+            generation = devices[0].slice.spec.pool.generation
             message = (
                 f"generation {generation} of {where} has device {result.device} "
-                f"{len(found)} times; the driver must publish it once"
+                f"{len(devices)} times; the driver must publish it once"
             )
             return unresolved(AMBIGUOUS_DEVICE, "error", message)
-        return found[0]
+        return devices[0]
 
     def _may_be_new(self) -> bool:
         """True while a missing claim may only be late in the informer."""

@@ -129,11 +129,11 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
         named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
         resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
-        known = settle(vmi, resolution, inputs.taint_rules, current)
-        updated = with_status(vmi, known, inputs.now)
+        report = settle(vmi, resolution, inputs.taint_rules, current)
+        updated = with_status(vmi, report, inputs.now)
         if updated is not vmi:
             actions.append(WriteStatus(updated))
-        events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in known.warnings)
+        events += (warning(vmi, warned.reason, f"{warned.subject}: {warned.message}") for warned in report.warnings)
         placed.append((vmi, (current.spec.node_name if current is not None else None) or "", resolution))
     return DeviceStatusPlan(tuple(actions), (*events, *_shared(placed)))
 
@@ -147,9 +147,9 @@ def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
     return {name for name in names if name}
 
 
-def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
+def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:
     """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
-    unresolved = known.unresolved
+    unresolved = report.unresolved
     first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
     resolved: ConditionStatus = "False" if first else "True"
     conditions = put(
@@ -160,13 +160,13 @@ def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime)
         sentences(unresolved),
         now,
     )
-    unhealthy = known.unhealthy
+    unhealthy = report.unhealthy
     if unhealthy or any(condition.get("type") == DEVICES_HEALTHY for condition in conditions):
         reason = unhealthy[0].reason if unhealthy else ALL_HEALTHY
         conditions = put(
             conditions, DEVICES_HEALTHY, "False" if unhealthy else "True", reason, sentences(unhealthy), now
         )
-    status, old = known.device_status(), vmi.status.device_status
+    status, old = report.device_status(), vmi.status.device_status
     same = status is None or (old is not None and status.to_wire() == old.to_wire())
     if same and conditions == vmi.status.conditions:
         return vmi
@@ -174,9 +174,9 @@ def with_status(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime)
     return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
 
 
-def sentences(found: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
+def sentences(findings: Sequence[UnresolvedDevice | DeviceWarning]) -> str:
     """For a condition's message. Bounded: a VMI has many devices, and users name them."""
-    return shortened("; ".join(f"{about.subject}: {about.message}" for about in found), _MESSAGE)
+    return shortened("; ".join(f"{about.subject}: {about.message}" for about in findings), _MESSAGE)
 
 
 def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution]]) -> list[Event]:

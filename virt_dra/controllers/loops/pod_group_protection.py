@@ -59,7 +59,7 @@ class PodGroupProtection:
         namespace, name = key
         group = self._groups.store.get(name, namespace)
         if group is not None and may_go(group, self._pods.store.by_index(_ACTIVE, key)):
-            left = tuple(each for each in group.metadata.finalizers if each != POD_GROUP_FINALIZER)
+            left = tuple(finalizer for finalizer in group.metadata.finalizers if finalizer != POD_GROUP_FINALIZER)
             await self._cluster.update(group.with_(metadata=group.metadata.with_(finalizers=left)))
 
 

@@ -44,11 +44,11 @@ def counted_status(quota: ResourceQuota, objects: NamespaceContent, context: Quo
     """The status that the quota should have, of all objects of its namespace that count for it."""
     hard = quota.spec.hard
     used: Usage = {}
-    for plural, found in objects.items():
+    for plural, of_resource in objects.items():
         names = matching_names(hard, plural, context)
         if names:
             total: Usage = dict.fromkeys(names, ZERO)
-            for obj in found:
+            for obj in of_resource:
                 if in_scope(quota, obj):
                     total = grown(total, masked(usage(obj, plural, context), names))
             used = grown(used, total)
@@ -100,8 +100,8 @@ class QuotaController:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(RESYNC_SECONDS)
-            for each in self._quotas.store.values():
-                self._queue.add((each.namespace, each.name))
+            for quota in self._quotas.store.values():
+                self._queue.add((quota.namespace, quota.name))
 
     async def _reconcile(self, key: tuple[str, str]) -> None:
         namespace, name = key
@@ -110,23 +110,25 @@ class QuotaController:
             quota = await cluster.get(ResourceQuota, name, namespace)
         except NotFound:
             return
-        classes = {each.name: each for each in self._classes.store.values()}
+        classes = {device_class.name: device_class for device_class in self._classes.store.values()}
         needed = needed_resources(quota, _context(classes, (), (), self._context.clock()))
         objects: dict[str, Sequence[TypedObject]] = {}
         for plural in needed:
             objects[plural] = (await cluster.list(_COUNTED[plural], namespace)).items
         pods = await self._owners(objects, namespace)
-        claims = [each for each in objects.get("resourceclaims.resource.k8s.io", ()) if isinstance(each, ResourceClaim)]
+        claims = [
+            claim for claim in objects.get("resourceclaims.resource.k8s.io", ()) if isinstance(claim, ResourceClaim)
+        ]
         status = counted_status(quota, objects, _context(classes, pods, claims, self._context.clock()))
         if status != quota.status:
             await cluster.update_status(quota.with_(status=status))
 
     async def _owners(self, objects: NamespaceContent, namespace: str) -> Iterable[Pod]:
         """The pods, on which the usage of claims for extended resources depends."""
-        found = objects.get("pods")
-        if found is None and "resourceclaims.resource.k8s.io" in objects:
+        pods = objects.get("pods")
+        if pods is None and "resourceclaims.resource.k8s.io" in objects:
             return (await self._context.cluster.list(Pod, namespace)).items
-        return [each for each in found or () if isinstance(each, Pod)]
+        return [pod for pod in pods or () if isinstance(pod, Pod)]
 
 
 def _context(

@@ -122,13 +122,13 @@ class WatchedSources:
         return self._claims.get(name, namespace)
 
     def pool(self, driver: str, name: str) -> PoolView | None:
-        known = self._pools.get((driver, name))
-        if known is None:
+        tracked = self._pools.get((driver, name))
+        if tracked is None:
             members = self._slices.by_index(POOL, (driver, name))
             if not members:
                 return None
-            known = self._pools[driver, name] = TrackedPool(members)
-        return known
+            tracked = self._pools[driver, name] = TrackedPool(members)
+        return tracked
 
     def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
         if self._sorted_rules is None:
@@ -158,25 +158,25 @@ class WatchedSources:
 
         Must be called with every change, after the store has it: cached pools and rules are updated here.
         """
-        found: set[str] = set()
+        keys: set[str] = set()
         for obj in (old, new):
             if isinstance(obj, VirtualMachineInstance):
-                found.add(obj.key)
+                keys.add(obj.key)
             elif isinstance(obj, Pod):
-                found |= self._of_pod(obj)
+                keys |= self._of_pod(obj)
             elif isinstance(obj, VirtualMachineInstanceDevices):
-                found.add(obj.key)
-                found |= self._sharing(obj)
+                keys.add(obj.key)
+                keys |= self._sharing(obj)
             elif isinstance(obj, DeviceTaintRule):
                 self._sorted_rules = None
-                found |= self._of_rule(obj)
+                keys |= self._of_rule(obj)
         if isinstance(old or new, VirtualMachineInstance):
-            found |= self._sharing_published(old, new) | self._sharing_status(old, new)
+            keys |= self._sharing_published(old, new) | self._sharing_status(old, new)
         elif isinstance(old or new, ResourceClaim):
-            found |= self._of_claim(old, new)
+            keys |= self._of_claim(old, new)
         elif isinstance(old or new, ResourceSlice):
-            found |= self._of_slice(old, new)
-        return frozenset(found)
+            keys |= self._of_slice(old, new)
+        return frozenset(keys)
 
     def _of_pod(self, pod: Pod) -> set[str]:
         return {
@@ -201,38 +201,38 @@ class WatchedSources:
         before, after = (obj if isinstance(obj, ResourceSlice) else None for obj in (old, new))
         pools = {(obj.spec.driver, obj.spec.pool.name) for obj in (before, after) if obj is not None}
         tracked = {pool: self._pools[pool] for pool in pools if pool in self._pools}
-        states = {pool: each.state for pool, each in tracked.items()}
+        states = {pool: followed.state for pool, followed in tracked.items()}
         self._update_pools(before, after)
         claims: dict[str, ResourceClaim] = {}
         devices = _changed_devices(before, after)
         for pool in pools:
-            known = tracked.get(pool)
+            followed = tracked.get(pool)
             # The state of a pool that wasn't asked for is unknown: it counts as unchanged if a slice was updated.
-            same = known.state == states[pool] if known is not None else before is not None and after is not None
-            found: list[ResourceClaim] = []
+            same = followed.state == states[pool] if followed is not None else before is not None and after is not None
+            affected: list[ResourceClaim] = []
             if same and devices is not None:
                 for device in devices:
-                    found += self._claims.by_index(DEVICE, (*pool, device))
+                    affected += self._claims.by_index(DEVICE, (*pool, device))
             else:
-                found += self._claims.by_index(POOL, pool)
-            claims |= {claim.key: claim for claim in found}
+                affected += self._claims.by_index(POOL, pool)
+            claims |= {claim.key: claim for claim in affected}
         return self._using(claims)
 
     def _update_pools(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
         """Apply a change of a slice to the pools that were asked for."""
-        for each, put in ((before, False), (after, True)):
-            if each is None:
+        for version, put in ((before, False), (after, True)):
+            if version is None:
                 continue
-            pool = (each.spec.driver, each.spec.pool.name)
+            pool = (version.spec.driver, version.spec.pool.name)
             followed = self._pools.get(pool)
             if followed is None:
                 continue
             if put:
-                followed.put(each)
+                followed.put(version)
             else:
-                followed.remove(each)
-        for each in (before, after):
-            pool = (each.spec.driver, each.spec.pool.name) if each is not None else ("", "")
+                followed.remove(version)
+        for version in (before, after):
+            pool = (version.spec.driver, version.spec.pool.name) if version is not None else ("", "")
             if pool in self._pools and not self._pools[pool]:
                 del self._pools[pool]
 
@@ -253,8 +253,8 @@ class WatchedSources:
         """VMIs with an address of a VMI that appears or starts to terminate: a shared address is reported only while
         both have it."""
         held, holds = (isinstance(obj, VirtualMachineInstance) and not ends(obj) for obj in (old, new))
-        known = (old or new) if held != holds else None
-        devices = None if known is None else self.devices(known.key)
+        changed = (old or new) if held != holds else None
+        devices = None if changed is None else self.devices(changed.key)
         return set() if devices is None else self._sharing(devices)
 
     def _sharing_status(self, old: TypedObject | None, new: TypedObject | None) -> set[str]:
@@ -273,13 +273,13 @@ class WatchedSources:
 def affected_by_vm(old: TypedObject | None, new: TypedObject | None) -> frozenset[str]:
     """The keys of the VMs that a change may affect: a change of the VM, of the VMI of its name, or of such a VMI's
     pod."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for obj in (old, new):
         if isinstance(obj, VirtualMachine | VirtualMachineInstance):
-            found.add(obj.key)
+            keys.add(obj.key)
         elif isinstance(obj, Pod):
-            found |= set(instance_keys(obj))
-    return frozenset(found)
+            keys |= set(instance_keys(obj))
+    return frozenset(keys)
 
 
 def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> frozenset[str] | None:
@@ -289,7 +289,7 @@ def _changed_devices(old: ResourceSlice | None, new: ResourceSlice | None) -> fr
         ours, theirs = old.spec, new.spec
         if (ours.driver, ours.pool, ours.node_name) != (theirs.driver, theirs.pool, theirs.node_name):
             return None
-    versions = [each.spec.devices if each is not None else () for each in (old, new)]
+    versions = [version.spec.devices if version is not None else () for version in (old, new)]
     before, after = ({device.name: device for device in devices} for devices in versions)
     if len(before) != len(versions[0]) or len(after) != len(versions[1]):
         return None

@@ -237,13 +237,19 @@ class InstanceLoop:
         return 0.0 if began is None else self._ambient.monotonic() - began
 
     def devices_by_state(self) -> dict[str, float]:
-        return dict(Counter(device.state for each in self._devices.store.values() for device in each.status.devices))
+        return dict(
+            Counter(
+                device.state
+                for devices_object in self._devices.store.values()
+                for device in devices_object.status.devices
+            )
+        )
 
     def vmis_by_path(self) -> dict[str, float]:
         paths = (
             path
-            for each in self._devices.store.values()
-            for path in (each.status.integration_paths or "none").split(",")
+            for devices_object in self._devices.store.values()
+            for path in (devices_object.status.integration_paths or "none").split(",")
         )
         return dict(Counter(path.strip() for path in paths))
 

@@ -263,10 +263,12 @@ def _hook_sidecars(vmi: VirtualMachineInstance, gates: Gates) -> tuple[Container
         return RenderError(BAD_HOOK_SIDECARS, f"the list of hook sidecars is not JSON: {error}", subject)
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         return RenderError(BAD_HOOK_SIDECARS, "the list of hook sidecars must be a JSON list of objects", subject)
-    known = ("image", "imagePullPolicy", "command", "args")
+    fields = ("image", "imagePullPolicy", "command", "args")
     try:
         return tuple(
-            Container.from_wire({"name": f"hook-sidecar-{number}"} | {key: entry[key] for key in known if key in entry})
+            Container.from_wire(
+                {"name": f"hook-sidecar-{number}"} | {key: entry[key] for key in fields if key in entry}
+            )
             for number, entry in enumerate(listed)
         )
     except WireError as error:

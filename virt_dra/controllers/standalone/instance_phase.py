@@ -103,20 +103,20 @@ def _scheduled(pod: Pod) -> Json | None:
 
 
 def with_phase(
-    vmi: VirtualMachineInstance, pod: Pod | None, found: PhaseVerdict, now: datetime
+    vmi: VirtualMachineInstance, pod: Pod | None, verdict: PhaseVerdict, now: datetime
 ) -> VirtualMachineInstance:
     """The VMI with phase, phase transition times, node, pods and conditions; the same object if nothing changed."""
     status = vmi.status
-    conditions = put(status.conditions, READY, "False" if found.reason else "True", found.reason or "GuestRunning",
-                     shortened(found.message, _MESSAGE), now)  # fmt: skip
-    unscheduled = _scheduled(pod) if pod is not None and found.phase == "Scheduling" else None
+    conditions = put(status.conditions, READY, "False" if verdict.reason else "True", verdict.reason or "GuestRunning",
+                     shortened(verdict.message, _MESSAGE), now)  # fmt: skip
+    unscheduled = _scheduled(pod) if pod is not None and verdict.phase == "Scheduling" else None
     conditions = without(conditions, POD_SCHEDULED) if unscheduled is None else _with(conditions, unscheduled)
     changed = status.with_(conditions=conditions)
-    if status.phase != found.phase:
-        times = [*phase_times(status), {"phase": found.phase, "phaseTransitionTimestamp": format_time(now)}]
-        changed = changed.with_(phase=found.phase, **{_TIMES: times})
-        changed = changed.with_(reason=found.reason) if found.phase == "Failed" else changed
-    if pod is not None and pod.spec.node_name and found.phase not in FINISHED:
+    if status.phase != verdict.phase:
+        times = [*phase_times(status), {"phase": verdict.phase, "phaseTransitionTimestamp": format_time(now)}]
+        changed = changed.with_(phase=verdict.phase, **{_TIMES: times})
+        changed = changed.with_(reason=verdict.reason) if verdict.phase == "Failed" else changed
+    if pod is not None and pod.spec.node_name and verdict.phase not in FINISHED:
         node = pod.spec.node_name
         changed = changed.with_(node_name=node, active_pods={pod.metadata.uid: node})
     return vmi if changed == status else vmi.with_(status=changed)
@@ -125,8 +125,8 @@ def with_phase(
 def _with(conditions: Sequence[Json], condition: Json) -> tuple[Json, ...]:
     kept = {key: value for key, value in condition.items() if value is not None}
     return (
-        tuple(kept if each.get("type") == POD_SCHEDULED else each for each in conditions)
-        if any(each.get("type") == POD_SCHEDULED for each in conditions)
+        tuple(kept if existing.get("type") == POD_SCHEDULED else existing for existing in conditions)
+        if any(existing.get("type") == POD_SCHEDULED for existing in conditions)
         else (*conditions, kept)
     )
 
@@ -134,9 +134,9 @@ def _with(conditions: Sequence[Json], condition: Json) -> tuple[Json, ...]:
 def phase_times(status: VirtualMachineInstanceStatus) -> list[Json]:
     """The recorded times of the VMI's phase transitions."""
     times = (status.model_extra or {}).get(_TIMES)
-    return [each for each in times if isinstance(each, dict)] if isinstance(times, list | tuple) else []
+    return [entry for entry in times if isinstance(entry, dict)] if isinstance(times, list | tuple) else []
 
 
 def ever_ran(vmi: VirtualMachineInstance) -> bool:
     """True if the VMI's guest has ever run."""
-    return vmi.status.phase == "Running" or any(each.get("phase") == "Running" for each in phase_times(vmi.status))
+    return vmi.status.phase == "Running" or any(entry.get("phase") == "Running" for entry in phase_times(vmi.status))

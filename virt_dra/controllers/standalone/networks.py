@@ -51,13 +51,13 @@ def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> StatusEntries:
     """The entries of the networks that the pod was started with, from its files."""
     if pod is None:
         return {}
-    found: list[tuple[str, DeviceStatusInfo]] = []
+    entries: list[tuple[str, DeviceStatusInfo]] = []
     for network in network_devices(vmi, pod):
         text = pod.metadata.annotations.get(metadata_annotation(network.claim_name, network.request_name))
         entry = _entry(network, text) if text else None
         if entry is not None:
-            found.append((network.kind, entry))
-    return one_each(found)
+            entries.append((network.kind, entry))
+    return one_each(entries)
 
 
 def _entry(network: DeviceSubject, text: str) -> DeviceStatusInfo | None:
@@ -73,5 +73,5 @@ def _entry(network: DeviceSubject, text: str) -> DeviceStatusInfo | None:
         return None
     address = devices[0].attributes.get(PCI_BUS_ID)
     attributes: Json = {"pciAddress": address.string} if address is not None and address.string else {}
-    known: Json = {"name": devices[0].name, "resourceClaimName": file.metadata.name, "attributes": attributes}
-    return DeviceStatusInfo.from_wire({"name": network.name, "deviceResourceClaimStatus": known})
+    claim_status: Json = {"name": devices[0].name, "resourceClaimName": file.metadata.name, "attributes": attributes}
+    return DeviceStatusInfo.from_wire({"name": network.name, "deviceResourceClaimStatus": claim_status})

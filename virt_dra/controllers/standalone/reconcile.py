@@ -110,22 +110,22 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
     pod = inputs.devices.pod or (inputs.pods[-1] if inputs.pods else None)
     first: list[Write] = []
     events: list[Event] = []
-    found = phase_of(vmi, pod)
+    verdict = phase_of(vmi, pod)
     if pod is None and vmi.status.phase not in STARTED:
         rendered = standalone_pod(vmi, inputs.settings.gates, inputs.settings.pods)
         if isinstance(rendered, RenderError):
             message = f"{rendered.subject}: {rendered.message}"
-            found = replace(found, reason=rendered.reason, message=message)
+            verdict = replace(verdict, reason=rendered.reason, message=message)
             if _ready_reason(vmi) != (rendered.reason, message):
                 events.append(warning(vmi, CANNOT_RENDER, shortened(message)))
         else:
             first.append(Create(rendered))
-    updated = with_phase(vmi, pod, found, now)
-    known = _devices(inputs)
-    if known is not None and found.phase not in FINISHED:
-        updated = with_status(updated, known, now)
-        first += _pod_annotations(inputs.devices, known)
-        updated = _with_shared(updated, known, now)
+    updated = with_phase(vmi, pod, verdict, now)
+    report = _devices(inputs)
+    if report is not None and verdict.phase not in FINISHED:
+        updated = with_status(updated, report, now)
+        first += _pod_annotations(inputs.devices, report)
+        updated = _with_shared(updated, report, now)
     updated = _with_pending(updated, inputs.devices.pod, pending)
     then = (PatchStatus.between(vmi, updated),) if updated is not vmi else ()
     if then and not then[0].changes:
@@ -155,9 +155,9 @@ def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
     return settle(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
 
 
-def _with_shared(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime) -> VirtualMachineInstance:
+def _with_shared(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:
     """The VMI with the condition DevicesShared while another VMI has the same address (K-5.33)."""
-    shared = [warned for warned in known.warnings if warned.reason == SHARED_ADDRESS]
+    shared = [warned for warned in report.warnings if warned.reason == SHARED_ADDRESS]
     conditions = vmi.status.conditions
     if shared:
         kept = put(conditions, DEVICES_SHARED, "True", SHARED_ADDRESS, shortened(sentences(shared), MESSAGE_LIMIT), now)
@@ -166,14 +166,14 @@ def _with_shared(vmi: VirtualMachineInstance, known: DeviceReport, now: datetime
     return vmi if kept == conditions else vmi.with_(status=vmi.status.with_(conditions=kept))
 
 
-def _pod_annotations(devices: Devices, known: DeviceReport) -> tuple[PatchAnnotations, ...]:
+def _pod_annotations(devices: Devices, report: DeviceReport) -> tuple[PatchAnnotations, ...]:
     """The patch that gives the launcher the complete deviceStatus and the networks' metadata."""
     pod = devices.pod
     if pod is None:
         return ()
     wanted = dict(annotations_for(devices, pod))
-    if not known.unresolved:
-        wanted[POD_DEVICE_STATUS_ANNOTATION] = annotation_value(known.device_status())
+    if not report.unresolved:
+        wanted[POD_DEVICE_STATUS_ANNOTATION] = annotation_value(report.device_status())
     changes = {key: value for key, value in wanted.items() if pod.metadata.annotations.get(key) != value}
     return (PatchAnnotations.of(pod, changes, unchanged=True),) if changes else ()
 
@@ -192,7 +192,7 @@ def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Conditi
 
 def _previous_allocatable(vmi: VirtualMachineInstance) -> Condition | None:
     """The condition Allocatable that was written last; None if it is missing or malformed."""
-    condition = next((each for each in vmi.status.conditions if each.get("type") == ALLOCATABLE), None)
+    condition = next((existing for existing in vmi.status.conditions if existing.get("type") == ALLOCATABLE), None)
     try:
         return Condition.from_wire(condition) if condition is not None else None
     except WireError:

@@ -84,7 +84,7 @@ def strategy_of(vm: VirtualMachine) -> Strategy | None:
     """The run strategy, or its equivalent in the older field ``running``; None if neither has a known value."""
     if vm.spec.running is not None:
         return "Always" if vm.spec.running else "Halted"
-    return next((known for known in STRATEGIES if known == vm.spec.run_strategy), None)
+    return next((strategy for strategy in STRATEGIES if strategy == vm.spec.run_strategy), None)
 
 
 def delay_after(failures: int) -> timedelta:
@@ -160,17 +160,17 @@ def _to_be_deleted(strategy: Strategy | None, vmi: VirtualMachineInstance) -> bo
 
 def _failures(vm: VirtualMachine, own: VirtualMachineInstance | None, now: datetime) -> Json | None:
     """``status.startFailure``: counts VMIs in a row that failed before their guest ran; reset when a guest runs."""
-    known = vm.status.get("startFailure")
-    known = known if isinstance(known, dict) else None
+    failures = vm.status.get("startFailure")
+    failures = failures if isinstance(failures, dict) else None
     if strategy_of(vm) not in ("Always", "RerunOnFailure", "Once"):
         return None
     if own is None:
-        return known
+        return failures
     if ever_ran(own):
         return None
-    if own.status.phase != "Failed" or (known is not None and known.get("lastFailedVMIUID") == own.metadata.uid):
-        return known
-    before = known.get("consecutiveFailCount") if known is not None else 0
+    if own.status.phase != "Failed" or (failures is not None and failures.get("lastFailedVMIUID") == own.metadata.uid):
+        return failures
+    before = failures.get("consecutiveFailCount") if failures is not None else 0
     count = min(before if isinstance(before, int) and before > 0 else 0, _MOST_COUNTED) + 1
     return {
         "consecutiveFailCount": count,
@@ -202,7 +202,7 @@ def _status(
         status["startFailure"] = failures
     kept = vm.status.get("conditions")
     conditions: tuple[Json, ...] = (
-        tuple(each for each in kept if isinstance(each, dict)) if isinstance(kept, list | tuple) else ()
+        tuple(entry for entry in kept if isinstance(entry, dict)) if isinstance(kept, list | tuple) else ()
     )
     if is_ready:
         conditions = put(conditions, READY, "True", "GuestRunning", "", now)
@@ -216,7 +216,7 @@ def _status(
             now,
         )
     elif failures is None or not any(
-        each.get("type") == READY for each in conditions
+        condition.get("type") == READY for condition in conditions
     ):  # else why the last one failed stays
         conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
     reason, message = _trouble(vm, strategy, taken)
@@ -224,9 +224,9 @@ def _status(
         conditions = put(conditions, FAILURE, "True", reason, message, now)
     else:
         conditions = tuple(
-            each
-            for each in conditions
-            if each.get("type") != FAILURE or each.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
+            condition
+            for condition in conditions
+            if condition.get("type") != FAILURE or condition.get("reason") not in (NAME_TAKEN, UNKNOWN_STRATEGY)
         )
     status["conditions"] = list(conditions)
     return status
@@ -248,7 +248,8 @@ def _failed_before(vm: VirtualMachine, reason: str) -> bool:
     conditions = vm.status.get("conditions")
     listed = conditions if isinstance(conditions, list | tuple) else ()
     return any(
-        isinstance(each, dict) and each.get("type") == FAILURE and each.get("reason") == reason for each in listed
+        isinstance(condition, dict) and condition.get("type") == FAILURE and condition.get("reason") == reason
+        for condition in listed
     )
 
 

@@ -111,8 +111,8 @@ def refused(action: ClaimAction, error: ApiError) -> Event:
     """The Event about a write that the cluster refused."""
     match action:
         case RecordClaimNames(owner=owner):
-            what = "pod" if isinstance(owner, Pod) else "PodGroup"
-            return warning(owner, RECORDING_FAILED, f"update {what} {owner.key} ResourceClaimStatuses: {error}")
+            kind = "pod" if isinstance(owner, Pod) else "PodGroup"
+            return warning(owner, RECORDING_FAILED, f"update {kind} {owner.key} ResourceClaimStatuses: {error}")
         case CreateClaim(owner=owner, entry=entry):
             return warning(owner, CREATION_FAILED, f"{entry_label(owner)} {entry}: create ResourceClaim : {error}")
         case ChangeReservations(claim=claim):
@@ -135,12 +135,12 @@ async def write(writer: Writer, action: ClaimAction) -> TypedObject | None:
             # unneeded (C-3.1).
             ours = {status.name for status in statuses}
             merged = sorted(
-                (*statuses, *(each for each in owner.status.resource_claim_statuses if each.name not in ours)),
-                key=lambda each: each.name,
+                (*statuses, *(other for other in owner.status.resource_claim_statuses if other.name not in ours)),
+                key=lambda status: status.name,
             )
             merge = {
                 "metadata": {"uid": owner.metadata.uid},
-                "status": {"resourceClaimStatuses": [each.to_wire() for each in merged]},
+                "status": {"resourceClaimStatuses": [status.to_wire() for status in merged]},
             }
             return await writer.patch(type(owner), owner.name, owner.namespace, merge=merge, subresource="status")
         case ChangeReservations(claim=claim, reserved_for=reserved_for, deallocate=deallocate):

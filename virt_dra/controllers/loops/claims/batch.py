@@ -86,13 +86,13 @@ def plan(inputs: ClaimInputs) -> ClaimControllerPlan:
         decided += for_group(view, group, inputs.gates)
     for _, pod in sorted(view.pods.items()):
         decided += for_pod(view, pod, inputs.gates)
-    for each in decided:
-        if isinstance(each, Event):
-            events.append(each)
-        elif isinstance(each, Reserve):
-            joining[each.claim.key].append(each.consumer)
+    for decision in decided:
+        if isinstance(decision, Event):
+            events.append(decision)
+        elif isinstance(decision, Reserve):
+            joining[decision.claim.key].append(decision.consumer)
         else:
-            actions.append(each)
+            actions.append(decision)
     for key, claim in sorted(view.claims.items()):
         actions += for_claim(view, claim, inputs.gates, tuple(joining[key]))
     return ClaimControllerPlan(tuple(actions), tuple(events))
@@ -130,10 +130,10 @@ class _ListedView:
             if owner is not None:
                 owned[claim.namespace, owner.uid] = (*owned.get((claim.namespace, owner.uid), ()), claim)
         return cls(
-            {each.key: each for each in inputs.pods},
-            {each.key: each for each in inputs.claims},
-            {each.key: each for each in inputs.templates},
-            {each.key: each for each in inputs.groups},
+            {pod.key: pod for pod in inputs.pods},
+            {claim.key: claim for claim in inputs.claims},
+            {template.key: template for template in inputs.templates},
+            {group.key: group for group in inputs.groups},
             owned,
         )
 

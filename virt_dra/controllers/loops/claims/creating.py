@@ -118,7 +118,7 @@ def _claims_of(
     annotation.
     """
     created: list[PodDecision] = []
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for entry in owner.spec.resource_claims:
         try:
             claim = _claim_for(view, owner, group, entry, gates)
@@ -127,17 +127,17 @@ def _claims_of(
         if isinstance(claim, CreateClaim):
             created.append(claim)
         elif claim is not None:
-            found[entry.name] = claim
+            names[entry.name] = claim
     if created:
         return created, None
     recorded = {
-        each.name: each.resource_claim_name
-        for each in owner.status.resource_claim_statuses
-        if each.resource_claim_name is not None
+        status.name: status.resource_claim_name
+        for status in owner.status.resource_claim_statuses
+        if status.resource_claim_name is not None
     }
-    if all(recorded.get(entry) == name for entry, name in found.items()):
+    if all(recorded.get(entry) == name for entry, name in names.items()):
         return [], owner
-    record, current = _recorded(owner, recorded | found)
+    record, current = _recorded(owner, recorded | names)
     return [record], current
 
 
@@ -204,9 +204,11 @@ def _from_template(
             f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
         )
     requests = template.spec.spec.devices.requests
-    if not gates.admin_access and any(each.exactly is not None and each.exactly.admin_access for each in requests):
+    if not gates.admin_access and any(
+        request.exactly is not None and request.exactly.admin_access for request in requests
+    ):
         raise _CannotCreate("admin access is requested, but the feature is disabled")
-    if not gates.prioritized_list and any(each.first_available for each in requests):
+    if not gates.prioritized_list and any(request.first_available for request in requests):
         raise _CannotCreate("template includes a prioritized list of subrequests, but the feature is disabled")
     return generated_claim(owner, entry.name, template)
 

@@ -67,8 +67,8 @@ class CreatedClaims:
 
     def discard(self, namespace: str, name: str) -> None:
         """The informer knows better."""
-        known = self._claims.pop((namespace, name), None)
-        owner = known[1].metadata.controller_owner if known is not None else None
+        believed = self._claims.pop((namespace, name), None)
+        owner = believed[1].metadata.controller_owner if believed is not None else None
         if owner is not None:
             claims = self._of_owner.get((namespace, owner.uid), {})
             claims.pop(name, None)
@@ -113,10 +113,10 @@ class StoredView:
     async def look(self, reader: Reader, needed: LookNeeded) -> None:
         """Read what a decision needs to know. Raises :class:`ApiError`."""
         try:
-            found: TypedObject | None = await reader.get(needed.kind, needed.name, needed.namespace)
+            obj: TypedObject | None = await reader.get(needed.kind, needed.name, needed.namespace)
         except NotFound:
-            found = None
-        self._learned[needed.kind, needed.namespace, needed.name] = found
+            obj = None
+        self._learned[needed.kind, needed.namespace, needed.name] = obj
 
     def learn(self, obj: TypedObject) -> None:
         """Know an object as it was written."""
@@ -126,11 +126,11 @@ class StoredView:
         return self._known(Pod, namespace, name) or self._stores.pods.get(name, namespace)
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        known = self._known(ResourceClaim, namespace, name) or self._stores.claims.get(name, namespace)
-        if known is None:
-            known = self._created.get(namespace, name)
-            self.believed |= known is not None
-        return known
+        claim = self._known(ResourceClaim, namespace, name) or self._stores.claims.get(name, namespace)
+        if claim is None:
+            claim = self._created.get(namespace, name)
+            self.believed |= claim is not None
+        return claim
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
         return self._stores.templates.get(name, namespace)
@@ -140,10 +140,10 @@ class StoredView:
         return self._known(PodGroup, namespace, name) or stored
 
     def claims_of(self, namespace: str, uid: str) -> tuple[ResourceClaim, ...]:
-        found = {claim.name: claim for claim in self._stores.claims.by_index(OF_OWNER, (namespace, uid))}
+        claims = {claim.name: claim for claim in self._stores.claims.by_index(OF_OWNER, (namespace, uid))}
         for claim in self._created.of(namespace, uid):
-            found.setdefault(claim.name, claim)
-        return tuple(claim for _, claim in sorted(found.items()))
+            claims.setdefault(claim.name, claim)
+        return tuple(claim for _, claim in sorted(claims.items()))
 
     def is_deleted(self, uid: str) -> bool:
         return uid in self._deleted
@@ -160,11 +160,11 @@ class StoredView:
     def _known(self, kind: type[O], namespace: str, name: str) -> O | None:
         return cast("O | None", self._learned.get((kind, namespace, name)))
 
-    def _certain(self, kind: type[O], namespace: str, name: str, known: Callable[[str, str], O | None]) -> O | None:
-        found = known(namespace, name)
-        if found is None and (kind, namespace, name) not in self._learned:
+    def _certain(self, kind: type[O], namespace: str, name: str, stored: Callable[[str, str], O | None]) -> O | None:
+        obj = stored(namespace, name)
+        if obj is None and (kind, namespace, name) not in self._learned:
             raise LookNeeded(kind, namespace, name)
-        return found
+        return obj
 
 
 def owner_key(claim: ResourceClaim) -> tuple[tuple[str, str], ...]:

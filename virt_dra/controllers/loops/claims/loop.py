@@ -196,8 +196,8 @@ class ResourceClaimController:
         """Find what a request whose answer was lost has made; no watch shows it in time."""
         owner = self._owner(self._view(), key)
         for claim in (await self._cluster.list(ResourceClaim, key.namespace)).items if owner is not None else ():
-            made_for, known = claim.metadata.controller_owner, self._stores.claims.get(claim.name, claim.namespace)
-            if owner is not None and made_for is not None and made_for.uid == owner.metadata.uid and known is None:
+            made_for, stored = claim.metadata.controller_owner, self._stores.claims.get(claim.name, claim.namespace)
+            if owner is not None and made_for is not None and made_for.uid == owner.metadata.uid and stored is None:
                 self._created.add(claim)
         self._unanswered.discard(key)
 
@@ -219,8 +219,12 @@ class ResourceClaimController:
     ) -> tuple[ResourceClaimConsumerReference, ...]:
         """The consumers for which pods with a node need the claim reserved (C-10.7)."""
         pods = self._pods.store.by_index(OF_CLAIM, (claim.namespace, claim.name))
-        decided = (each for pod in pods if pod.spec.node_name for each in for_pod(view, pod, self._gates))
-        return tuple(each.consumer for each in decided if isinstance(each, Reserve) and each.claim.name == claim.name)
+        decided = (decision for pod in pods if pod.spec.node_name for decision in for_pod(view, pod, self._gates))
+        return tuple(
+            decision.consumer
+            for decision in decided
+            if isinstance(decision, Reserve) and decision.claim.name == claim.name
+        )
 
     def _owner(self, view: StoredView, key: WorkKey) -> ClaimOwner | None:
         return view.pod(key.namespace, key.name) if key.kind == "pod" else view.pod_group(key.namespace, key.name)
@@ -270,15 +274,17 @@ def _parted(decided: Iterable[PodDecision]) -> tuple[list[ClaimAction], list[Eve
     """The writes, and the problems."""
     actions: list[ClaimAction] = []
     problems: list[Event] = []
-    for each in decided:
-        if isinstance(each, Event):
-            problems.append(each)
-        elif isinstance(each, Reserve):
+    for decision in decided:
+        if isinstance(decision, Event):
+            problems.append(decision)
+        elif isinstance(decision, Reserve):
             actions.append(
-                ChangeReservations(each.claim, (*each.claim.status.reserved_for, each.consumer), deallocate=False)
+                ChangeReservations(
+                    decision.claim, (*decision.claim.status.reserved_for, decision.consumer), deallocate=False
+                )
             )
         else:
-            actions.append(each)
+            actions.append(decision)
     return actions, problems
 
 

@@ -59,9 +59,9 @@ def _keeps(view: ClaimView, namespace: str, consumer: ResourceClaimConsumerRefer
     if not consumer.api_group and consumer.resource == PODS:
         if view.is_deleted(consumer.uid):
             return False
-        known = view.pod(namespace, consumer.name)
-        if known is not None:
-            return known.metadata.uid == consumer.uid and not is_done(known)
+        cached = view.pod(namespace, consumer.name)
+        if cached is not None:
+            return cached.metadata.uid == consumer.uid and not is_done(cached)
         pod = view.certain_pod(namespace, consumer.name)
         return pod is not None and pod.metadata.uid == consumer.uid
     if gates.workload_resource_claims and is_of_group(consumer):

@@ -100,7 +100,7 @@ class PoolStatusRequests:
     async def _clean_up(self) -> None:
         """C-12.9: at once and every ten minutes."""
         while True:
-            for request in sorted(self._requests.store.values(), key=lambda each: each.name):
+            for request in sorted(self._requests.store.values(), key=lambda pending: pending.name):
                 if is_expired(request, self._clock()):
                     await self._delete(request)
             await asyncio.sleep(CLEAN_UP_PERIOD)
@@ -120,7 +120,7 @@ def is_expired(request: ResourcePoolStatusRequest, now: datetime) -> bool:
     lifetime = WAITING_FOR
     if request.status is not None:
         lifetime = FINISHED_FOR
-        ended = [each for each in request.status.conditions if each.type in (COMPLETE, FAILED)]
+        ended = [condition for condition in request.status.conditions if condition.type in (COMPLETE, FAILED)]
         since = ended[0].last_transition_time if ended else since
     try:
         return since is not None and now - parse_time(since) > lifetime

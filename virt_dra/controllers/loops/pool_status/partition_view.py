@@ -41,7 +41,7 @@ class Grouped:
         """All devices of a pool's slices. The request's attribute is used only if no slice with devices declares
         one."""
         published = [
-            (each.spec.partition_type_attribute or "", device) for each in slices for device in each.spec.devices
+            (slice_.spec.partition_type_attribute or "", device) for slice_ in slices for device in slice_.spec.devices
         ]
         fallback = "" if any(attribute for attribute, _ in published) else spec.default_partition_type_attribute or ""
         return [
@@ -52,10 +52,10 @@ class Grouped:
 
 def _type_of(driver: str, attributes: dict[str, DeviceAttribute], name: str) -> str | None:
     """By the full name; the driver's own domain may be left out."""
-    found = attributes.get(name)
-    if found is None and name.startswith(f"{driver}/"):
-        found = attributes.get(name.removeprefix(f"{driver}/"))
-    return found.string if found is not None else None
+    attribute = attributes.get(name)
+    if attribute is None and name.startswith(f"{driver}/"):
+        attribute = attributes.get(name.removeprefix(f"{driver}/"))
+    return attribute.string if attribute is not None else None
 
 
 @dataclass
@@ -73,7 +73,7 @@ def partition_view(
 
     None if no device is grouped. Types are counted independently of each other.
     """
-    if not any(each.attribute for each in devices):
+    if not any(device.attribute for device in devices):
         return None
     if not counters:
         return ViewProblem(
@@ -87,10 +87,14 @@ def partition_view(
             f"{PARTITIONS_OVER_CAP} pool {pool} has {len(groups)} partition "
             f"types, exceeding the maximum of {MOST_ITEMS}"
         )
-    left = {(each.name, name): counter.value for each in counters for name, counter in each.counters.items()}
-    for each in devices:
-        if each.device.name in in_use:
-            _deduct(each.device.consumes_counters, left)
+    left = {
+        (counter_set.name, name): counter.value
+        for counter_set in counters
+        for name, counter in counter_set.counters.items()
+    }
+    for grouped in devices:
+        if grouped.device.name in in_use:
+            _deduct(grouped.device.consumes_counters, left)
     return tuple(
         PartitionTypeStatus(
             attribute=attribute, type=kind, total=group.total, allocatable=_fitting(group.unused, dict(left))
@@ -103,22 +107,22 @@ def _groups(
     devices: Sequence[Grouped], in_use: Collection[str], pool: str
 ) -> dict[tuple[str, str], _Partitions] | ViewProblem:
     groups: dict[tuple[str, str], _Partitions] = {}
-    for each in devices:
-        consumed = each.device.consumes_counters
-        if not consumed or not each.attribute:
+    for grouped in devices:
+        consumed = grouped.device.consumes_counters
+        if not consumed or not grouped.attribute:
             continue
-        if each.type is None:
-            name = f'device "{each.device.name}" in pool {pool}'
-            return ViewProblem(f'{TYPE_MISSING} {name} does not carry partition type attribute "{each.attribute}"')
+        if grouped.type is None:
+            name = f'device "{grouped.device.name}" in pool {pool}'
+            return ViewProblem(f'{TYPE_MISSING} {name} does not carry partition type attribute "{grouped.attribute}"')
         cost = _cost(consumed)
-        group = groups.setdefault((each.attribute, each.type), _Partitions(cost))
+        group = groups.setdefault((grouped.attribute, grouped.type), _Partitions(cost))
         if cost != group.cost:
             return ViewProblem(
-                f'{COST_MISMATCH} devices of partition type "{each.type}" in pool {pool} consume different counters'
+                f'{COST_MISMATCH} devices of partition type "{grouped.type}" in pool {pool} consume different counters'
             )
         group.total += 1
-        if each.device.name not in in_use:
-            group.unused.append(each.device)
+        if grouped.device.name not in in_use:
+            group.unused.append(grouped.device)
     return groups
 
 
@@ -126,7 +130,9 @@ def _cost(consumed: Iterable[DeviceCounterConsumption]) -> str:
     """A text that is the same for devices that consume the same."""
     return ",".join(
         sorted(
-            f"{each.counter_set}/{name}={counter.value}" for each in consumed for name, counter in each.counters.items()
+            f"{consumption.counter_set}/{name}={counter.value}"
+            for consumption in consumed
+            for name, counter in consumption.counters.items()
         )
     )
 
@@ -135,9 +141,9 @@ def _fitting(devices: Iterable[Device], left: _Counters) -> int:
     fitting = 0
     for device in devices:
         needed = [
-            ((each.counter_set, name), counter.value)
-            for each in device.consumes_counters
-            for name, counter in each.counters.items()
+            ((consumption.counter_set, name), counter.value)
+            for consumption in device.consumes_counters
+            for name, counter in consumption.counters.items()
         ]
         if all(key in left and left[key] >= amount for key, amount in needed):
             fitting += 1
@@ -146,7 +152,7 @@ def _fitting(devices: Iterable[Device], left: _Counters) -> int:
 
 
 def _deduct(consumed: Iterable[DeviceCounterConsumption], left: _Counters) -> None:
-    for each in consumed:
-        for name, counter in each.counters.items():
-            if (each.counter_set, name) in left:
-                left[each.counter_set, name] -= counter.value
+    for consumption in consumed:
+        for name, counter in consumption.counters.items():
+            if (consumption.counter_set, name) in left:
+                left[consumption.counter_set, name] -= counter.value

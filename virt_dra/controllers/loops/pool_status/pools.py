@@ -74,7 +74,7 @@ def pool_request_status(
     """
     spec = request.spec
     members: dict[str, list[ResourceSlice]] = {}
-    for published in sorted(slices, key=lambda each: each.name):
+    for published in sorted(slices, key=lambda published: published.name):
         if published.spec.driver == spec.driver and spec.pool_name in (None, "", published.spec.pool.name):
             members.setdefault(published.spec.pool.name, []).append(published)
     names = sorted(members)
@@ -138,9 +138,9 @@ def _with_views(
     counters = [counter_set for published in slices for counter_set in published.spec.shared_counters]
     partitions = partition_view(Grouped.devices(spec, slices), counters, usage.devices, pool)
     shareable = shareable_view(
-        [device for each in slices for device in each.spec.devices], usage.devices, usage.consumed, pool
+        [device for published in slices for device in published.spec.devices], usage.devices, usage.consumed, pool
     )
-    problems = [found for found in (partitions, shareable) if isinstance(found, ViewProblem)]
+    problems = [view for view in (partitions, shareable) if isinstance(view, ViewProblem)]
     if problems:
         status = status.with_(validation_error=_cut(problems[0].message))
     elif not isinstance(partitions, ViewProblem) and partitions:

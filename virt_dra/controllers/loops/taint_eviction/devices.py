@@ -24,17 +24,17 @@ class PublishedTaints:
         """Replace a slice (None: absent) by another of its name; the devices whose taints are different now."""
         changed: set[TaintedDevice] = set()
         for pool in {_pool_of(published) for published in (old, new) if published is not None}:
-            known = self._pools.setdefault(pool, _Pool())
-            changed |= {(*pool, device) for device in known.change(_in(pool, old), _in(pool, new))}
-            if known.is_empty:
+            tracked = self._pools.setdefault(pool, _Pool())
+            changed |= {(*pool, device) for device in tracked.change(_in(pool, old), _in(pool, new))}
+            if tracked.is_empty:
                 del self._pools[pool]
         return changed
 
     def of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
         """The taints of a device; nothing of one that isn't published."""
         driver, pool, name = device
-        known = self._pools.get((driver, pool))
-        for index, taint in known.taints(name) if known is not None else ():
+        tracked = self._pools.get((driver, pool))
+        for index, taint in tracked.taints(name) if tracked is not None else ():
             yield TaintCause(published=True, device=device, index=index), taint
 
     def is_current(self, published: ResourceSlice) -> bool:
@@ -67,7 +67,7 @@ class _Pool:
         return ()
 
     def change(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[str]:
-        suspects = {device for each in (old, new) if each is not None for device in _tainted(each)}
+        suspects = {device for published in (old, new) if published is not None for device in _tainted(published)}
         if self._changes_generation(old, new):
             suspects |= self._carriers.keys()
         before = {device: self.taints(device) for device in suspects}

@@ -108,10 +108,16 @@ def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration])
     """
     if taint.time_added is None:
         return None
-    matching = [each.toleration_seconds for each in tolerations if each.effect == NO_EXECUTE and tolerates(each, taint)]
+    matching = [
+        toleration.toleration_seconds
+        for toleration in tolerations
+        if toleration.effect == NO_EXECUTE and tolerates(toleration, taint)
+    ]
     if None in matching:
         return None
-    seconds = min((max(each, 0) for each in matching if each is not None), default=0)
+    seconds = min(
+        (max(toleration_seconds, 0) for toleration_seconds in matching if toleration_seconds is not None), default=0
+    )
     try:
         return _time(taint.time_added) + timedelta(seconds=seconds)
     except OverflowError:
@@ -138,22 +144,22 @@ def pod_eviction(pod: Pod, allocated: ClaimOfPod, *, workload_claims: bool = Fal
     """
     if not pod.spec.node_name:
         return None
-    found: Eviction | None = None
+    earliest: Eviction | None = None
     for entry in pod.spec.resource_claims:
         try:
             reference = claim_name(pod, entry)
         except UnsupportedClaimSource:
             continue
-        known = allocated(reference.name) if isinstance(reference, Resolved) else None
-        if known is None or not isinstance(reference, Resolved):
+        evicted = allocated(reference.name) if isinstance(reference, Resolved) else None
+        if evicted is None or not isinstance(reference, Resolved):
             continue
-        claim, eviction = known
+        claim, eviction = evicted
         foreign = reference.must_check_owner and not is_for_pod(claim, pod, workload_claims=workload_claims)
         if eviction is None or foreign or not is_reserved_for(claim, pod, workload_claims=workload_claims):
             continue
-        found = eviction if found is None else _merged(found, eviction)
-    return found
+        earliest = eviction if earliest is None else _merged(earliest, eviction)
+    return earliest
 
 
-def _merged(one: Eviction, other: Eviction) -> Eviction:
-    return Eviction(min(one.at, other.at), tuple(sorted({*one.causes, *other.causes})))
+def _merged(left: Eviction, right: Eviction) -> Eviction:
+    return Eviction(min(left.at, right.at), tuple(sorted({*left.causes, *right.causes})))

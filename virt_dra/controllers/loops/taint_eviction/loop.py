@@ -159,8 +159,8 @@ class TaintEviction:
 
     def _eviction_of(self, pod: Pod) -> Eviction | None:
         def allocated(name: str) -> tuple[ResourceClaim, Eviction | None] | None:
-            known = self._taints.get(pod.namespace, name)
-            return None if known is None else (known.claim, known.eviction)
+            stored = self._taints.get(pod.namespace, name)
+            return None if stored is None else (stored.claim, stored.eviction)
 
         return pod_eviction(pod, allocated, workload_claims=self._groups)
 
@@ -254,7 +254,7 @@ class TaintEviction:
             return min(waits, later) if later is not None else waits
         condition = changed_condition(rule, self._counts(rule), now)
         if condition is not None:
-            conditions = [each.to_wire() for each in with_condition(rule, condition)]
+            conditions = [entry.to_wire() for entry in with_condition(rule, condition)]
             seen = {"uid": ref.uid, "resourceVersion": rule.metadata.resource_version}
             merge = {"metadata": seen, "status": {"conditions": conditions}}
             await self._cluster.patch(DeviceTaintRule, ref.name, merge=merge, subresource="status")
@@ -305,7 +305,7 @@ class TaintEviction:
 def disruption_conditions(pod: Pod, now: datetime) -> tuple[PodCondition, ...]:
     """The pod's conditions with DisruptionTarget as the eviction sets it; lastTransitionTime moves only with the status
     (C-11.6)."""
-    before = next((each for each in pod.status.conditions if each.type == DISRUPTION_TARGET), None)
+    before = next((existing for existing in pod.status.conditions if existing.type == DISRUPTION_TARGET), None)
     kept = before is not None and before.status == "True" and before.last_transition_time is not None
     condition = PodCondition(
         type=DISRUPTION_TARGET,
@@ -314,7 +314,7 @@ def disruption_conditions(pod: Pod, now: datetime) -> tuple[PodCondition, ...]:
         message="Device Taint manager: deleting due to NoExecute taint",
         last_transition_time=before.last_transition_time if before is not None and kept else format_time(now),
     )
-    others = tuple(each for each in pod.status.conditions if each.type != DISRUPTION_TARGET)
+    others = tuple(existing for existing in pod.status.conditions if existing.type != DISRUPTION_TARGET)
     return (*others, condition)
 
 

@@ -49,15 +49,15 @@ class RuleCounts:
 def not_before(rule: DeviceTaintRule, now: datetime) -> float:
     """For how many seconds the condition stays as it is, since it was changed for this generation a moment ago; 0: it
     may change."""
-    known = _known(rule)
+    current = _known(rule)
     if (
-        known is None
-        or known.last_transition_time is None
-        or (known.observed_generation or 0) != (rule.metadata.generation or 0)
+        current is None
+        or current.last_transition_time is None
+        or (current.observed_generation or 0) != (rule.metadata.generation or 0)
     ):
         return 0.0
     try:
-        since = (now - parse_time(known.last_transition_time)).total_seconds()
+        since = (now - parse_time(current.last_transition_time)).total_seconds()
     except ValueError:  # of the year 0, say, which Go knows and Python doesn't
         return 0.0
     return max(STATUS_PERIOD - since, 0.0)
@@ -70,9 +70,12 @@ def changed_condition(rule: DeviceTaintRule, counts: RuleCounts, now: datetime) 
     if counts.evicted:
         message = f"{message} {_pods(counts.evicted)} evicted since starting the controller.".lstrip()
     generation = rule.metadata.generation or 0
-    known = _known(rule)
+    current = _known(rule)
     wanted = (status, reason, message, generation)
-    if known is not None and (known.status, known.reason, known.message, known.observed_generation or 0) == wanted:
+    if (
+        current is not None
+        and (current.status, current.reason, current.message, current.observed_generation or 0) == wanted
+    ):
         return None
     return Condition(
         type=EVICTION_IN_PROGRESS,
@@ -86,12 +89,12 @@ def changed_condition(rule: DeviceTaintRule, counts: RuleCounts, now: datetime) 
 
 def with_condition(rule: DeviceTaintRule, condition: Condition) -> tuple[Condition, ...]:
     """The rule's conditions with this one; those of others as they are."""
-    others = tuple(each for each in rule.status.conditions if each.type != condition.type)
+    others = tuple(other for other in rule.status.conditions if other.type != condition.type)
     return (*others, condition)
 
 
 def _known(rule: DeviceTaintRule) -> Condition | None:
-    return next((each for each in rule.status.conditions if each.type == EVICTION_IN_PROGRESS), None)
+    return next((condition for condition in rule.status.conditions if condition.type == EVICTION_IN_PROGRESS), None)
 
 
 def _outcome(effect: str, counts: RuleCounts) -> tuple[str, str, str]:

@@ -55,11 +55,11 @@ class AllocatedTaints:
 
         An allocation never changes in place (C-1.10), so it is only evaluated when it is new.
         """
-        known = self._forget(old) if old is not None else None
-        before = known.eviction if known is not None else None
+        replaced = self._forget(old) if old is not None else None
+        before = replaced.eviction if replaced is not None else None
         if new is None or new.status.allocation is None:
             return before, None
-        kept = known is not None and known.claim.status.allocation == new.status.allocation
+        kept = replaced is not None and replaced.claim.status.allocation == new.status.allocation
         now = before if kept else claim_eviction(new.status.allocation, self._taints_of)
         key = _key(new)
         self._claims[key] = AllocatedClaim(new, now)
@@ -69,15 +69,15 @@ class AllocatedTaints:
 
     def _forget(self, claim: ResourceClaim) -> AllocatedClaim | None:
         key = _key(claim)
-        known = self._claims.pop(key, None)
-        if known is None:
+        removed = self._claims.pop(key, None)
+        if removed is None:
             return None
-        for place in _places(known.claim):
+        for place in _places(removed.claim):
             users = self._users[place]
             users.pop(key, None)
             if not users:
                 del self._users[place]
-        return known
+        return removed
 
     def change_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[ResourceClaim]:
         """Replace a slice; the claims whose eviction changed, by namespace and name."""
@@ -129,12 +129,12 @@ class AllocatedTaints:
     def _evaluated(self, keys: Iterable[ClaimKey]) -> list[ResourceClaim]:
         changed = []
         for key in sorted(keys):
-            known = self._claims[key]
-            allocation = known.claim.status.allocation
+            stored = self._claims[key]
+            allocation = stored.claim.status.allocation
             eviction = claim_eviction(allocation, self._taints_of) if allocation is not None else None
-            if eviction != known.eviction:
-                self._claims[key] = AllocatedClaim(known.claim, eviction)
-                changed.append(known.claim)
+            if eviction != stored.eviction:
+                self._claims[key] = AllocatedClaim(stored.claim, eviction)
+                changed.append(stored.claim)
         return changed
 
     def _taints_of(self, device: TaintedDevice) -> Iterable[CausedTaint]:
