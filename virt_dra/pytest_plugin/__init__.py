@@ -67,8 +67,8 @@ class VmReadyAssertion:
 
         around = (cluster,) if isinstance(cluster, str | Path) else cluster
         inputs = ReadinessInputs(
-            vms=tuple(_located(self.folder, each) for each in vms),
-            cluster=tuple(_located(self.folder, each) for each in around),
+            vms=tuple(_located(self.folder, path) for path in vms),
+            cluster=tuple(_located(self.folder, path) for path in around),
             node=node,
             namespace=namespace,
             kubevirt=kubevirt if kubevirt is not None else self.kubevirt,

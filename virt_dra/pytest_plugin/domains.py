@@ -66,16 +66,20 @@ def _read(given: str | AnyVmi) -> VirtualMachineInstance:
     written = read_written([given])
     if written.problems:
         raise UnusableInput(visible_lines("\n".join(map(str, written.problems))))
-    found = [each for each in written.documents if isinstance(each.raw, dict) and each.raw.get("kind") in _VMS]
-    if len(found) != 1:
-        number = counted(len(found), "VirtualMachine(Instance)")
+    documents = [
+        document
+        for document in written.documents
+        if isinstance(document.raw, dict) and document.raw.get("kind") in _VMS
+    ]
+    if len(documents) != 1:
+        number = counted(len(documents), "VirtualMachine(Instance)")
         raise UnusableInput(
             visible_lines(f"{given}: {number} found; name a file that has one, or pass the object as a dict")
         )
-    read = read_document(found[0])
+    read = read_document(documents[0])
     if isinstance(read, Sourced) and isinstance(read.object, VirtualMachine | VirtualMachineInstance):
         return as_vmi(read.object)
-    problems = [f"{found[0].source}: apiVersion isn't KubeVirt's"] if isinstance(read, Sourced) else read
+    problems = [f"{documents[0].source}: apiVersion isn't KubeVirt's"] if isinstance(read, Sourced) else read
     raise UnusableInput(visible_lines("\n".join(map(str, problems))))
 
 
@@ -93,9 +97,9 @@ def _with_addresses(vmi: VirtualMachineInstance, addresses: Mapping[str, str]) -
     entries = {f"{kind.path}/{entry.name}": entry for kind in _KINDS for entry in kind.entries(vmi)}
     for device in addresses:
         if device not in entries:
-            known = ", ".join(entries) or "none"
+            names = ", ".join(entries) or "none"
             raise UnusableInput(
-                visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {known}")
+                visible_lines(f"addresses: {device} is no device of {vmi.name or 'the VMI'}; its devices are: {names}")
             )
         if entries[device].is_plugin:
             advice = "give the variable that it sets with env={'PCI_RESOURCE_...': '0000:41:00.0'}"
@@ -112,7 +116,7 @@ def _with_addresses(vmi: VirtualMachineInstance, addresses: Mapping[str, str]) -
 
 
 def _statuses(
-    kind: EntryKind, vmi: VirtualMachineInstance, known: tuple[DeviceStatusInfo, ...], addresses: Mapping[str, str]
+    kind: EntryKind, vmi: VirtualMachineInstance, statuses: tuple[DeviceStatusInfo, ...], addresses: Mapping[str, str]
 ) -> tuple[DeviceStatusInfo, ...]:
     """The known entries of other devices, then one for each device of the list that has an address."""
     given = {
@@ -121,7 +125,7 @@ def _statuses(
         if (device := f"{kind.path}/{entry.name}") in addresses
     }
     return (
-        *(each for each in known if each.name not in given),
+        *(status for status in statuses if status.name not in given),
         *(_status(name, address) for name, address in given.items()),
     )
 

@@ -37,8 +37,8 @@ def compare_with_golden(xml: str | bytes, path: str, *, update: bool) -> bool:
                 "\n".join((f"{path}: no such golden file; {_UPDATE}", "the XML made here:", *_beginning(lines)))
             )
         )
-    if found := difference(normal_lines(_parsed(text, path)), lines, path):
-        raise AssertionError(visible_lines("\n".join((f"the XML differs from {path}; {_UPDATE}", *_beginning(found)))))
+    if diff := difference(normal_lines(_parsed(text, path)), lines, path):
+        raise AssertionError(visible_lines("\n".join((f"the XML differs from {path}; {_UPDATE}", *_beginning(diff)))))
     return False
 
 

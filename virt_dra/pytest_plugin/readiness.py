@@ -49,11 +49,11 @@ def ready_vms(inputs: ReadinessInputs) -> tuple[VmOutcome, ...]:
     __tracebackhide__ = True
     settings = _settings(inputs)
     wanted, others = _documents(inputs)
-    found = latest((*others, *wanted), settings.namespace)
-    judgement = judged_for_run(found.documents, settings, LintSettings.for_command(ignore=_ids(inputs.ignore)))
+    documents = latest((*others, *wanted), settings.namespace)
+    judgement = judged_for_run(documents.documents, settings, LintSettings.for_command(ignore=_ids(inputs.ignore)))
     if not judgement.readable:
-        raise _unusable(str(problem) for problem in unreadable(found.documents))
-    ran = replace(_run(judgement, settings), replaced=found.replaced)
+        raise _unusable(str(problem) for problem in unreadable(documents.documents))
+    ran = replace(_run(judgement, settings), replaced=documents.replaced)
     places = {str(document.source) for document in wanted}
     outcomes = tuple(outcome for outcome in ran.outcomes if outcome.source in places)
     if not outcomes:
@@ -76,7 +76,7 @@ def _settings(inputs: ReadinessInputs) -> RunSettings:
 
 
 def _ids(ignore: Sequence[str]) -> frozenset[str]:
-    unknown = [each for each in ignore if each not in BY_ID]
+    unknown = [finding for finding in ignore if finding not in BY_ID]
     if unknown:
         raise _unusable([f"ignore: {unknown[0]!r} is no finding; virt-dra lint --list shows them"])
     return frozenset(ignore)
@@ -89,7 +89,9 @@ def _documents(inputs: ReadinessInputs) -> tuple[tuple[Document, ...], tuple[Doc
     if problems:
         raise _unusable(problems)
     files = {os.path.realpath(document.source.name) for document in wanted.documents}
-    return wanted.documents, tuple(each for each in others.documents if os.path.realpath(each.source.name) not in files)
+    return wanted.documents, tuple(
+        document for document in others.documents if os.path.realpath(document.source.name) not in files
+    )
 
 
 def _unusable(sentences: Iterable[str]) -> UnusableInput:
