@@ -180,7 +180,7 @@ def _to_v1alpha3(raw: Json) -> Json:
                 kind,
                 ((f"{'.'.join(path)}.{field}", f"{V1ALPHA3} has claims with a controller, without class and mode"),),
             )
-        moved = _changed(moved, lambda each: {k: v for k, v in each.items() if k != "allocationMode"}, *path)
+        moved = _changed(moved, lambda part: {k: v for k, v in part.items() if k != "allocationMode"}, *path)
     if kind != "ResourceClaim":
         return moved
 

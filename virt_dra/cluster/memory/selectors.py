@@ -218,11 +218,11 @@ class _LabelParser:
 def _label_tokens(text: str) -> Iterator[str]:
     position, end = 0, len(text.rstrip(" \t\r\n"))
     while position < end:
-        found = _TOKEN.match(text, position)
-        if found is None:  # the pattern covers every character
+        token = _TOKEN.match(text, position)
+        if token is None:  # the pattern covers every character
             raise BadRequest(f"unable to parse requirement: found '{text[position:]}'")
-        yield found.group(1) or found.group(2)
-        position = found.end()
+        yield token.group(1) or token.group(2)
+        position = token.end()
 
 
 def _is_identifier(token: str) -> bool:
@@ -262,10 +262,10 @@ def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
 
 def _read_term(part: str, text: str) -> tuple[str, str, bool]:
     """Path, value and whether they shall be equal."""
-    found = re.search(r"!=|==|=", part)
-    if found is None:
+    operator = re.search(r"!=|==|=", part)
+    if operator is None:
         raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-    return part[: found.start()], _unescaped(part[found.end() :]), found.group() != "!="
+    return part[: operator.start()], _unescaped(part[operator.end() :]), operator.group() != "!="
 
 
 def _split_terms(text: str) -> list[str]:
