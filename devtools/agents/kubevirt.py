@@ -22,7 +22,13 @@ from devtools.agents.kubevirt_admission import FINALIZER
 from devtools.agents.rate_limiter import RateLimiter
 from launcher import Conversion, LauncherError, convert
 from virt_dra.api.core_v1 import ObjectReference, Pod
-from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import (
+    LAUNCHER,
+    LAUNCHER_LABEL,
+    PermittedHostDevices,
+    VirtualMachine,
+    VirtualMachineInstance,
+)
 from virt_dra.api.kubevirt_versions import Gates
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
@@ -112,7 +118,7 @@ class FakeKubeVirt:
         now = asyncio.get_running_loop().time
         self._vms = Informer(self._cluster, VirtualMachine)
         self._vmis = Informer(self._cluster, VirtualMachineInstance)
-        labels = f"{launcher_pods.LAUNCHER_LABEL}={launcher_pods.LAUNCHER}"
+        labels = f"{LAUNCHER_LABEL}={LAUNCHER}"
         self._pods = Informer(self._cluster, Pod, labels=labels, indexes={"vmi": _vmi_of})
         vms, vmis, domains = (_Retrying(RateLimiter[CacheKey](now)) for _ in range(3))
 

@@ -11,9 +11,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Reader
-from virt_dra.controllers.devices.published import PoolView, PublishedDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.sources import addresses_of, instance_keys, instance_uids, leftovers, status_addresses
+from virt_dra.model.published import PoolView, PublishedDevices
 
 
 class ListedSources:

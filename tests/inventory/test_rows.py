@@ -23,7 +23,8 @@ from virt_dra.cli.get.tables import RowTable, csv_lines
 from virt_dra.inventory.changes import WatchedRows
 from virt_dra.inventory.fields import BadFilter, InventoryRow, RowFilter, in_order, read_conditions
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
-from virt_dra.inventory.known_objects import KnownObjects, vm_of_pod_name
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.launchers import vm_of_pod_name
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inventory" / "cluster.yaml"
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -32,7 +33,7 @@ OBJECTS = [each.object for each in read_objects(EXAMPLE.read_bytes(), "cluster.y
 
 
 def rows(kind: RowKind) -> Sequence[InventoryRow]:
-    return rows_of(kind, KnownObjects(OBJECTS), OPTIONS)
+    return rows_of(kind, ClusterModel(OBJECTS), OPTIONS)
 
 
 def identities(kind: RowKind, wanted: RowFilter) -> list[str]:
@@ -152,7 +153,7 @@ def test_numbers_in_names_count_as_numbers() -> None:
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
     claims = [each.object for each in read_objects(text, "x").objects]
-    made = rows_of("claims", KnownObjects(claims), OPTIONS)
+    made = rows_of("claims", ClusterModel(claims), OPTIONS)
     assert [row.identity for row in in_order(made, "name", FIELDS["claims"])] == ["n/c-9", "n/c-10", "n/c-²"]
 
 
@@ -189,7 +190,7 @@ def test_admin_access_holds_nothing_and_is_said() -> None:
     result = {"request": "nic", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-2", "adminAccess": True}
     claim["status"]["allocation"]["devices"]["results"] = [result]
     objects = [ResourceClaim.from_wire(claim) if obj.name == "batch-net" else obj for obj in OBJECTS]
-    (row,) = (row for row in rows_of("devices", KnownObjects(objects), OPTIONS) if row.names[1] == "node-1/gpu-2")
+    (row,) = (row for row in rows_of("devices", ClusterModel(objects), OPTIONS) if row.names[1] == "node-1/gpu-2")
     assert row.fields()["state"] == ("free",)
     shown = {column.title: column.text(row, NOW) for column in columns_of("devices", wide=True)}
     assert shown["HELD-BY"] == "VM team-b/batch (admin access)"
@@ -204,7 +205,7 @@ def test_vms_of_launcher_pods_by_name() -> None:
 
 def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
     def reasons(*unread: type[TypedObject]) -> dict[str, str]:
-        known = KnownObjects([obj for obj in OBJECTS if not isinstance(obj, unread)], unread=unread)
+        known = ClusterModel([obj for obj in OBJECTS if not isinstance(obj, unread)], unread=unread)
         return {row.identity: row.to_json()["reason"] for row in rows_of("vms", known, OPTIONS)}
 
     assert reasons(ResourceSlice)["team-a/desktop"] == "NotRead"
@@ -213,12 +214,12 @@ def test_what_could_not_be_read_is_not_taken_for_missing() -> None:
     assert reasons(Pod)["team-a/desktop"] == "NotRead"
     assert reasons(DeviceClass)["team-a/desktop"] == "DeviceUnhealthy"
     unclaimed = [obj for obj in OBJECTS if not isinstance(obj, ResourceClaim)]
-    for known in (KnownObjects(unclaimed, unread=[ResourceClaim]), KnownObjects(unclaimed, partial=[ResourceClaim])):
+    for known in (ClusterModel(unclaimed, unread=[ResourceClaim]), ClusterModel(unclaimed, partial=[ResourceClaim])):
         states = {row.fields()["state"] for row in rows_of("devices", known, OPTIONS)}
         assert states == {("unknown",), ("unhealthy",), ("tainted",), ("unavailable",)}
     without = [obj for obj in OBJECTS if not isinstance(obj, ResourceSlice)]
-    assert rows_of("devices", KnownObjects(without, unread=[ResourceSlice]), OPTIONS) == []
-    assert {row.fields()["state"] for row in rows_of("devices", KnownObjects(without), OPTIONS)} == {
+    assert rows_of("devices", ClusterModel(without, unread=[ResourceSlice]), OPTIONS) == []
+    assert {row.fields()["state"] for row in rows_of("devices", ClusterModel(without), OPTIONS)} == {
         ("allocated", "unpublished")
     }
 
@@ -229,7 +230,7 @@ def test_health_is_found_by_the_name_of_the_device_or_of_its_only_cdi_device(id:
         objects = [_changed(obj, **changes) if obj.name == "virt-launcher-desktop-7k2px" else obj for obj in OBJECTS]
         return next(
             row.fields()["state"]
-            for row in rows_of("devices", KnownObjects(objects), OPTIONS)
+            for row in rows_of("devices", ClusterModel(objects), OPTIONS)
             if row.names[1] == "node-1/gpu-0"
         )
 
@@ -256,7 +257,7 @@ def hostile(name: str) -> Sequence[InventoryRow]:
     spec = {"driver": "d", "nodeName": name, "pool": pool, "devices": [device]}
     slice_ = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
     objects = [each.object for each in read_objects(json.dumps(slice_).encode(), "x").objects]
-    return rows_of("devices", KnownObjects(objects), OPTIONS)
+    return rows_of("devices", ClusterModel(objects), OPTIONS)
 
 
 def test_names_cannot_control_the_terminal_or_break_the_table() -> None:
@@ -295,10 +296,10 @@ def test_only_rows_that_differ_are_shown_again() -> None:
     ]  # fmt: skip
     assert list(watched.changes(rows("claims"))) == []
     fewer = [obj for obj in OBJECTS if obj.name != "the-card"]
-    changes = list(watched.changes(rows_of("claims", KnownObjects(fewer), OPTIONS)))
+    changes = list(watched.changes(rows_of("claims", ClusterModel(fewer), OPTIONS)))
     assert [(change.type, change.row.identity) for change in changes] == [("DELETED", "team-b/the-card")]
     gone = [obj for obj in OBJECTS if obj.KIND != "Pod"]
     watched = WatchedRows()
     assert len(list(watched.changes(rows("devices")))) == len(rows("devices"))
-    change = next(watched.changes(rows_of("devices", KnownObjects(gone), OPTIONS)))
+    change = next(watched.changes(rows_of("devices", ClusterModel(gone), OPTIONS)))
     assert (change.type, change.row.identity) == ("MODIFIED", "card.example.com/node-1-card/whole")

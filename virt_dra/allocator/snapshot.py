@@ -32,7 +32,7 @@ class Snapshot:
     classes: Mapping[str, DeviceClass] = field(compare=False)
     caches: SnapshotCaches = field(repr=False)
     used: PersistentMap[PoolId, PoolUse] = field(default_factory=PersistentMap)
-    allocated: Mapping[str, ResourceClaim] = field(default_factory=dict, compare=False, repr=False)
+    allocated: PersistentMap[str, ResourceClaim] = field(default_factory=PersistentMap, compare=False, repr=False)
     """The claims with an allocation that it was built with, by ``namespace/name``."""
 
     @classmethod
@@ -63,7 +63,7 @@ class Snapshot:
             compile_selector or cel_engine.compile_selector,
             compile_derived or cel_engine.compile_derived,
         )
-        by_key = MappingProxyType({each.key: each for each in allocated if each.name})
+        by_key = PersistentMap({each.key: each for each in allocated if each.name})
         return cls(tainted, by_name, caches, allocated=by_key).with_allocation(
             *(each.status.allocation for each in allocated if each.status.allocation is not None)
         )

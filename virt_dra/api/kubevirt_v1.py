@@ -19,6 +19,11 @@ from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
 
 GROUP = "kubevirt.io"
 API_VERSION = f"{GROUP}/v1"
+LAUNCHER_LABEL = "kubevirt.io"
+LAUNCHER = "virt-launcher"
+"""The value of that label on launcher pods."""
+VM_NAME_LABEL = "vm.kubevirt.io/name"
+"""On a launcher pod: the host name of its VM."""
 
 
 class RamFB(Wire):

@@ -10,8 +10,8 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.devices.published import PoolView
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
+from virt_dra.model.published import PoolView
 
 FINISHED: Final = ("Succeeded", "Failed")
 

@@ -11,8 +11,8 @@ from virt_dra.api.core_v1 import NodeSelector
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json
 from virt_dra.inventory.fields import FieldValues
-from virt_dra.inventory.holders import ClaimUser, users_of
-from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.usage import ClaimUser, held_since, users_of
 
 PENDING: Final = "pending"
 ALLOCATED: Final = "allocated"
@@ -88,13 +88,13 @@ class ClaimRow:
         }
 
 
-def claim_rows(known: KnownObjects) -> list[ClaimRow]:
+def claim_rows(model: ClusterModel) -> list[ClaimRow]:
     """All claims, in order of namespace and name."""
-    return [_row(claim, known) for _, claim in sorted(known.claims.items())]
+    return [_row(claim, model) for claim in model.of(ResourceClaim)]
 
 
-def _row(claim: ResourceClaim, known: KnownObjects) -> ClaimRow:
-    allocation, users = claim.status.allocation, users_of(claim, known)
+def _row(claim: ResourceClaim, model: ClusterModel) -> ClaimRow:
+    allocation, users = claim.status.allocation, users_of(claim, model)
     results = allocation.devices.results if allocation is not None else ()
     devices = tuple(DeviceId(result.driver, result.pool, result.device) for result in results)
     if claim.metadata.deletion_timestamp:
@@ -103,9 +103,7 @@ def _row(claim: ResourceClaim, known: KnownObjects) -> ClaimRow:
         state = PENDING if allocation is None else RESERVED if claim.status.reserved_for else ALLOCATED
     node = one_node(allocation.node_selector) if allocation is not None else ""
     node = node or next((user.node for user in users if user.node and user.reserved), "")
-    since = (
-        (allocation.allocation_timestamp if allocation is not None else None) or claim.metadata.creation_timestamp or ""
-    )
+    since = held_since(claim, users) if allocation is not None else claim.metadata.creation_timestamp or ""
     return ClaimRow(claim, state, devices, node, users, since)
 
 

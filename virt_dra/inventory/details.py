@@ -19,14 +19,17 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
     ResourceSlice,
 )
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
 from virt_dra.inventory.device_rows import DeviceRow, attribute_text, device_rows
 from virt_dra.inventory.fields import InventoryRow
 from virt_dra.inventory.kinds import RowOptions
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.pool_rows import DriverRow, PoolRow, classes_by_driver, pool_rows, selected_by
 from virt_dra.inventory.vm_rows import VmRow
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.devices import pools, published_device, slices_of_pools
+from virt_dra.model.launchers import launchers_of
 
 ObjectId = tuple[str, str, str]
 """Kind, namespace (empty for cluster-scoped kinds), name."""
@@ -46,15 +49,15 @@ class Remarks(Protocol):
 class DetailSources:
     """``remarks``: of events and lint."""
 
-    known: KnownObjects
+    model: ClusterModel
     options: RowOptions
     remarks: Remarks
 
 
-def subjects_of(row: InventoryRow, known: KnownObjects) -> tuple[ObjectId, ...]:
+def subjects_of(row: InventoryRow, model: ClusterModel) -> tuple[ObjectId, ...]:
     """The objects whose events and findings belong to a row."""
     if isinstance(row, VmRow):
-        pods = tuple((Pod.KIND, row.namespace, pod.name) for pod in known.pods_of_vm.get((row.namespace, row.name), ()))
+        pods = tuple((Pod.KIND, row.namespace, pod.name) for pod in launchers_of(model, row.identity))
         claims = dict.fromkeys(
             (ResourceClaim.KIND, row.namespace, device.claim) for device in row.devices if device.claim
         )
@@ -65,23 +68,27 @@ def subjects_of(row: InventoryRow, known: KnownObjects) -> tuple[ObjectId, ...]:
     if isinstance(row, DeviceRow):
         return ((ResourceSlice.KIND, "", row.slice.name),) if row.slice is not None else ()
     if isinstance(row, PoolRow):
-        return tuple((ResourceSlice.KIND, "", slice_.name) for slice_ in known.slices_of_pool[row.id])
+        return tuple((ResourceSlice.KIND, "", slice_.name) for slice_ in slices_of_pools(model)[row.id])
     if isinstance(row, DriverRow):
-        pools = [pool for pool in known.pools if pool.driver == row.name]
-        return tuple((ResourceSlice.KIND, "", slice_.name) for pool in pools for slice_ in known.slices_of_pool[pool])
+        return tuple(
+            (ResourceSlice.KIND, "", slice_.name)
+            for pool, members in sorted(slices_of_pools(model).items())
+            if pool.driver == row.name
+            for slice_ in members
+        )
     raise TypeError(f"{type(row).__name__} has no details")
 
 
 def details_of(row: InventoryRow, sources: DetailSources) -> Json:
     """Everything about a row. Raises TypeError for a row of an unknown kind."""
-    known, subjects = sources.known, subjects_of(row, sources.known)
+    model, subjects = sources.model, subjects_of(row, sources.model)
     remarks = {"lint": sources.remarks.findings(subjects), "events": sources.remarks.events(subjects)}
     if isinstance(row, VmRow):
         return {"kind": "vm", **_vm(row, sources), **remarks}
     if isinstance(row, ClaimRow):
-        return {"kind": "claim", **_claim(row, known), **remarks}
+        return {"kind": "claim", **_claim(row, model), **remarks}
     if isinstance(row, DeviceRow):
-        return {"kind": "device", **_device(row, known), **remarks}
+        return {"kind": "device", **_device(row, model), **remarks}
     if isinstance(row, PoolRow):
         return {"kind": "pool", **_pool(row, sources), **remarks}
     if isinstance(row, DriverRow):
@@ -93,10 +100,10 @@ def details_of(row: InventoryRow, sources: DetailSources) -> Json:
 
 
 def _vm(row: VmRow, sources: DetailSources) -> Json:
-    known = sources.known
-    name = (row.namespace, row.name)
-    vmi, stored = known.vmis.get(name), known.device_objects.get(name)
-    devices = {device.id: device for device in device_rows(known, sources.options.keys)}
+    model = sources.model
+    vmi = model.by_key(VirtualMachineInstance).get(row.identity)
+    stored = model.by_key(VirtualMachineInstanceDevices).get(row.identity)
+    devices = {device.id: device for device in device_rows(model, sources.options.keys)}
     conditions = [*_conditions(vmi.status.conditions if vmi is not None else ())]
     conditions += _conditions(each.to_wire() for each in (stored.status.conditions if stored is not None else ()))
     claims = {device.claim for device in row.devices if device.claim}
@@ -112,10 +119,10 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
         ],
         "claims": [
             _claim_line(each)
-            for each in claim_rows(known)
+            for each in claim_rows(model)
             if each.namespace == row.namespace and each.claim.name in claims
         ],
-        "pods": [_pod(pod) for pod in known.pods_of_vm.get(name, ())],
+        "pods": [_pod(pod) for pod in launchers_of(model, row.identity)],
         "conditions": conditions,
     }
 
@@ -188,20 +195,20 @@ def _claim_line(row: ClaimRow) -> Json:
     }
 
 
-def _claim(row: ClaimRow, known: KnownObjects) -> Json:
+def _claim(row: ClaimRow, model: ClusterModel) -> Json:
     claim = row.claim
     allocation = claim.status.allocation
     statuses = {DeviceId(each.driver, each.pool, each.device): each for each in claim.status.devices}
     allocated = []
     for result in allocation.devices.results if allocation is not None else ():
         id = DeviceId(result.driver, result.pool, result.device)
-        found, status = known.find(id), statuses.get(id)
+        found, status = published_device(model, id), statuses.get(id)
         allocated.append({
             "request": result.request,
             "driver": result.driver,
             "pool": result.pool,
             "device": result.device,
-            "published": found is not None if known.knows(ResourceSlice) else None,
+            "published": found is not None if model.knows(ResourceSlice) else None,
             "share": result.share_id,
             "consumed": {name: str(amount) for name, amount in result.consumed_capacity.items()},
             "adminAccess": bool(result.admin_access),
@@ -248,9 +255,9 @@ def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
 # --- devices, pools, drivers ---------------------------------------------------------------------------------------
 
 
-def _device(row: DeviceRow, known: KnownObjects) -> Json:
+def _device(row: DeviceRow, model: ClusterModel) -> Json:
     document, device, slice_ = row.to_json(), row.device, row.slice
-    newest = known.pools.get(PoolId(row.id.driver, row.id.pool))
+    newest = pools(model).get(PoolId(row.id.driver, row.id.pool))
     return {
         "driver": row.id.driver,
         "pool": row.id.pool,
@@ -275,12 +282,12 @@ def _device(row: DeviceRow, known: KnownObjects) -> Json:
         ],
         "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
         "bindingConditions": list(device.binding_conditions) if device is not None else [],
-        **_classes(known, slice_.with_(spec=slice_.spec.with_(devices=(device,))) if slice_ is not None else None),
+        **_classes(model, slice_.with_(spec=slice_.spec.with_(devices=(device,))) if slice_ is not None else None),
     }
 
 
-def _classes(known: KnownObjects, slice_: ResourceSlice | None) -> Json:
-    selecting, undecided = selected_by(known.classes, [slice_] if slice_ is not None else [])
+def _classes(model: ClusterModel, slice_: ResourceSlice | None) -> Json:
+    selecting, undecided = selected_by(model.of(DeviceClass), [slice_] if slice_ is not None else [])
     return {
         "deviceClasses": [name for names in selecting.values() for name in names],
         "undecidedDeviceClasses": list(undecided),
@@ -300,9 +307,9 @@ def _device_line(row: DeviceRow) -> Json:
 
 
 def _pool(row: PoolRow, sources: DetailSources) -> Json:
-    known = sources.known
+    model = sources.model
     document = row.to_json()
-    listed = [each for each in device_rows(known, sources.options.keys) if (each.id.driver, each.id.pool) == row.id]
+    listed = [each for each in device_rows(model, sources.options.keys) if (each.id.driver, each.id.pool) == row.id]
     return {
         "driver": row.id.driver,
         "name": row.id.pool,
@@ -315,7 +322,7 @@ def _pool(row: PoolRow, sources: DetailSources) -> Json:
                 "devices": len(each.spec.devices),
                 "created": each.metadata.creation_timestamp,
             }
-            for each in known.slices_of_pool[row.id]
+            for each in slices_of_pools(model)[row.id]
         ],
         "counters": [
             {"counterSet": each.name, **{name: str(counter.value) for name, counter in sorted(each.counters.items())}}
@@ -327,11 +334,11 @@ def _pool(row: PoolRow, sources: DetailSources) -> Json:
 
 
 def _driver(row: DriverRow, sources: DetailSources) -> Json:
-    known = sources.known
-    devices = device_rows(known, sources.options.keys)
+    model = sources.model
+    devices = device_rows(model, sources.options.keys)
     document = row.to_json()
-    selecting, _ = classes_by_driver(known)
-    classes: list[DeviceClass] = [each for each in known.classes if each.name in selecting.get(row.name, ())]
+    selecting, _ = classes_by_driver(model)
+    classes = [each for each in model.of(DeviceClass) if each.name in selecting.get(row.name, ())]
     return {
         "name": row.name,
         **{key: document[key] for key in ("nodes", "devices", "free", "allocated", "undecidedDeviceClasses")},
@@ -355,7 +362,7 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
                 "devices": each.devices,
                 "free": each.free,
             }
-            for each in pool_rows(known, devices)
+            for each in pool_rows(model, devices)
             if each.id.driver == row.name
         ],
         "held": [

@@ -14,8 +14,10 @@ from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addre
 from virt_dra.api.resource_v1 import Device, DeviceAttribute, DeviceTaint, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.inventory.fields import FieldValues
-from virt_dra.inventory.holders import DeviceHolder, holders_of
-from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.inventory.health import unhealthy_devices
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.devices import pools
+from virt_dra.model.usage import DeviceHolder, holders
 
 FREE: Final = "free"
 """Nobody holds it, and nothing is in the way."""
@@ -110,7 +112,7 @@ class DeviceRow:
             "state": self.states,
             "namespace": tuple(holder.namespace for holder in self.holders),
             "vm": tuple(holder.vm for holder in self.holders if holder.vm),
-            "claim": tuple(holder.claim for holder in self.holders),
+            "claim": tuple(holder.claim.name for holder in self.holders),
             "since": tuple(holder.since for holder in self.holders),
         }
 
@@ -130,21 +132,22 @@ class DeviceRow:
         }
 
 
-def device_rows(known: KnownObjects, keys: tuple[DriverKeys, ...] = ()) -> list[DeviceRow]:
+def device_rows(model: ClusterModel, keys: tuple[DriverKeys, ...] = ()) -> list[DeviceRow]:
     """All devices, in order of driver and pool and as published; then those that are held and not published.
 
     ``keys``: attributes that are addresses, besides the well-known ones.
     """
-    held = dict(holders_of(known))
+    held = dict(holders(model))
     rows: list[DeviceRow] = []
+    unhealthy = unhealthy_devices(model)
     published = _PublishedTexts(keys)
-    for pool, newest in known.pools.items():
-        rows += _of_pool(pool, newest, held, known, published)
-    if not known.knows(ResourceSlice):
+    for pool, newest in pools(model).items():
+        rows += _of_pool(pool, newest, held, model, published)
+    if not model.knows(ResourceSlice):
         return rows
     rows += (
-        DeviceRow(id, "", "", "", (ALLOCATED, UNPUBLISHED), holders, (), known.unhealthy.get(id), None, None, "")
-        for id, holders in sorted(held.items())
+        DeviceRow(id, "", "", "", (ALLOCATED, UNPUBLISHED), holding, (), unhealthy.get(id), None, None, "")
+        for id, holding in sorted(held.items())
     )
     return rows
 
@@ -170,24 +173,34 @@ def _of_pool(
     pool: PoolId,
     newest: NewestSlices,
     held: dict[DeviceId, tuple[DeviceHolder, ...]],
-    known: KnownObjects,
+    model: ClusterModel,
     published: _PublishedTexts,
 ) -> Iterator[DeviceRow]:
     """Takes the holders of the pool's devices out of ``held``."""
-    driver, unhealthy, every_claim = pool.driver, known.unhealthy, known.knows_all(ResourceClaim)
+    driver, unhealthy, every_claim = pool.driver, unhealthy_devices(model), model.knows_all(ResourceClaim)
     problem = newest.problem.detail if newest.problem is not None else ""
     listed = [(device, slice_) for slice_ in newest.slices for device in slice_.spec.devices]
-    holders = {
+    held_here = {
         device.name: held.pop(id) for device, _ in listed if (id := DeviceId(driver, pool.pool, device.name)) in held
     }
-    left = _left_of_counters(newest.slices, holders)
+    left = _left_of_counters(newest.slices, held_here)
     for device, slice_ in listed:
-        id, holding = DeviceId(driver, pool.pool, device.name), holders.get(device.name, ())
-        model, address = published.of(driver, device)
+        id, holding = DeviceId(driver, pool.pool, device.name), held_here.get(device.name, ())
+        product, address = published.of(driver, device)
         health = unhealthy.get(id) if unhealthy else None
         states = _states(device, holding, health, problem, left) or ((FREE,) if every_claim else (UNKNOWN,))
         yield DeviceRow(
-            id, node_of(device, slice_), model, address, states, holding, device.taints, health, slice_, device, problem
+            id,
+            node_of(device, slice_),
+            product,
+            address,
+            states,
+            holding,
+            device.taints,
+            health,
+            slice_,
+            device,
+            problem,
         )
 
 
@@ -214,7 +227,7 @@ def _states(
 
 
 def _left_of_counters(
-    slices: Iterable[ResourceSlice], holders: Mapping[str, tuple[DeviceHolder, ...]]
+    slices: Iterable[ResourceSlice], held: Mapping[str, tuple[DeviceHolder, ...]]
 ) -> dict[tuple[str, str], Fraction]:
     """What held devices leave of each counter of a pool, by counter set and counter."""
     slices = tuple(slices)
@@ -227,7 +240,7 @@ def _left_of_counters(
     if not left:
         return left
     for device in (device for slice_ in slices for device in slice_.spec.devices):
-        if any(not holder.admin for holder in holders.get(device.name, ())):
+        if any(not holder.admin for holder in held.get(device.name, ())):
             for key, amount in _consumption(device):
                 left[key] = left.get(key, Fraction(0)) - amount
     return left

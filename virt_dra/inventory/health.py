@@ -3,7 +3,7 @@ the operator read it there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from virt_dra.allocator.model import DeviceId
@@ -11,24 +11,22 @@ from virt_dra.api.core_v1 import Pod, ResourceStatus
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.resolution import results_for
+from virt_dra.model.cluster import FINISHED, ClusterModel, derived
 
 _UNHEALTHY: Final = "Unhealthy"
 _CLAIM: Final = "claim:"
 
 
-def unhealthy_devices(
-    pods: Iterable[Pod],
-    claims: Mapping[tuple[str, str], ResourceClaim],
-    objects: Iterable[VirtualMachineInstanceDevices],
-) -> dict[DeviceId, str]:
-    """Device -> its driver's words. ``claims``: by namespace and name. What finished pods say is over."""
+@derived(Pod, ResourceClaim, VirtualMachineInstanceDevices)
+def unhealthy_devices(model: ClusterModel) -> dict[DeviceId, str]:
+    """Device -> its driver's words. Finished pods say nothing any more."""
     found: dict[DeviceId, str] = {}
-    for pod in pods:
-        if pod.status.phase not in ("Succeeded", "Failed"):
+    for pod in model.of(Pod):
+        if pod.status.phase not in FINISHED:
             for container in pod.status.container_statuses:
                 for status in container.allocated_resources_status:
-                    found.update(_of_status(pod, status, claims))
-    for obj in objects:
+                    found.update(_of_status(pod, status, model.claims))
+    for obj in model.of(VirtualMachineInstanceDevices):
         for each in obj.status.devices:
             if (
                 each.health is not None
@@ -41,9 +39,7 @@ def unhealthy_devices(
     return found
 
 
-def _of_status(
-    pod: Pod, status: ResourceStatus, claims: Mapping[tuple[str, str], ResourceClaim]
-) -> Iterator[tuple[DeviceId, str]]:
+def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[str, ResourceClaim]) -> Iterator[tuple[DeviceId, str]]:
     unhealthy = [health for health in status.resources if health.health == _UNHEALTHY]
     if not unhealthy or not status.name.startswith(_CLAIM):
         return
@@ -60,16 +56,15 @@ def _of_status(
             yield results[0], health.message or ""
 
 
-def _results(
-    pod: Pod, name: str, claims: Mapping[tuple[str, str], ResourceClaim]
-) -> tuple[DeviceRequestAllocationResult, ...]:
+def _results(pod: Pod, name: str, claims: Mapping[str, ResourceClaim]) -> tuple[DeviceRequestAllocationResult, ...]:
     """What was allocated for ``<entry>/<request>``, or for all requests of an entry."""
     entry, _, request = name.partition("/")
     listed = next((each for each in pod.spec.resource_claims if each.name == entry), None)
     recorded = next(
         (each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry), None
     )
-    claim = claims.get((pod.namespace, (listed.resource_claim_name if listed is not None else None) or recorded or ""))
+    name = (listed.resource_claim_name if listed is not None else None) or recorded or ""
+    claim = claims.get(f"{pod.namespace}/{name}")
     if claim is None or claim.status.allocation is None:
         return ()
     results = claim.status.allocation.devices.results

@@ -13,9 +13,9 @@ from virt_dra.api.nearest import nearest
 from virt_dra.inventory.claim_rows import ClaimRow, claim_rows
 from virt_dra.inventory.device_rows import DeviceRow, device_rows
 from virt_dra.inventory.fields import BadFilter, InventoryRow
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.pool_rows import DriverRow, PoolRow, driver_rows, pool_rows
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
+from virt_dra.model.cluster import ClusterModel
 
 RowKind = Literal["vms", "devices", "claims", "pools", "drivers"]
 ROW_KINDS: Final[tuple[RowKind, ...]] = get_args(RowKind)
@@ -46,22 +46,22 @@ def row_kind(name: str) -> RowKind:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """``keys``: attributes that are addresses, besides the well-known ones."""
+    """``keys``: attributes that are addresses, besides the well-model ones."""
 
     now: datetime
     keys: tuple[DriverKeys, ...] = ()
 
 
-def rows_of(kind: RowKind, known: KnownObjects, options: RowOptions) -> Sequence[InventoryRow]:
+def rows_of(kind: RowKind, model: ClusterModel, options: RowOptions) -> Sequence[InventoryRow]:
     """All rows of a kind, in their usual order."""
     match kind:
         case "vms":
-            return vm_rows(known, options.now, options.keys)
+            return vm_rows(model, options.now, options.keys)
         case "devices":
-            return device_rows(known, options.keys)
+            return device_rows(model, options.keys)
         case "claims":
-            return claim_rows(known)
+            return claim_rows(model)
         case "pools":
-            return pool_rows(known, device_rows(known, options.keys))
+            return pool_rows(model, device_rows(model, options.keys))
         case "drivers":
-            return driver_rows(known, device_rows(known, options.keys))
+            return driver_rows(model, device_rows(model, options.keys))

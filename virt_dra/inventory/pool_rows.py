@@ -15,7 +15,8 @@ from virt_dra.cel.errors import Interrupted
 from virt_dra.cel.limits.budget import Work
 from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.fields import FieldValues
-from virt_dra.inventory.known_objects import KnownObjects
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.devices import pools, slices_of_pools
 from webhooks.selectors.answers import SelectorQuestion
 from webhooks.selectors.evaluating import evaluate
 from webhooks.selectors.published_slice import PublishedSlice
@@ -90,11 +91,11 @@ class PoolRow:
         }
 
 
-def pool_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[PoolRow]:
+def pool_rows(model: ClusterModel, devices: Iterable[DeviceRow]) -> list[PoolRow]:
     """All pools, in order of driver and pool. ``devices``: the rows of all devices."""
     of_pool = _published_by_pool(devices)
     rows = []
-    for pool, newest in known.pools.items():
+    for pool, newest in pools(model).items():
         listed = of_pool.get(pool, [])
         state = (
             COMPLETE if newest.problem is None else "incomplete" if newest.problem.reason == INCOMPLETE else "invalid"
@@ -102,7 +103,7 @@ def pool_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[PoolRow
         rows.append(
             PoolRow(
                 pool, newest.generation, newest.slices, newest.announced,
-                len(known.slices_of_pool[pool]) - len(newest.slices), state,
+                len(slices_of_pools(model)[pool]) - len(newest.slices), state,
                 newest.problem.detail if newest.problem is not None else "", _nodes(listed, newest.slices), len(listed),
                 sum(device.free for device in listed),
             )
@@ -177,18 +178,19 @@ class DriverRow:
         }
 
 
-def driver_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[DriverRow]:
+def driver_rows(model: ClusterModel, devices: Iterable[DeviceRow]) -> list[DriverRow]:
     """All drivers with a pool, by name. ``devices``: the rows of all devices."""
     of_driver: dict[str, list[DeviceRow]] = defaultdict(list)
     for device in devices:
         of_driver[device.id.driver].append(device)
-    pools: dict[str, list[PoolId]] = defaultdict(list)
-    for pool in known.pools:
-        pools[pool.driver].append(pool)
-    selecting, undecided = classes_by_driver(known)
+    newest = pools(model)
+    of_drivers: dict[str, list[PoolId]] = defaultdict(list)
+    for pool in newest:
+        of_drivers[pool.driver].append(pool)
+    selecting, undecided = classes_by_driver(model)
     rows = []
-    for driver, own in pools.items():
-        slices = [slice_ for pool in own for slice_ in known.pools[pool].slices]
+    for driver, own in of_drivers.items():
+        slices = [slice_ for pool in own for slice_ in newest[pool].slices]
         published = [device for device in of_driver[driver] if device.device is not None]
         rows.append(
             DriverRow(
@@ -200,10 +202,10 @@ def driver_rows(known: KnownObjects, devices: Iterable[DeviceRow]) -> list[Drive
     return rows
 
 
-def classes_by_driver(known: KnownObjects) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
+def classes_by_driver(model: ClusterModel) -> tuple[Mapping[str, list[str]], tuple[str, ...]]:
     """Driver -> the DeviceClasses whose selectors hold for any of its devices; and the classes that take too long to
     evaluate."""
-    return selected_by(known.classes, [slice_ for newest in known.pools.values() for slice_ in newest.slices])
+    return selected_by(model.of(DeviceClass), [slice_ for newest in pools(model).values() for slice_ in newest.slices])
 
 
 def selected_by(

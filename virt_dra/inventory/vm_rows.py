@@ -24,10 +24,11 @@ from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
 from virt_dra.inventory.fields import FieldValues
-from virt_dra.inventory.holders import users_of
-from virt_dra.inventory.known_objects import KnownObjects, ObjectName
+from virt_dra.model.cluster import FINISHED, ClusterModel
+from virt_dra.model.devices import publications, published_device
+from virt_dra.model.launchers import launchers, launchers_of
+from virt_dra.model.usage import users_of
 
-FINISHED: Final = ("Succeeded", "Failed")
 NOT_READ: Final = "NotRead"
 """Reason: what would say where the device is couldn't be read."""
 STOPPED: Final = "Stopped"
@@ -136,29 +137,29 @@ class VmRow:
         }
 
 
-def vm_rows(known: KnownObjects, now: datetime, keys: tuple[DriverKeys, ...] = ()) -> list[VmRow]:
+def vm_rows(model: ClusterModel, now: datetime, keys: tuple[DriverKeys, ...] = ()) -> list[VmRow]:
     """All VMs, in order of namespace and name. ``keys``: attributes that are addresses, besides the well-known ones."""
     options = ResolutionOptions(keys=keys, now=now)
-    rows = [_of_instance(each, known, options) for each in known.vmis.values()]
-    rows += (_stopped(each, known) for name, each in known.vms.items() if name not in known.vmis)
-    there = {*known.vms, *known.vmis}
-    orphans = {name: pods for name, pods in known.pods_of_vm.items() if name not in there}
-    rows += (_of_pod(name, pods, known, options) for name, pods in orphans.items())
+    vms, vmis = model.by_key(VirtualMachine), model.by_key(VirtualMachineInstance)
+    rows = [_of_instance(vmi, model, options) for vmi in vmis.values()]
+    rows += (_stopped(vm) for key, vm in vms.items() if key not in vmis)
+    there = {*vms, *vmis}
+    orphans = {key: pods for key, pods in launchers(model).items() if key not in there}
+    rows += (_of_pod(key, pods, model, options) for key, pods in orphans.items())
     there |= orphans.keys()
-    rows += _of_claims(there, known, options)
+    rows += _of_claims(there, model, options)
     return sorted(rows, key=lambda row: (row.namespace, row.name))
 
 
-def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: ResolutionOptions) -> VmRow:
-    name = (vmi.namespace, vmi.name)
-    vm = known.vms.get(name)
-    pod = current_pod(vmi, known.pods_of_vm.get(name, ()))
+def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: ResolutionOptions) -> VmRow:
+    vm = model.by_key(VirtualMachine).get(vmi.key)
+    pod = current_pod(vmi, launchers_of(model, vmi.key))
     subjects = dra_devices(vmi)
     subjects += network_devices(vmi, pod, len(subjects))
     phase = vmi.status.phase or "Pending"
     devices: tuple[VmDevice, ...] = ()
-    stored = known.device_objects.get(name)
-    if subjects and pod is None and not known.knows(Pod) and phase == "Running":
+    stored = model.by_key(VirtualMachineInstanceDevices).get(vmi.key)
+    if subjects and pod is None and not model.knows(Pod) and phase == "Running":
         listed = {(each.kind, each.name) for each in (stored.status.devices if stored is not None else ())}
         devices = tuple(
             VmDevice(each.name, each.kind, request=each.request_name, reason=NOT_READ, message="pods can't be read")
@@ -166,10 +167,10 @@ def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: Reso
             if (each.kind, each.name) not in listed
         )
     elif subjects:
-        claims = [claim for claim in map(known.claims.get, _claim_names(vmi, pod)) if claim is not None]
-        found = resolve(vmi, pod, claims, known.published, options, subjects)
-        report = device_report(found, ReportContext(phase == "Running", {}, known.of(DeviceTaintRule), pod))
-        devices = tuple(_reported(device, known) for device in report.devices)
+        claims = [claim for claim in map(model.claims.get, _claim_keys(vmi, pod)) if claim is not None]
+        found = resolve(vmi, pod, claims, publications(model), options, subjects)
+        report = device_report(found, ReportContext(phase == "Running", {}, model.of(DeviceTaintRule), pod))
+        devices = tuple(_reported(device, model) for device in report.devices)
     devices += _of_plugins(devices, stored)
     why, text = _allocatable(vmi, stored)
     if why:
@@ -200,15 +201,15 @@ def _of_instance(vmi: VirtualMachineInstance, known: KnownObjects, options: Reso
     )
 
 
-def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> Iterator[ObjectName]:
+def _claim_keys(vmi: VirtualMachineInstance, pod: Pod | None) -> Iterator[str]:
     entries = [entry.resource_claim_name for entry in vmi.spec.resource_claims]
     if pod is not None:
         entries += [entry.resource_claim_name for entry in pod.spec.resource_claims]
         entries += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
-    return ((vmi.namespace, name) for name in dict.fromkeys(entries) if name)
+    return (f"{vmi.namespace}/{name}" for name in dict.fromkeys(entries) if name)
 
 
-def _reported(device: ReportedDevice, known: KnownObjects) -> VmDevice:
+def _reported(device: ReportedDevice, model: ClusterModel) -> VmDevice:
     subject, outcome, problem = device.subject, device.outcome, device.problem
     reason, message = (problem.reason, problem.message) if problem is not None else ("", "")
     if isinstance(outcome, ResolvedDevice):
@@ -218,7 +219,7 @@ def _reported(device: ReportedDevice, known: KnownObjects) -> VmDevice:
             subject.name, subject.kind, address, outcome.claim, subject.request_name, id, True, reason, message
         )
     for missing, kind in ((DEVICE_NOT_PUBLISHED, ResourceSlice), (CLAIM_MISSING, ResourceClaim)):
-        if reason == missing and not known.knows(kind):
+        if reason == missing and not model.knows(kind):
             reason, message = NOT_READ, f"{kind.PLURAL} can't be read"
     return VmDevice(
         subject.name, subject.kind, "", outcome.claim or "", subject.request_name, None, False, reason, message
@@ -255,7 +256,7 @@ def _why_not(devices: Iterable[VmDevice]) -> tuple[str, str]:
     return (first.reason, f"{first.kind}/{first.name}: {first.message}") if first is not None else ("", "")
 
 
-def _stopped(vm: VirtualMachine, known: KnownObjects) -> VmRow:
+def _stopped(vm: VirtualMachine) -> VmRow:
     status = vm.status.get("printableStatus")
     spec = vm.spec.template.spec
     vmi = VirtualMachineInstance(metadata=vm.metadata, spec=spec)
@@ -267,7 +268,7 @@ def _stopped(vm: VirtualMachine, known: KnownObjects) -> VmRow:
     return VmRow(vm.namespace, vm.name, vm.KIND, phase, "", "", devices, "", "", created, [vm.metadata.labels])
 
 
-def _of_pod(name: ObjectName, pods: Sequence[Pod], known: KnownObjects, options: ResolutionOptions) -> VmRow:
+def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: ResolutionOptions) -> VmRow:
     """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
     pod = max(
         pods, key=lambda each: (each.status.phase not in FINISHED, each.metadata.creation_timestamp or "", each.name)
@@ -275,43 +276,41 @@ def _of_pod(name: ObjectName, pods: Sequence[Pod], known: KnownObjects, options:
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     devices: list[VmDevice] = []
     for entry in pod.spec.resource_claims:
-        claim = known.claims.get((pod.namespace, entry.resource_claim_name or generated.get(entry.name) or ""))
+        name = entry.resource_claim_name or generated.get(entry.name) or ""
+        claim = model.claims.get(f"{pod.namespace}/{name}")
         if claim is None:
-            devices.append(
-                VmDevice(
-                    entry.name, "resourceClaims", claim=entry.resource_claim_name or generated.get(entry.name) or ""
-                )
-            )
+            devices.append(VmDevice(entry.name, "resourceClaims", claim=name))
         else:
-            devices += _of_claim(claim, entry.name, known, options)
+            devices += _of_claim(claim, entry.name, model, options)
     reason = next(
         (each.reason or "" for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"),
         "",
     )
     reason = next((device.reason for device in devices if device.reason), reason)
     return VmRow(
-        *name, Pod.KIND, pod.status.phase or "Pending", pod.spec.node_name or "", pod.name, tuple(devices), reason,
-        "", pod.metadata.creation_timestamp or "", [pod.metadata.labels],
+        pod.namespace, key.partition("/")[2], Pod.KIND, pod.status.phase or "Pending", pod.spec.node_name or "",
+        pod.name, tuple(devices), reason, "", pod.metadata.creation_timestamp or "", [pod.metadata.labels],
     )  # fmt: skip
 
 
-def _of_claims(there: set[ObjectName], known: KnownObjects, options: ResolutionOptions) -> Iterator[VmRow]:
-    found: dict[ObjectName, list[tuple[ResourceClaim, str, str]]] = {}
-    for claim in known.claims.values():
-        for user in users_of(claim, known):
-            if user.vm and (claim.namespace, user.vm) not in there:
-                found.setdefault((claim.namespace, user.vm), []).append((claim, user.name, user.node))
-    for name, listed in found.items():
-        devices = tuple(device for claim, _, _ in listed for device in _of_claim(claim, claim.name, known, options))
+def _of_claims(there: set[str], model: ClusterModel, options: ResolutionOptions) -> Iterator[VmRow]:
+    found: dict[str, list[tuple[ResourceClaim, str, str]]] = {}
+    for claim in model.of(ResourceClaim):
+        for user in users_of(claim, model):
+            if user.vm and f"{claim.namespace}/{user.vm}" not in there:
+                found.setdefault(f"{claim.namespace}/{user.vm}", []).append((claim, user.name, user.node))
+    for key, listed in found.items():
+        devices = tuple(device for claim, _, _ in listed for device in _of_claim(claim, claim.name, model, options))
         objects: list[TypedObject] = [claim for claim, _, _ in listed]
         created = min(each.metadata.creation_timestamp or "" for each in objects)
         _, pod, node = listed[0]
         labels = [each.metadata.labels for each in objects]
         reason = next((device.reason for device in devices if device.reason), "")
-        yield VmRow(*name, ResourceClaim.KIND, UNKNOWN, node, pod, devices, reason, "", created, labels)
+        namespace, _, name = key.partition("/")
+        yield VmRow(namespace, name, ResourceClaim.KIND, UNKNOWN, node, pod, devices, reason, "", created, labels)
 
 
-def _of_claim(claim: ResourceClaim, name: str, known: KnownObjects, options: ResolutionOptions) -> Iterator[VmDevice]:
+def _of_claim(claim: ResourceClaim, name: str, model: ClusterModel, options: ResolutionOptions) -> Iterator[VmDevice]:
     """The devices of a claim, named by the claim's entry, or its object, and request."""
     allocation = claim.status.allocation
     if allocation is None:
@@ -320,9 +319,9 @@ def _of_claim(claim: ResourceClaim, name: str, known: KnownObjects, options: Res
     results = allocation.devices.results
     for result in results:
         id = DeviceId(result.driver, result.pool, result.device)
-        published = known.find(id)
-        found = addresses(result.driver, published[0].attributes, options.keys) if published is not None else None
+        published = published_device(model, id)
+        found = addresses(result.driver, published.device.attributes, options.keys) if published is not None else None
         address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
         shown = name if len(results) == 1 else f"{name}/{result.request}"
-        reason = "" if published is not None else DEVICE_NOT_PUBLISHED if known.knows(ResourceSlice) else NOT_READ
+        reason = "" if published is not None else DEVICE_NOT_PUBLISHED if model.knows(ResourceSlice) else NOT_READ
         yield VmDevice(shown, "resourceClaims", address, claim.name, result.request, id, published is not None, reason)

@@ -20,13 +20,13 @@ from virt_dra.controllers.devices.inputs import DeviceInputs
 from virt_dra.controllers.devices.metadata_files import metadata_files
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevice
-from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.networks import files_of, started_with
+from virt_dra.model.published import PublishedDevices
 from virt_dra.simulator.outcome import DeviceOutcome
 
 

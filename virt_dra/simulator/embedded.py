@@ -21,12 +21,12 @@ from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
 from virt_dra.simulator.input_vms import Blocker, InputVm, sort_input
 from virt_dra.simulator.outcome import VmOutcome
 from virt_dra.simulator.refused import RefusedObject, with_refused_first
-from virt_dra.simulator.stand_ins import labelled, stand_ins
 
 DEFAULT_NAMESPACE = "default"
 

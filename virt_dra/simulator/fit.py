@@ -29,15 +29,15 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.validation import validate_create
 from virt_dra.cluster.memory.names import generated
-from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
+from virt_dra.model.feeds.stand_ins import labelled, stand_ins
+from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
 from virt_dra.simulator.devices import DeviceSources, variables_of
-from virt_dra.simulator.stand_ins import labelled, stand_ins
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
 

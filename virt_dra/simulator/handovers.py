@@ -22,7 +22,6 @@ from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING
-from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.loops import claims, device_status
 from virt_dra.controllers.loops.scheduler import batch as scheduler
@@ -30,6 +29,7 @@ from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, owner_uids
 from virt_dra.controllers.sources import claim_keys
+from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.placement import Unplaced
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import relevant, subject_of

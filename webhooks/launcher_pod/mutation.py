@@ -34,7 +34,7 @@ from virt_dra.api.integration import paths
 from virt_dra.api.integration.device_claims import AssignedDevice, assign, pod_claims, read_device_claims
 from virt_dra.api.integration.paths import ClaimRequestPair, PathDecision
 from virt_dra.api.integration.record import Integration
-from virt_dra.api.kubevirt_v1 import GROUP, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import GROUP, LAUNCHER, LAUNCHER_LABEL, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import OwnerReference
 from virt_dra.api.reading.json_annotations import AnnotationError, joined
@@ -53,8 +53,6 @@ from webhooks.verdict import DUPLICATE, INVALID, NOT_FOUND, AdmissionCause, Verd
 
 COMPUTE: Final = "compute"
 """The name of the container that runs QEMU. Its position varies (K-4.3)."""
-LAUNCHER_LABEL: Final = "kubevirt.io"
-LAUNCHER: Final = "virt-launcher"
 EPHEMERAL_ANNOTATION: Final = "kubevirt.io/ephemeral-provisioning"
 """The annotation of a placeholder pod, which never starts a VM (K-5.1)."""
 

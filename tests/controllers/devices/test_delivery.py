@@ -21,9 +21,9 @@ from virt_dra.controllers.devices.delivery import (
     with_obstacles,
 )
 from virt_dra.controllers.devices.outcomes import DeviceResolution, UnresolvedDevice
-from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
+from virt_dra.model.published import PublishedDevices
 
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimName": "mine"}], "domain": {"devices": {"gpus": [GPU]}}}

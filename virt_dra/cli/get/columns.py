@@ -82,7 +82,7 @@ _DEVICES: Final = (
     RowColumn("STATE", lambda row: ",".join(row.states)),
     RowColumn("HELD-BY", lambda row: _few([str(holder) for holder in row.holders], "claims")),
     RowColumn("SINCE", lambda row: row.holders[0].since if row.holders else "", time=True),
-    RowColumn("CLAIMS", lambda row: _joined(f"{holder.namespace}/{holder.claim}" for holder in row.holders), wide=True),
+    RowColumn("CLAIMS", lambda row: _joined(holder.claim.key for holder in row.holders), wide=True),
     RowColumn("TAINTS", lambda row: _joined(taint_text(each) for each in row.taints), wide=True),
     RowColumn("HEALTH", lambda row: "" if row.health is None else row.health or "Unhealthy", wide=True),
     RowColumn("PROBLEM", lambda row: row.problem, wide=True),

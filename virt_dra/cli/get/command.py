@@ -32,8 +32,8 @@ from virt_dra.inventory.fields import (
     read_conditions,
 )
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ
+from virt_dra.model.cluster import ClusterModel
 
 FORMATS: Final = ("text", "wide", "name", "json", "yaml", "csv")
 
@@ -91,7 +91,7 @@ class GetRequest:
     sort_by: str | None
     options: Callable[[], RowOptions]
 
-    def rows(self, known: KnownObjects) -> tuple[list[InventoryRow], list[str]]:
+    def rows(self, known: ClusterModel) -> tuple[list[InventoryRow], list[str]]:
         """The rows that are wanted, in their order; and the names that no row has."""
         found = rows_of(self.kind, known, self.options())
         wanted = [row for row in found if self.wanted.wants(row)]

@@ -21,8 +21,8 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.inventory.changes import RowChange, WatchedRows
 from virt_dra.inventory.kinds import RowKind
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ, ReadScope, read_objects_of
+from virt_dra.model.cluster import ClusterModel
 
 if TYPE_CHECKING:
     from virt_dra.cli.get.command import GetRequest
@@ -65,7 +65,7 @@ async def follow_rows(
         while True:
             await changed.wait()
             changed.clear()
-            known = KnownObjects(
+            known = ClusterModel(
                 (obj for informer in informers for obj in informer.store.values()),
                 unread=scope.unread,
                 partial=scope.partial,

@@ -72,11 +72,10 @@ def free_of_models(nodes: Iterable[TopologyNode]) -> tuple[ModelFree, ...]:
     )
 
 
-def taken_by_day(rows: Iterable[DeviceRow], since: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """``since``: RFC 3339 times besides those of the rows' holders."""
-    days = Counter(holder.since[:10] for row in rows for holder in row.holders if holder.since)
-    days.update(each[:10] for each in since)
-    return tuple(sorted(days.items()))
+def taken_by_day(rows: Iterable[DeviceRow]) -> tuple[tuple[str, int], ...]:
+    """How many of the devices in use are held since each day, by date."""
+    holders = (holder for row in rows for holder in row.holders)
+    return tuple(sorted(Counter(holder.since[:10] for holder in holders if holder.since and not holder.admin).items()))
 
 
 def contents_json(contents: ReportContents) -> Json:

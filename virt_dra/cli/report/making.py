@@ -15,10 +15,10 @@ from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ
 from virt_dra.inventory.topology import folded, topology
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.deadline import AllocationDeadline
 from virt_dra.simulator.explaining.state import READ as EXPLAINED
 from virt_dra.simulator.explaining.state import ClusterState
@@ -38,7 +38,7 @@ ReportProgress = Callable[[str], AbstractContextManager[Callable[[int, int], Non
 
 
 def contents_of(
-    known: KnownObjects,
+    known: ClusterModel,
     settings: ReportSettings,
     now: datetime,
     progress: ReportProgress,
@@ -76,12 +76,6 @@ def contents_of(
             namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen],
             progress=report,
         )  # fmt: skip
-    started = (
-        [holder.since for holders in state.holders.values() for holder in holders if holder.since]
-        if state is not None
-        else []
-    )
-    own = {holder.since for row in rows for holder in row.holders if holder.since}
     return ReportContents(
         nodes=len([node for node in nodes if node.name]),
         states=state_counts(rows),
@@ -90,12 +84,12 @@ def contents_of(
         waiting=waiting,
         models=free_of_models(nodes),
         findings=tuple(obj for obj in judged.checked if obj.findings),
-        taken=taken_by_day(() if started else rows, started) if started or own else (),
+        taken=taken_by_day(rows),
         notes=notes,
     )
 
 
-def _linted(known: KnownObjects, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
+def _linted(known: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
     """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
     unready = {(row.namespace, row.name) for row in rows if row.reason}
     found: list[TypedObject] = [*known.of(VirtualMachine), *known.of(VirtualMachineInstance)]

@@ -33,11 +33,11 @@ class LiveReport:
         from virt_dra.cli.report.contents import contents_json
         from virt_dra.cli.report.making import contents_of
         from virt_dra.cli.report.page import framed, report_main
-        from virt_dra.inventory.known_objects import KnownObjects
+        from virt_dra.model.cluster import ClusterModel
         from virt_dra.simulator.explaining.waiting import WaitingAnswers
 
         before = None if explain else self._explained or WaitingAnswers(())
-        contents = contents_of(KnownObjects(objects), self._settings, at, _unseen, before)
+        contents = contents_of(ClusterModel(objects), self._settings, at, _unseen, before)
         if explain:
             self._explained, self._at = contents.waiting, at
         else:

@@ -21,8 +21,8 @@ from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, 
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs, read_written
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import ReadScope
+from virt_dra.model.cluster import ClusterModel
 
 R = TypeVar("R")
 
@@ -64,7 +64,7 @@ class InventoryInput:
 
     def read(
         self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None = None
-    ) -> tuple[KnownObjects, ReadScope]:
+    ) -> tuple[ClusterModel, ReadScope]:
         """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
 
         ``documents``: what was read of the files already; there, objects that don't have the shape of their kind are
@@ -73,11 +73,11 @@ class InventoryInput:
         if not self.live:
             return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds, ""))
         objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
-        return KnownObjects(objects, unread=scope.unread, partial=scope.partial), scope
+        return ClusterModel(objects, unread=scope.unread, partial=scope.partial), scope
 
     def _of_files(
         self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None
-    ) -> KnownObjects:
+    ) -> ClusterModel:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
             if documents is None:
@@ -94,7 +94,7 @@ class InventoryInput:
         without = (
             () if any(isinstance(each, ResourceSlice) for each in objects) else (ResourceSlice,)
         )  # what a dump most often lacks
-        return KnownObjects(objects, namespace, without)
+        return ClusterModel(objects, namespace, without)
 
 
 def inventory_options(command: Callable[..., R]) -> Callable[..., R]:

@@ -20,9 +20,9 @@ from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_option
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.known_objects import KnownObjects
 from virt_dra.inventory.reading import READ
 from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.collector import kept_for_good
 
 HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
@@ -161,7 +161,7 @@ def _png(folds: Sequence[NodeFold]) -> bytes:
     return bytes(drawn)
 
 
-def _overlay(known: KnownObjects, word: str, name: str, output: str) -> DeviceVerdicts:
+def _overlay(known: ClusterModel, word: str, name: str, output: str) -> DeviceVerdicts:
     """Ends the command for what isn't there."""
     from virt_dra.allocator import FatalError
     from virt_dra.simulator.explaining.overlay import overlay_of

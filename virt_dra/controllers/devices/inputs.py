@@ -14,9 +14,9 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS, DeviceResolution, DeviceWarning, ResolvedDevice
-from virt_dra.controllers.devices.published import PoolView, PublishedDevices
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, owned_by, pools_of
+from virt_dra.model.published import PoolView, PublishedDevices
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from virt_dra.api.integration.attribute_keys import CONFLICTING_ATTRIBUTES, NO_A
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
 from virt_dra.api.wire import Json
-from virt_dra.controllers.devices.published import PublishedDevice
 from virt_dra.controllers.devices.subjects import DeviceSubject
+from virt_dra.model.published import PublishedDevice
 
 POD_MISSING: Final = "PodMissing"
 """The VMI has no current launcher pod (K-5.1)."""

@@ -44,9 +44,9 @@ from virt_dra.controllers.devices.outcomes import (
     ResolvedDevice,
     UnresolvedDevice,
 )
-from virt_dra.controllers.devices.published import Publications, PublishedDevice, PublishedDevices, newest
 from virt_dra.controllers.devices.subjects import DeviceSubject, dra_devices
 from virt_dra.controllers.pods.current_pod import not_current
+from virt_dra.model.published import Publications, PublishedDevice, PublishedDevices, newest
 from virt_dra.scheduling.claim_references import PODS, NotCreatedYet, NotNeeded, UnsupportedClaimSource, claim_name
 
 

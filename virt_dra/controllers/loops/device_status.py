@@ -28,7 +28,6 @@ from virt_dra.controllers.devices.outcomes import (
     ResolvedDevice,
     UnresolvedDevice,
 )
-from virt_dra.controllers.devices.published import PublishedDevices
 from virt_dra.controllers.devices.report import (
     NO_ENTRIES,
     DeviceReport,
@@ -41,6 +40,7 @@ from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import Event, is_stale, shortened, warning
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+from virt_dra.model.published import PublishedDevices
 
 ALL_RESOLVED: Final = "AllDevicesResolved"
 ALL_HEALTHY: Final = "AllDevicesHealthy"

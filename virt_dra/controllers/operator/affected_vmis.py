@@ -15,7 +15,6 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
-from virt_dra.controllers.devices.published import PoolView, TrackedPool
 from virt_dra.controllers.kubevirt_failures import awaits_retry
 from virt_dra.controllers.sources import (
     addresses_of,
@@ -28,6 +27,7 @@ from virt_dra.controllers.sources import (
     pools_of,
     status_addresses,
 )
+from virt_dra.model.published import PoolView, TrackedPool
 
 O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 

@@ -23,7 +23,14 @@ from virt_dra.api.core_v1 import (
     ResourceClaimReference,
     ResourceRequirements,
 )
-from virt_dra.api.kubevirt_v1 import API_VERSION, PermittedHostDevices, VirtualMachineInstance
+from virt_dra.api.kubevirt_v1 import (
+    API_VERSION,
+    LAUNCHER,
+    LAUNCHER_LABEL,
+    VM_NAME_LABEL,
+    PermittedHostDevices,
+    VirtualMachineInstance,
+)
 from virt_dra.api.kubevirt_versions import SIDECAR, V1_9_0, Gates
 from virt_dra.api.meta import ObjectMeta, OwnerReference
 from virt_dra.api.quantity import Quantity
@@ -44,8 +51,6 @@ from virt_dra.controllers.pods.launcher_resources import (
 
 COMPUTE = "compute"
 """The container that runs QEMU. It is found by this name, never by its position (K-4.3)."""
-LAUNCHER_LABEL = "kubevirt.io"
-LAUNCHER = "virt-launcher"
 OVERHEAD_ANNOTATION = "kubevirt.io/memory-overhead-bytes"
 HOOK_SIDECARS_ANNOTATION = "hooks.kubevirt.io/hookSidecars"
 _NOT_COPIED = (
@@ -120,7 +125,7 @@ def _metadata(vmi: VirtualMachineInstance, gates: Gates) -> ObjectMeta:
     labels = vmi.metadata.labels | {
         LAUNCHER_LABEL: LAUNCHER,
         CREATED_BY_LABEL: uid,
-        "vm.kubevirt.io/name": _host_name(vmi),
+        VM_NAME_LABEL: _host_name(vmi),
         "vmi.kubevirt.io/id": _label_of(name),
     }
     copied = {key: value for key, value in vmi.metadata.annotations.items() if not key.startswith(_NOT_COPIED)}

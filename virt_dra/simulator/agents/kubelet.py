@@ -32,6 +32,7 @@ from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, No
 from virt_dra.cluster.watching.event_recorder import EventRecorder
 from virt_dra.cluster.watching.informer import CacheKey, Informer, key_of, running
 from virt_dra.cluster.watching.work_queue import WorkQueue
+from virt_dra.model.feeds.stand_ins import NODE_LABELS
 from virt_dra.simulator.agents import pod_status
 from virt_dra.simulator.agents.background import background
 from virt_dra.simulator.agents.claim_manager import FAILED_PREPARE, ClaimManager, DraCheckpoint, Prepared, PrepareError
@@ -45,7 +46,6 @@ from virt_dra.simulator.agents.containers import (
 from virt_dra.simulator.agents.device_health import HealthReports, allocated_resources_status
 from virt_dra.simulator.agents.downward import UnsupportedField, environment, volume_files
 from virt_dra.simulator.agents.driver import Driver
-from virt_dra.simulator.stand_ins import NODE_LABELS
 
 log = logging.getLogger(__name__)
 

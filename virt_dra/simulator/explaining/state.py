@@ -22,11 +22,11 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
 from virt_dra.scheduling.node_fit import PodFit
 from virt_dra.scheduling.pod_requests import PODS, amount, pod_requests
 from virt_dra.simulator.explaining.holders import Holder, Holders, holders_by_device
-from virt_dra.simulator.stand_ins import labelled, stand_ins
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
 

@@ -1,0 +1,52 @@
+"""What the allocator may know of a model: slices, classes and the devices in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from virt_dra.allocator import DEFAULT, Features, Snapshot
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.model.cluster import ClusterModel, ModelChange, derived
+
+
+def snapshot_of(model: ClusterModel, features: Features = DEFAULT) -> Snapshot:
+    """Slices, with the taints of rules if the features have taints, classes, and the allocations of claims in use.
+
+    Raises FatalError for slices that can't be read."""
+    return _tainted(model) if features.device_taints and model.of(DeviceTaintRule) else _plain(model)
+
+
+def _followed(snapshot: Snapshot, changes: Iterable[ModelChange]) -> Snapshot | None:
+    """The snapshot after changes of claims alone."""
+    allocated = snapshot.allocated
+    for change in changes:
+        for claim, there in ((change.before, False), (change.after, True)):
+            if claim is None:
+                continue
+            if not isinstance(claim, ResourceClaim):
+                return None
+            allocation = claim.status.allocation
+            if allocation is None:
+                continue
+            if there:
+                allocated = allocated.set(claim.key, claim)
+                snapshot = snapshot.with_allocation(allocation)
+            else:
+                allocated = allocated.without(claim.key)
+                snapshot = snapshot.without_allocation(allocation)
+    return replace(snapshot, allocated=allocated)
+
+
+@derived(ResourceSlice, DeviceClass, ResourceClaim, follow=_followed)
+def _plain(model: ClusterModel) -> Snapshot:
+    return _built(model, ())
+
+
+@derived(ResourceSlice, DeviceClass, ResourceClaim, DeviceTaintRule, follow=_followed)
+def _tainted(model: ClusterModel) -> Snapshot:
+    return _built(model, model.of(DeviceTaintRule))
+
+
+def _built(model: ClusterModel, rules: Iterable[DeviceTaintRule]) -> Snapshot:
+    return Snapshot.build(model.of(ResourceSlice), model.of(DeviceClass), model.of(ResourceClaim), rules)

@@ -1,0 +1,78 @@
+"""What a model can't say: kinds that weren't given or couldn't be read, and nodes that don't say what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.counting import counted
+from virt_dra.model.cluster import ClusterModel, derived
+
+NODES_NOT_GIVEN: Final = "NodesNotGiven"
+"""The nodes are those that slices name; labels, taints and room of them aren't known."""
+PODS_NOT_GIVEN: Final = "PodsNotGiven"
+"""What pods take of the nodes' room, and which pods are neighbours, isn't known."""
+ROOM_NOT_KNOWN: Final = "RoomNotKnown"
+"""A node doesn't say what it offers (``status.allocatable``)."""
+RESOURCE_NOT_LISTED: Final = "ResourceNotListed"
+"""No node lists a resource that is asked for: it isn't known who offers it."""
+
+_NAMED: Final = 3
+"""Nodes that a text names."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFact:
+    """A fact that can't be decided on. ``subject``: the kind, node or resource that it is about."""
+
+    code: str
+    subject: str
+    text: str
+
+
+def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
+    """All that isn't known of a model, for a pod that asks for these resources."""
+    return (*_kinds(model), *_rooms(model), *_resources(model, resources))
+
+
+@derived(Node)
+def offered_resources(model: ClusterModel) -> frozenset[str]:
+    """The resources that some node lists in ``status.allocatable``."""
+    return frozenset(name for node in model.of(Node) for name in node.status.allocatable)
+
+
+@derived(Node)
+def nodes_without_room(model: ClusterModel) -> tuple[str, ...]:
+    """Nodes that don't say what they offer, by name."""
+    return tuple(node.name for node in model.of(Node) if not node.status.allocatable)
+
+
+def _kinds(model: ClusterModel) -> Iterator[UnknownFact]:
+    if not model.knows(Node):
+        yield UnknownFact(
+            NODES_NOT_GIVEN, Node.KIND, "Nodes aren't given: those that ResourceSlices name are assumed, without taints"
+        )
+    if not model.knows_all(Pod):
+        yield UnknownFact(
+            PODS_NOT_GIVEN, Pod.KIND, "Pods aren't given: the room that they use and who runs beside whom isn't known"
+        )
+
+
+def _rooms(model: ClusterModel) -> Iterator[UnknownFact]:
+    names = nodes_without_room(model)
+    if not names:
+        return
+    listed = f"{', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+    nodes = "the nodes" if len(names) == len(model.nodes) else f"{counted(len(names), 'node')} ({listed})"
+    text = f"status.allocatable of {nodes} isn't given: whether there is room isn't checked"
+    yield UnknownFact(ROOM_NOT_KNOWN, ",".join(names), text)
+
+
+def _resources(model: ClusterModel, resources: Collection[str]) -> Iterator[UnknownFact]:
+    offered = offered_resources(model)
+    for resource in sorted(set(resources) - offered) if offered else ():
+        yield UnknownFact(
+            RESOURCE_NOT_LISTED, resource, f"no node lists {resource}: whether there is any isn't checked"
+        )

@@ -1,0 +1,169 @@
+"""Who holds a device, since when: the claims that it is allocated to, and the pods and VMs that these are for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from virt_dra.allocator.model import DeviceId
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.api.wire import Json
+from virt_dra.model.cluster import ClusterModel, derived
+from virt_dra.model.launchers import vm_of_pod, vm_of_pod_name
+
+PODS = "pods"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUser:
+    """A pod (or another consumer, by its resource) that a claim is reserved for, or that the claim was made for.
+
+    ``vm``: the name of the VM whose launcher the pod is; ``pod``: None if the model doesn't have it.
+    """
+
+    resource: str
+    name: str
+    vm: str = ""
+    pod: Pod | None = field(default=None, repr=False)
+    reserved: bool = True
+
+    @property
+    def node(self) -> str:
+        """The node that the pod is bound to, "" if it isn't known."""
+        return (self.pod.spec.node_name or "") if self.pod is not None else ""
+
+    def __str__(self) -> str:
+        return f"VM {self.vm}" if self.vm else f"{'pod' if self.resource == PODS else self.resource} {self.name}"
+
+    def to_json(self) -> Json:
+        return {
+            "resource": self.resource,
+            "name": self.name,
+            "vm": self.vm or None,
+            "node": self.node or None,
+            "reserved": self.reserved,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHolder:
+    """A claim that a device is allocated to. ``since``: an RFC 3339 time, as :func:`held_since`; ``share``: of a shared
+    device."""
+
+    claim: ResourceClaim
+    request: str
+    users: tuple[ClaimUser, ...]
+    since: str
+    share: str = ""
+    admin: bool = False
+
+    @property
+    def namespace(self) -> str:
+        return self.claim.namespace
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods that use the claim, as far as they are known."""
+        return tuple(user.pod for user in self.users if user.pod is not None)
+
+    @property
+    def vm(self) -> str:
+        """The VM's name, if there is one."""
+        return next((user.vm for user in self.users if user.vm), "")
+
+    @property
+    def user(self) -> str:
+        """``VM ns/name``, else the pod if it is the only user, else the claim."""
+        user = self.users[0] if len(self.users) == 1 else None
+        if user is not None and (user.vm or user.resource == PODS):
+            return f"VM {self.namespace}/{user.vm}" if user.vm else f"pod {self.namespace}/{user.name}"
+        return f"claim {self.claim.key}"
+
+    @property
+    def description(self) -> str:
+        """The user, its claim, and since when."""
+        of = "" if self.user.startswith("claim ") else f" (claim {self.claim.name})"
+        return f"{self}{of}{f' since {self.since}' if self.since else ''}"
+
+    def __str__(self) -> str:
+        return f"{self.user}{' (admin access)' if self.admin else ''}"
+
+    def to_json(self) -> Json:
+        return {
+            "namespace": self.namespace,
+            "claim": self.claim.name,
+            "request": self.request,
+            "vm": self.vm or None,
+            "users": [user.to_json() for user in self.users],
+            "since": self.since or None,
+            "shareID": self.share or None,
+            "adminAccess": self.admin,
+        }
+
+
+@derived(ResourceClaim, Pod)
+def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
+    """The holders of every allocated device, in the order of the claims; those with admin access too, which use nothing
+    up."""
+    by_device: defaultdict[DeviceId, tuple[DeviceHolder, ...]] = defaultdict(tuple)
+    for claim in model.of(ResourceClaim):
+        for id, holder in holders_by(claim, model):
+            by_device[id] += (holder,)
+    return dict(by_device)
+
+
+def holders_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:
+    """The devices that are allocated to a claim, each with the claim as its holder."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return []
+    users = users_of(claim, model)
+    since = held_since(claim, users)
+    return [
+        (
+            DeviceId(result.driver, result.pool, result.device),
+            DeviceHolder(claim, result.request, users, since, result.share_id or "", bool(result.admin_access)),
+        )
+        for result in allocation.devices.results
+    ]
+
+
+def held_since(claim: ResourceClaim, users: tuple[ClaimUser, ...]) -> str:
+    """The time of an allocated claim's allocation; where the claim doesn't say it, the start of the first of its pods
+    that has started, else the claim's creation; "" if none is known."""
+    allocation = claim.status.allocation
+    started = (started_at(user.pod) for user in users if user.pod is not None)
+    return (
+        (allocation.allocation_timestamp if allocation is not None else None)
+        or next(filter(None, started), "")
+        or claim.metadata.creation_timestamp
+        or ""
+    )
+
+
+def started_at(pod: Pod) -> str:
+    """The time at which the kubelet took the pod, "" if it isn't known."""
+    started = (pod.status.model_extra or {}).get("startTime")
+    return started if isinstance(started, str) else ""
+
+
+def users_of(claim: ResourceClaim, model: ClusterModel) -> tuple[ClaimUser, ...]:
+    """The consumers that a claim is reserved for; before that, the pod that it was made for."""
+    if claim.status.reserved_for:
+        return tuple(
+            _pod_user(claim, model, consumer.name, consumer.uid)
+            if consumer.resource == PODS
+            else ClaimUser(consumer.resource, consumer.name)
+            for consumer in claim.status.reserved_for
+        )
+    owner = next((owner for owner in claim.metadata.owner_references if owner.kind == Pod.KIND), None)
+    return (_pod_user(claim, model, owner.name, owner.uid, reserved=False),) if owner is not None else ()
+
+
+def _pod_user(claim: ResourceClaim, model: ClusterModel, name: str, uid: str, *, reserved: bool = True) -> ClaimUser:
+    pod = model.pods.get(f"{claim.namespace}/{name}")
+    if pod is None or (uid and pod.metadata.uid and uid != pod.metadata.uid):
+        return ClaimUser(PODS, name, vm_of_pod_name(name), None, reserved)
+    return ClaimUser(PODS, name, vm_of_pod(pod), pod, reserved)
