@@ -32,7 +32,7 @@ from devtools.cluster.ports import free_port
 from devtools.deployed.minimal_crds import KUBEVIRT_CRDS
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
@@ -191,10 +191,7 @@ async def _allocated(cluster: KubeCluster, number: int, nodes: int, pod: Pod) ->
     await cluster.patch(ResourceClaim, f"vm-{number}-gpu", NAMESPACE, merge={"status": status}, subresource="status")
 
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in virt_dra.cluster.port
-
-
-def _typed(kind: type[O], metadata: dict[str, Any], **parts: object) -> O:
+def _typed(kind: type[ObjectT], metadata: dict[str, Any], **parts: object) -> ObjectT:
     return kind.from_wire({"metadata": metadata, **parts})
 
 

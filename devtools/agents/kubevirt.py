@@ -45,7 +45,6 @@ from virt_dra.simulator.agents.background import background
 from virt_dra.simulator.agents.kubelet import Kubelet
 
 UNPAUSED: Final = "kubevirt.io/virtual-machine-unpaused"
-FINISHED: Final = ("Succeeded", "Failed")
 FAILED_CREATE: Final = "FailedCreate"
 SYNC_FAILED: Final = "Synchronizing with the Domain failed."
 
@@ -168,11 +167,7 @@ class FakeKubeVirt:
             return None
         owner = vmi.metadata.controller_owner
         owned = owner is not None and owner.uid == vm.metadata.uid
-        if (
-            owned
-            and vmi.metadata.deletion_timestamp is None
-            and (not wants_instance(vm) or vmi.status.phase in FINISHED)
-        ):
+        if owned and vmi.metadata.deletion_timestamp is None and (not wants_instance(vm) or vmi.finished):
             await self._cluster.delete(VirtualMachineInstance, vmi.name, vmi.namespace, uid=vmi.metadata.uid)
         return None
 
@@ -191,7 +186,7 @@ class FakeKubeVirt:
         if vmi.metadata.deletion_timestamp is not None:
             await self._end(key, vmi, pods)
             return None
-        if vmi.status.phase in FINISHED:
+        if vmi.finished:
             return None
         pod = max(pods, key=lambda pod: pod.metadata.creation_timestamp or "", default=None)
         error = None
@@ -249,7 +244,7 @@ class FakeKubeVirt:
         self, vmi: VirtualMachineInstance, pod: Pod | None, phase: str, error: SyncError | None
     ) -> tuple[Json, ...]:
         reported: tuple[Json, ...] = tuple(vmi.status.conditions)
-        going = pod is not None and (pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED)
+        going = pod is not None and (pod.metadata.deletion_timestamp is not None or pod.finished)
         if phase == "Running" and not going:
             reported = conditions.put(reported, "Ready", "True", "", "", self._clock())
         else:

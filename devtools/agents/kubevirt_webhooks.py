@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 from aiohttp import web
 
@@ -18,7 +18,7 @@ from devtools.agents.kubevirt_admission import KubeVirtAdmission, Operation, pat
 from devtools.agents.kubevirt_crds import definitions, pruned_object, schema_of
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.meta import ObjectT, TypedObject, format_time
 from virt_dra.api.schemas.walk import Schema, faults
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory import patches
@@ -27,8 +27,6 @@ from virt_dra.cluster.port import Invalid, Listed, StatusCause, WatchEvent
 from webhooks.review import Review, answer, read_review
 from webhooks.tls.authority import SystemKeys, bootstrap
 from webhooks.verdict import Verdict
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
 MUTATOR = "virtualmachineinstances-mutator.kubevirt.io"
 VM_MUTATOR = "virtualmachines-mutator.kubevirt.io"
@@ -148,33 +146,35 @@ class EmbeddedBesideKubeVirt:
         self._clock = clock or (lambda: datetime.now(UTC))
         self._definitions = {each["spec"]["names"]["kind"]: each for each in definitions(admission.gates.version)}
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         return await self._cluster.list(kind, namespace, labels=labels, fields=fields)
 
     def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         return self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         return await self._cluster.create(self._admitted("CREATE", obj, None))
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         if not self._concerns(type(obj)):
             return await self._cluster.update(obj)
         old = await self._cluster.get(type(obj), obj.name, obj.namespace)
         return await self._cluster.update(self._admitted("UPDATE", obj, old))
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         return await self._cluster.update_status(obj)
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         if not self._concerns(kind) or subresource or (merge is None) == (operations is None):
             return await self._cluster.patch(
                 kind, name, namespace, merge=merge, operations=operations, subresource=subresource
@@ -189,14 +189,14 @@ class EmbeddedBesideKubeVirt:
         await self._cluster.bind(pod, node)
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         await self._cluster.delete(
             kind, name, namespace, uid=uid, resource_version=resource_version, grace_seconds=grace_seconds
         )
 
-    def as_stored(self, obj: O) -> O:
+    def as_stored(self, obj: ObjectT) -> ObjectT:
         """Without the fields that this KubeVirt doesn't know."""
         definition = self._definitions.get(type(obj).KIND) if self._concerns(type(obj)) else None
         return obj if definition is None else type(obj).from_wire(pruned_object(obj.to_wire(), definition))
@@ -204,7 +204,7 @@ class EmbeddedBesideKubeVirt:
     def _concerns(self, kind: type[TypedObject]) -> bool:
         return issubclass(kind, (VirtualMachine, VirtualMachineInstance, KubeVirt))
 
-    def _admitted(self, operation: Operation, obj: O, old: O | None) -> O:
+    def _admitted(self, operation: Operation, obj: ObjectT, old: ObjectT | None) -> ObjectT:
         if not self._concerns(type(obj)) or isinstance(obj, KubeVirt):
             return obj
         before = None if old is None else old.to_wire()

@@ -12,7 +12,6 @@ from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.loops.claims import is_done
-from virt_dra.controllers.loops.pod_group_protection import has_finished
 from virt_dra.scheduling.claim_references import POD_GROUPS, pod_group_name
 
 
@@ -68,7 +67,7 @@ def problems(found: Stored) -> Iterator[str]:
                 yield f"claim {name} is allocated and nobody uses it"
 
     for name, group in sorted(found.groups.items()):
-        members = [pod for pod in found.pods.values() if pod_group_name(pod) == name and not has_finished(pod)]
+        members = [pod for pod in found.pods.values() if pod_group_name(pod) == name and not pod.finished]
         if group.metadata.deletion_timestamp is not None and not members:
             yield (
                 f"PodGroup {name} is being deleted, has no pods, and keeps its "

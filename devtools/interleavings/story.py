@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.core_v1 import FINISHED, Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodGroup
@@ -129,7 +129,7 @@ class _Author:
         for name in self.chance.sample(sorted(self.alive), self.chance.randint(1, len(self.alive))):
             del self.alive[name]
             if self.chance.random() < 0.5:
-                steps.append(self._step("finish", Pod, name, phase=self.chance.choice(("Succeeded", "Failed"))))
+                steps.append(self._step("finish", Pod, name, phase=self.chance.choice(FINISHED)))
             else:
                 steps += [self._step("delete", Pod, name), self._step("stop", Pod, name)]
         return steps

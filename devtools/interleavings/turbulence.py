@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, TypeVar
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Conflict, Gone, Listed, Unavailable, WatchEvent
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 T = TypeVar("T")
 
 
@@ -57,17 +56,19 @@ class TurbulentCluster:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         await self._read()
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         await self._read()
         return await self._cluster.list(kind, namespace, labels=labels, fields=fields)
 
     async def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         events = self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
         try:
             async for event in events:
@@ -85,19 +86,19 @@ class TurbulentCluster:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         return await self._written(lambda: self._cluster.create(obj), conflicts=False)
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         return await self._written(lambda: self._cluster.update(obj))
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         return await self._written(lambda: self._cluster.update_status(obj))
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         return await self._written(
             lambda: self._cluster.patch(
                 kind, name, namespace, merge=merge, operations=operations, subresource=subresource
@@ -105,7 +106,7 @@ class TurbulentCluster:
         )
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         await self._written(

@@ -6,21 +6,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import pytest
 
 from tests.classic.lab import FakeDriver, Lab, claim, loops_of, new_lab, pod, resource_class, template
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.classic.objects import PodSchedulingContext
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.port import Conflict, Listed, Unavailable, WatchEvent
 from virt_dra.simulator.control_plane import AmbientSources, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 GPU, NET = "gpu.example.com", "net.example.com"
 NEVER = 10**6
@@ -40,33 +38,35 @@ class Disturbed:
         self.crashed = asyncio.Event()
         self.writes = 0
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         return await self._cluster.list(kind, namespace, labels=labels, fields=fields)
 
     def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         return self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         after = await self._before()
         return after(await self._cluster.create(obj))
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         after = await self._before()
         return after(await self._cluster.update(obj))
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         after = await self._before()
         return after(await self._cluster.update_status(obj))
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         after = await self._before()
         return after(
             await self._cluster.patch(
@@ -76,7 +76,7 @@ class Disturbed:
 
     async def delete(
         self,
-        kind: type[O],
+        kind: type[ObjectT],
         name: str,
         namespace: str = "",
         *,
@@ -115,7 +115,7 @@ class _After:
     def __init__(self, *, lost: bool) -> None:
         self._lost = lost
 
-    def __call__(self, answer: O) -> O:
+    def __call__(self, answer: ObjectT) -> ObjectT:
         if self._lost:
             raise Unavailable("connection reset by peer")
         return answer

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.cluster.port import Conflict, Reader, Writer
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class ReadWrite(Reader, Writer, Protocol):
@@ -16,9 +14,9 @@ class ReadWrite(Reader, Writer, Protocol):
 
 
 async def update_with_retry(
-    cluster: ReadWrite, kind: type[O], key: tuple[str, str], change: Callable[[O], O | None], *,
-    status: bool = False, known: O | None = None, attempts: int = 5,
-) -> O:  # fmt: skip
+    cluster: ReadWrite, kind: type[ObjectT], key: tuple[str, str], change: Callable[[ObjectT], ObjectT | None], *,
+    status: bool = False, known: ObjectT | None = None, attempts: int = 5,
+) -> ObjectT:  # fmt: skip
     """Read an object, change it and write it back; retry on a conflict. Returns the object as stored.
 
     ``key`` is (namespace, name). ``change`` gets the object and gives the new one, or None (or the same) if nothing is

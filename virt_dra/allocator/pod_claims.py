@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from virt_dra.allocator.errors import FatalError
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.allocator.snapshot import Snapshot, of_type
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-
-_EPOCH = "1970-01-01T00:00:00Z"
-"""Any time: no default of a claim is one."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +41,7 @@ class PodClaims:
             allocation = claim.status.allocation or snapshot.allocation_of(claim)
             if allocation is not None:
                 kept[position] = allocation
-        pending = tuple(
-            with_defaults(_writable(claim)) for position, claim in enumerate(claims) if position not in kept
-        )
+        pending = tuple(defaulted(_writable(claim)) for position, claim in enumerate(claims) if position not in kept)
         return cls(pending, kept, claims, snapshot.including(kept.values()) if kept else snapshot, positions)
 
     @property
@@ -106,8 +100,3 @@ def _writable(claim: ResourceClaim) -> ResourceClaim:
             if wanted.count < 0:
                 raise FatalError(f"{title}: count {wanted.count} must be greater than zero")
     return claim
-
-
-def with_defaults(claim: ResourceClaim) -> ResourceClaim:
-    """The claim as an API server stores it (A-22.4); the very same one if nothing is to be filled in."""
-    return cast("ResourceClaim", apply_defaults(claim, _EPOCH))

@@ -4,7 +4,7 @@ given."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from pydantic import Field
 
@@ -322,6 +322,10 @@ class ContainerStatus(Wire):
     allocated_resources_status: List[ResourceStatus] = ()
 
 
+FINISHED: Final = ("Succeeded", "Failed")
+"""The last phases of a pod, and of a VirtualMachineInstance."""
+
+
 class PodStatus(Wire):
     phase: Str | None = None
     reason: Str | None = None
@@ -341,6 +345,11 @@ class Pod(TypedObject):
 
     spec: PodSpec = PodSpec.empty()
     status: PodStatus = PodStatus.empty()
+
+    @property
+    def finished(self) -> bool:
+        """True if its containers have ended and won't be started again."""
+        return self.status.phase in FINISHED
 
 
 class Taint(Wire):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
-from typing import TypeVar
+from typing import Final, TypeVar, cast
 
-from virt_dra.api.meta import TypedObject, format_time, parse_time
+from virt_dra.api.meta import ObjectT, TypedObject, format_time, parse_time
 from virt_dra.api.resource_v1 import (
     EXACT_COUNT,
     AllocationResult,
@@ -42,21 +42,30 @@ Measured = TypeVar("Measured", DeviceCapacity, Counter)
 Tolerant = TypeVar("Tolerant", ExactDeviceRequest, DeviceSubRequest, DeviceRequestAllocationResult)
 
 
-def apply_defaults(obj: TypedObject, now: str) -> TypedObject:
+EPOCH: Final = "1970-01-01T00:00:00Z"
+"""The time at which objects count as written that come from a file."""
+
+
+def apply_defaults(obj: ObjectT, now: str) -> ObjectT:
     """The object with its implied values written out. ``now`` is RFC 3339; times are truncated to whole seconds.
 
     What is there already is kept, and an object without anything to fill in comes back as it is (the same one).
     Raises ValueError if ``now`` is no time.
     """
-    return _defaulted(obj, format_time(parse_time(now)))
+    return cast("ObjectT", _with_defaults(obj, format_time(parse_time(now))))
+
+
+def defaulted(obj: ObjectT) -> ObjectT:
+    """:func:`apply_defaults` for an object that comes from a file, not from a write at some time."""
+    return apply_defaults(obj, EPOCH)
 
 
 @singledispatch
-def _defaulted(obj: TypedObject, now: str) -> TypedObject:
+def _with_defaults(obj: TypedObject, now: str) -> TypedObject:
     return obj
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: ResourceClaim, now: str) -> TypedObject:
     spec = _with(obj.spec, devices=_device_claim(obj.spec.devices))
     allocation = obj.status.allocation
@@ -64,13 +73,13 @@ def _(obj: ResourceClaim, now: str) -> TypedObject:
     return _with(obj, spec=spec, status=status)
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: ResourceClaimTemplate, now: str) -> TypedObject:
     claim = _with(obj.spec.spec, devices=_device_claim(obj.spec.spec.devices))
     return _with(obj, spec=_with(obj.spec, spec=claim))
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: ResourceSlice, now: str) -> TypedObject:
     def device(of: Device) -> Device:
         return _with(
@@ -84,17 +93,17 @@ def _(obj: ResourceSlice, now: str) -> TypedObject:
     return _with(obj, spec=_with(obj.spec, devices=_each(obj.spec.devices, device), shared_counters=sets))
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: DeviceTaintRule, now: str) -> TypedObject:
     return _with(obj, spec=_with(obj.spec, taint=_taint(obj.spec.taint, now)))
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
     return obj if obj.spec.limit is not None else _with(obj, spec=_with(obj.spec, limit=POOL_REQUEST_LIMIT))
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: PodGroup, now: str) -> TypedObject:
     return (
         obj
@@ -103,7 +112,7 @@ def _(obj: PodGroup, now: str) -> TypedObject:
     )
 
 
-@_defaulted.register
+@_with_defaults.register
 def _(obj: PriorityClass, now: str) -> TypedObject:
     return obj if obj.preemption_policy is not None else _with(obj, preemption_policy="PreemptLowerPriority")
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import AliasChoices, Field, model_validator
 
-from virt_dra.api.core_v1 import PodResourceClaim, Toleration
+from virt_dra.api.core_v1 import FINISHED, PodResourceClaim, Toleration
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Str, Wire
@@ -240,6 +240,11 @@ class VirtualMachineInstance(TypedObject):
 
     spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec.empty()
     status: VirtualMachineInstanceStatus = VirtualMachineInstanceStatus.empty()
+
+    @property
+    def finished(self) -> bool:
+        """True if the guest has ended: this instance doesn't run again."""
+        return self.status.phase in FINISHED
 
 
 class VirtualMachineInstanceTemplate(Wire):

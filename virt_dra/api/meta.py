@@ -5,7 +5,9 @@ Times stay text on the wire types (lossless); :func:`parse_time` and :func:`form
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Object, Str, Wire
 
@@ -80,6 +82,22 @@ class TypedObject(Object):
     def key(self) -> str:
         """``namespace/name``, or ``name`` for cluster-scoped objects."""
         return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+
+ObjectT = TypeVar("ObjectT", bound=TypedObject)
+ObjectT_co = TypeVar("ObjectT_co", bound=TypedObject, covariant=True)
+
+
+def of_kind(objects: Iterable[TypedObject], kind: type[ObjectT]) -> list[ObjectT]:
+    """The objects of one kind, in their order."""
+    return [obj for obj in objects if isinstance(obj, kind)]
+
+
+def in_namespace(obj: ObjectT, namespace: str) -> ObjectT:
+    """The object in ``namespace`` if it is namespaced and names no namespace itself."""
+    if obj.namespace or not obj.NAMESPACED:
+        return obj
+    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
 
 
 class UnknownObject(TypedObject):

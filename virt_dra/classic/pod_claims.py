@@ -104,9 +104,7 @@ def with_consumers(claim: ClassicClaim, consumers: tuple[ResourceClaimConsumerRe
 
 def is_done(pod: Pod) -> bool:
     """Whether a pod needs its claims no longer (C-10.2)."""
-    return pod.status.phase in ("Succeeded", "Failed") or (
-        pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
-    )
+    return pod.finished or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def claims_named_by(pod: Pod, *, fixed: bool) -> Iterator[tuple[str, str]]:

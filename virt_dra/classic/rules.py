@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TypeVar
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.validation.field_errors import FieldError
 from virt_dra.classic.validation import classic_faults, classic_status_faults, classic_update_faults, with_defaults
 from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import StatusCause
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class ClassicRules:
@@ -28,10 +25,10 @@ class ClassicRules:
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return with_defaults(self._others.defaulted(obj, now))
 
-    def permitted(self, new: O, old: O | None) -> O:
+    def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         return self._others.permitted(new, old)
 
-    def permitted_status(self, new: O, old: O) -> O:
+    def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         return self._others.permitted_status(new, old)
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:

@@ -448,11 +448,7 @@ def _matters(old: ClassicClaim, new: ClassicClaim) -> bool:
 
 def _is_ours(pod: Pod) -> bool:
     """Whether the pod is to be scheduled here: no node, not going away, no gates."""
-    waits = (
-        not pod.spec.node_name
-        and pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in ("Succeeded", "Failed")
-    )
+    waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.finished
     return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
 
 

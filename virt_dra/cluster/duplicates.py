@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
@@ -13,7 +13,6 @@ from virt_dra.api.schemas.applying import on_top
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
 
-_EPOCH = "1970-01-01T00:00:00Z"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -140,7 +139,7 @@ def _same(old: TypedObject, new: TypedObject) -> bool:
 
 
 def _content(obj: TypedObject) -> Json:
-    wire = apply_defaults(obj, _EPOCH).to_wire()
+    wire = defaulted(obj).to_wire()
     metadata = wire.get("metadata", {})
     metadata.pop("namespace", None)  # the same, or implied
     metadata.pop("managedFields", None)

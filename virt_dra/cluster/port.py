@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, runtime_checkable
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.cluster.requester import Requester
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, everywhere in this module
 
 
 class ApiError(Exception):
@@ -117,10 +115,10 @@ class Invalid(ApiError):
 
 
 @dataclass(frozen=True)
-class Listed(Generic[O]):
+class Listed(Generic[ObjectT]):
     """One consistent list and the resourceVersion to watch from."""
 
-    items: tuple[O, ...]
+    items: tuple[ObjectT, ...]
     resource_version: str
 
 
@@ -128,16 +126,18 @@ WatchEventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True)
-class WatchEvent(Generic[O]):
+class WatchEvent(Generic[ObjectT]):
     type: WatchEventType
-    object: O
+    object: ObjectT
 
 
 class Reader(Protocol):
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         """Raises :class:`NotFound`."""
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         """All objects of a kind, of one namespace if given, filtered by label and field selectors in kubectl's
         syntax."""
 
@@ -147,31 +147,31 @@ class PagedReader(Protocol):
     """What a cluster may also offer: a list in parts, so that the caller need not hold all of it at once."""
 
     def pages(
-        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[Listed[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[ObjectT]]:
         """As :meth:`Reader.list`, of one state; each part names the version of that state. Raises :class:`Gone` when
         the state is gone before the last part: start again."""
 
 
 class Writer(Protocol):
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         """Store a new object, named by its name or a generated one, without its status where that is a subresource.
 
         Raises :class:`AlreadyExists`, :class:`Invalid`, :class:`TooLarge`; :class:`NotFound` or :class:`Forbidden` if
         its namespace is missing or being deleted.
         """
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         """Replace all but status. With a resourceVersion in ``obj`` a concurrent change raises :class:`Conflict`;
         custom resources, DeviceTaintRules and pool requests must have one, else :class:`Invalid` (C-13.2)."""
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         """Replace only status. For kinds without the subresource this is :class:`NotFound`."""
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         """Apply a merge patch (RFC 7396) or JSON patch operations (RFC 6902); exactly one of both, else
         :class:`BadRequest`.
 
@@ -188,7 +188,7 @@ class Writer(Protocol):
         """
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain. Preconditions that don't hold raise :class:`Conflict`.
@@ -200,8 +200,8 @@ class Writer(Protocol):
 
 class Watcher(Protocol):
     def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order. Raises :class:`Gone` when that is too old: list again.
 
         ``""`` and ``"0"`` begin with an ADDED for every object that is there. With selectors, an object that begins to

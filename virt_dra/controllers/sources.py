@@ -4,7 +4,7 @@ over lists."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
@@ -12,8 +12,6 @@ from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, owner_uids
 from virt_dra.model.published import PoolView
-
-FINISHED: Final = ("Succeeded", "Failed")
 
 
 class Sources(Protocol):
@@ -55,12 +53,12 @@ class InstanceSources(Protocol):
 
 def ends(vmi: VirtualMachineInstance) -> bool:
     """True if the VMI terminates or has finished, so that another VMI may get its devices."""
-    return vmi.metadata.deletion_timestamp is not None or vmi.status.phase in FINISHED
+    return vmi.metadata.deletion_timestamp is not None or vmi.finished
 
 
 def leftovers(pods: Iterable[Pod], uid: str) -> tuple[str, ...]:
     """The names of pods, of VMIs of one name, that haven't finished and are of another UID."""
-    return tuple(sorted(pod.name for pod in pods if pod.status.phase not in FINISHED and uid not in owner_uids(pod)))
+    return tuple(sorted(pod.name for pod in pods if not pod.finished and uid not in owner_uids(pod)))
 
 
 def instance_keys(pod: Pod) -> tuple[str, ...]:

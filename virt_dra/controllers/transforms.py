@@ -6,7 +6,7 @@ A trimmed object may be patched, but never written whole, as that would remove t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.integration.paths import (
@@ -17,12 +17,10 @@ from virt_dra.api.integration.paths import (
     own_pod_annotations,
 )
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.watching.transforms import leaving_out
 from virt_dra.controllers.pods.current_pod import EPHEMERAL_ANNOTATION
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 REST: Final = "(others)"
 """The key that replaces dropped annotations; its value is their size in bytes. It is no valid annotation key, so no
@@ -58,12 +56,12 @@ _NEVER_WRITTEN: Final = (Node, ResourceClaim, ResourceSlice, DeviceClass, Device
 """Kinds that no mode writes, so that they may always be trimmed."""
 
 
-def trimmed(obj: O) -> O:
+def trimmed(obj: ObjectT) -> ObjectT:
     """The object without the fields that no controller reads."""
     trim = _TRIMS.get(type(obj))
     if trim is None:
         return obj
-    kept: O = trim(obj)
+    kept: ObjectT = trim(obj)
     if isinstance(obj, _NEVER_WRITTEN):
         return kept
     return (
@@ -71,7 +69,7 @@ def trimmed(obj: O) -> O:
     )
 
 
-def trimmed_where_read_only(obj: O) -> O:
+def trimmed_where_read_only(obj: ObjectT) -> ObjectT:
     """As :func:`trimmed`, but only for kinds that no mode writes: standalone mode renders pods from whole VMIs."""
     return trimmed(obj) if isinstance(obj, _NEVER_WRITTEN) else obj
 

@@ -197,7 +197,7 @@ class Advisor:
         if before is not None and before.metadata.uid != pod.metadata.uid:
             self._place(before.metadata.uid, None)
         self._pods[pod.key] = pod
-        runs = pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")
+        runs = pod.spec.node_name and not pod.finished
         self._place(pod.metadata.uid, _placed(pod, pod.spec.node_name or "") if runs else None)
 
     def _put_claim(self, claim: ResourceClaim) -> None:

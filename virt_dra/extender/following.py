@@ -6,16 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from virt_dra.api.core_v1 import Container, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus
 from virt_dra.api.integration.paths import POLICY_ANNOTATION
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
 from virt_dra.extender.advising_process import AdvisingProcess, AdvisorSettings, NoAdvice
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 _FLUSH_SECONDS: Final = 0.1
 """How long changes may wait while kube-scheduler asks nothing."""
@@ -30,7 +28,7 @@ class FollowedCluster:
     def __init__(
         self, cluster: ListerWatcher, settings: AdvisorSettings, observer: InformerObserver | None = None
     ) -> None:
-        def informer(kind: type[O], **options: Any) -> Informer[O]:
+        def informer(kind: type[ObjectT], **options: Any) -> Informer[ObjectT]:
             made = Informer(cluster, kind, observer=observer, **options)
             made.on_change(self._changed)
             return made
@@ -109,7 +107,7 @@ def _identity(meta: ObjectMeta) -> ObjectMeta:
     return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
 
 
-def _bare(obj: O) -> O:
+def _bare(obj: ObjectT) -> ObjectT:
     return obj.with_(metadata=_identity(obj.metadata))
 
 

@@ -11,7 +11,7 @@ from virt_dra.api.core_v1 import Pod, ResourceStatus
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult, ResourceClaim
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.resolution import results_for
-from virt_dra.model.cluster import FINISHED, ClusterModel, derived
+from virt_dra.model.cluster import ClusterModel, derived
 
 _UNHEALTHY: Final = "Unhealthy"
 _CLAIM: Final = "claim:"
@@ -22,7 +22,7 @@ def unhealthy_devices(model: ClusterModel) -> dict[DeviceId, str]:
     """Device -> its driver's words. Finished pods say nothing any more."""
     found: dict[DeviceId, str] = {}
     for pod in model.of(Pod):
-        if pod.status.phase not in FINISHED:
+        if not pod.finished:
             for container in pod.status.container_statuses:
                 for status in container.allocated_resources_status:
                     found.update(_of_status(pod, status, model.claims))

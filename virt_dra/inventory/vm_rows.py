@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import ClassVar, Final
 
 from virt_dra.allocator.model import DeviceId
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import FINISHED, Pod
 from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addresses
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
@@ -24,7 +24,7 @@ from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.pods.current_pod import current_pod
 from virt_dra.inventory.fields import FieldValues
-from virt_dra.model.cluster import FINISHED, ClusterModel
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import publications, published_device
 from virt_dra.model.launchers import launchers, launchers_of
 from virt_dra.model.usage import users_of
@@ -270,9 +270,7 @@ def _stopped(vm: VirtualMachine) -> VmRow:
 
 def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: ResolutionOptions) -> VmRow:
     """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
-    pod = max(
-        pods, key=lambda each: (each.status.phase not in FINISHED, each.metadata.creation_timestamp or "", each.name)
-    )
+    pod = max(pods, key=lambda each: (not each.finished, each.metadata.creation_timestamp or "", each.name))
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     devices: list[VmDevice] = []
     for entry in pod.spec.resource_claims:

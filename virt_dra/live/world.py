@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.integration.attribute_keys import DriverKeys
@@ -30,7 +30,7 @@ from virt_dra.api.kubevirt_v1 import (
     VirtualMachineSpec,
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.cluster_clock import ClusterClock
@@ -39,8 +39,6 @@ from webhooks.knowledge import LauncherSettings
 from webhooks.lint import DeviceInventory, KubeVirtAtHand, LintInputs, LintSettings, Preflight
 from webhooks.lint.inputs import KINDS, NamespacedName, direct_claims, title
 from webhooks.server.log import LOGGER
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
 SETTLE_SECONDS: Final = 0.1
 """From a slice's change until it is applied, together with the changes that follow within that time."""
@@ -89,8 +87,12 @@ class LiveWorld:
         self._whole = False
 
         def informer(
-            kind: type[O], on_change: Callable[[O | None, O | None], None], *, optional: bool = False, **options: Any
-        ) -> Informer[O]:
+            kind: type[ObjectT],
+            on_change: Callable[[ObjectT | None, ObjectT | None], None],
+            *,
+            optional: bool = False,
+            **options: Any,
+        ) -> Informer[ObjectT]:
             made = Informer(cluster, kind, optional=optional, observer=observer, **options)
             made.on_change(on_change)
             return made
@@ -246,7 +248,7 @@ def _identity(meta: ObjectMeta) -> ObjectMeta:
 _UNREAD: Final = ("annotations", "labels", "managed_fields", "finalizers")
 
 
-def _bare(obj: O) -> O:
+def _bare(obj: ObjectT) -> ObjectT:
     """The object without metadata that may be large and isn't read."""
     return obj.with_(metadata=obj.metadata.without(*_UNREAD))
 

@@ -10,16 +10,12 @@ from functools import update_wrapper
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
-
-FINISHED = ("Succeeded", "Failed")
-"""Phases of pods that use nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +55,17 @@ class ClusterModel:
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
-    def of(self, kind: type[O]) -> tuple[O, ...]:
+    def of(self, kind: type[ObjectT]) -> tuple[ObjectT, ...]:
         """All objects of a kind, in order of namespace and name."""
         ordered = self._ordered.get(kind)
         if ordered is None:
             objects = self.by_key(kind).values()
             ordered = self._ordered[kind] = tuple(sorted(objects, key=lambda obj: (obj.namespace, obj.name)))
-        return cast("tuple[O, ...]", ordered)
+        return cast("tuple[ObjectT, ...]", ordered)
 
-    def by_key(self, kind: type[O]) -> Mapping[str, O]:
+    def by_key(self, kind: type[ObjectT]) -> Mapping[str, ObjectT]:
         """All objects of a kind by ``namespace/name``, or by name if the kind has no namespaces; in no order."""
-        return cast("Mapping[str, O]", self._by_kind.get(kind, _NONE))
+        return cast("Mapping[str, ObjectT]", self._by_kind.get(kind, _NONE))
 
     @property
     def objects(self) -> list[TypedObject]:
@@ -180,33 +176,33 @@ def derived(*kinds: type[TypedObject], follow: Callable[[Any, Iterable[ModelChan
     return decorate
 
 
-class ModelIndex(Generic[O, V]):
+class ModelIndex(Generic[ObjectT, V]):
     """The objects of a kind by values that a function finds in each. A change costs as much as the objects of its
     values."""
 
-    def __init__(self, kind: type[O], values: Callable[[O], Iterable[V]]) -> None:
+    def __init__(self, kind: type[ObjectT], values: Callable[[ObjectT], Iterable[V]]) -> None:
         self._kind, self._values = kind, values
         self.by_value = DerivedValue(self._made, (kind,), self._followed)
 
-    def __call__(self, model: ClusterModel, value: V) -> tuple[O, ...]:
+    def __call__(self, model: ClusterModel, value: V) -> tuple[ObjectT, ...]:
         """The objects with the value, in order of namespace and name."""
         return self.by_value(model).get(value, ())
 
-    def all(self, model: ClusterModel) -> Mapping[V, tuple[O, ...]]:
+    def all(self, model: ClusterModel) -> Mapping[V, tuple[ObjectT, ...]]:
         """The objects of every value that some object has."""
         return self.by_value(model)
 
-    def _made(self, model: ClusterModel) -> PersistentMap[V, tuple[O, ...]]:
-        by_value: defaultdict[V, list[O]] = defaultdict(list)
+    def _made(self, model: ClusterModel) -> PersistentMap[V, tuple[ObjectT, ...]]:
+        by_value: defaultdict[V, list[ObjectT]] = defaultdict(list)
         for obj in model.of(self._kind):
             for value in self._values(obj):
                 by_value[value].append(obj)
         return PersistentMap({value: tuple(objects) for value, objects in by_value.items()})
 
     def _followed(
-        self, by_value: PersistentMap[V, tuple[O, ...]], changes: Iterable[ModelChange]
-    ) -> PersistentMap[V, tuple[O, ...]]:
-        touched: dict[V, dict[str, O]] = {}
+        self, by_value: PersistentMap[V, tuple[ObjectT, ...]], changes: Iterable[ModelChange]
+    ) -> PersistentMap[V, tuple[ObjectT, ...]]:
+        touched: dict[V, dict[str, ObjectT]] = {}
         for change in changes:
             for obj in (change.before, change.after):
                 if not isinstance(obj, self._kind):
@@ -227,7 +223,5 @@ class ModelIndex(Generic[O, V]):
         )
 
 
-pods_by_node = ModelIndex(
-    Pod, lambda pod: (pod.spec.node_name,) if pod.spec.node_name and pod.status.phase not in FINISHED else ()
-)
+pods_by_node = ModelIndex(Pod, lambda pod: (pod.spec.node_name,) if pod.spec.node_name and not pod.finished else ())
 """Unfinished pods by the node that they are bound to."""

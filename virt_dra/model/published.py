@@ -11,13 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import Device, ResourceSlice
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 
 @dataclass(frozen=True)
@@ -231,23 +229,23 @@ def pool_of(members: Sequence[ResourceSlice]) -> PublishedPool:
     return PublishedPool(generation, ordered)
 
 
-def newest(objects: Iterable[O]) -> tuple[O, ...]:
+def newest(objects: Iterable[ObjectT]) -> tuple[ObjectT, ...]:
     """Each object once, in its newest version: of one name the one with the highest resourceVersion.
 
     Hand-made objects without a resourceVersion are all kept, but for equal ones, as none is known to be newer. Those of
     one name come in an order that does not depend on the input's.
     """
-    by_name: dict[str, list[O]] = {}
-    nameless: list[O] = []
+    by_name: dict[str, list[ObjectT]] = {}
+    nameless: list[ObjectT] = []
     for obj in objects:
         (by_name.setdefault(obj.key, []) if obj.name else nameless).append(obj)
-    kept: list[O] = []
+    kept: list[ObjectT] = []
     for same in by_name.values():
         kept += same if len(same) == 1 else _newest_of(same)
     return (*kept, *nameless)
 
 
-def _newest_of(same: list[O]) -> list[O]:
+def _newest_of(same: list[ObjectT]) -> list[ObjectT]:
     by_text = {repr(obj.to_wire()): obj for obj in same}
     ordered = sorted(by_text, key=lambda text: (_version(by_text[text]), text))
     unversioned = [by_text[text] for text in ordered if _version(by_text[text]) < 0]

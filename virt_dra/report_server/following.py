@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.cluster.watching.transforms import leaving_out
@@ -33,8 +33,6 @@ from virt_dra.report_server.kinds import KINDS, OPTIONAL
 from virt_dra.report_server.messages import BadMessage, encoded
 from virt_dra.report_server.pace import Pace
 from webhooks.server.log import json_logging
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 
 ALIVE_SECONDS: Final = 5.0
 """From one message that the cluster is followed to the next."""
@@ -157,7 +155,7 @@ class Following:
         self._version = found.version
         return message
 
-    def _informer(self, cluster: ListerWatcher, kind: type[O]) -> Informer[O]:
+    def _informer(self, cluster: ListerWatcher, kind: type[ObjectT]) -> Informer[ObjectT]:
         made = Informer(
             cluster, kind, optional=kind in OPTIONAL, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE
         )

@@ -15,8 +15,6 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodD
 from virt_dra.scheduling.node_fit import PodFit
 from virt_dra.scheduling.placement import ClusterView
 
-FINISHED = ("Succeeded", "Failed")
-
 OtherFilters = Callable[[Pod, Node, Sequence[Pod]], bool]
 """Whether a pod fits on a node with these pods, for all but devices and :mod:`.node_fit`: the node's resources, say."""
 
@@ -49,11 +47,7 @@ class PreemptionTrial:
         others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
         there = {each.metadata.uid for each in (pod, *cluster.pods)}
         self._going = frozenset(
-            {
-                each.metadata.uid
-                for each in others
-                if each.metadata.deletion_timestamp is not None or each.status.phase in FINISHED
-            }
+            {each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.finished}
             | {
                 each.uid
                 for claim in cluster.view.claims.values()

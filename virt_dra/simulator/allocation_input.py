@@ -6,21 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import TypeVar
 
 from virt_dra.allocator import Snapshot
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, TypedObject, in_namespace, of_kind
 from virt_dra.api.reading.documents import Loaded, Sourced
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from virt_dra.api.validation import validate_create
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.duplicates import Replaced, applied
-
-T = TypeVar("T", bound=TypedObject)
 
 RELEVANT = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate)
 """The kinds that matter to an allocation."""
@@ -68,7 +65,7 @@ def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGat
             isinstance(sourced.object, DeviceTaintRule) and not gates.device_taint_rules
         ):
             continue
-        obj = apply_defaults(_in_namespace(sourced.object, namespace), now)
+        obj = apply_defaults(in_namespace(sourced.object, namespace), now)
         title = f"{sourced.source}: {obj.KIND} {obj.key}"
         if errors := validate_create(obj, rules):
             hint = _needed_gate(obj, gates)
@@ -77,15 +74,15 @@ def allocation_input(loaded: Loaded, namespace: str, now: str, gates: FeatureGat
     if problems:
         raise InputError(*problems)
     once = applied(given, namespace)
-    found = [each.object for each in once.objects]
-    slices = _all(found, ResourceSlice)
+    objects = [sourced.object for sourced in once.objects]
+    slices = tuple(of_kind(objects, ResourceSlice))
     return AllocationInput(
-        _all(found, Node) or _nodes_of(slices),
+        tuple(of_kind(objects, Node)) or _nodes_of(slices),
         slices,
-        _all(found, DeviceClass),
-        _all(found, DeviceTaintRule),
-        {claim.key: claim for claim in _all(found, ResourceClaim)},
-        {template.key: template for template in _all(found, ResourceClaimTemplate)},
+        tuple(of_kind(objects, DeviceClass)),
+        tuple(of_kind(objects, DeviceTaintRule)),
+        {claim.key: claim for claim in of_kind(objects, ResourceClaim)},
+        {template.key: template for template in of_kind(objects, ResourceClaimTemplate)},
         once.replaced,
     )
 
@@ -104,16 +101,6 @@ def _gate_name(attribute: str) -> str:
     """The Kubernetes name of a gate, by its attribute of FeatureGates."""
     alone = FeatureGates(**{field.name: field.name == attribute for field in fields(FeatureGates)})
     return next(name for name, _, value in (each.partition("=") for each in str(alone).split(",")) if value == "true")
-
-
-def _in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
-    if obj.namespace or not obj.NAMESPACED:
-        return obj
-    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
-
-
-def _all(found: Sequence[TypedObject], kind: type[T]) -> tuple[T, ...]:
-    return tuple(obj for obj in found if isinstance(obj, kind))
 
 
 def _nodes_of(slices: Sequence[ResourceSlice]) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.defaults import EPOCH
 from virt_dra.api.kubevirt_v1 import KubeVirt
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
 from virt_dra.api.meta import TypedObject
@@ -136,7 +137,7 @@ def judge(
     refused: list[RefusedObject] = []
     for sourced in inputs:
         obj = sourced.object
-        causes = admission.on_create(admission.defaulted(_named(obj), "1970-01-01T00:00:00Z"))
+        causes = admission.on_create(admission.defaulted(_named(obj), EPOCH))
         if causes:
             described = "; ".join(f"{cause.field}: {cause.message}" for cause in causes)
             refused.append(

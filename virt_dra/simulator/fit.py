@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded, Snapshot
 from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
 from virt_dra.api.counting import counted
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject, of_kind
 from virt_dra.api.resource_v1 import (
     DeviceClass,
     DeviceTaintRule,
@@ -41,10 +41,7 @@ from virt_dra.simulator.devices import DeviceSources, variables_of
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
-
 NO_STATUS = ResourceClaimStatus()
-NOW = "1970-01-01T00:00:00Z"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UID = "00000000-0000-4000-8000-000000000000"
 
@@ -99,7 +96,7 @@ class Fitting:
         pod = self._pod(_instance(subject, namespace), namespace)
         if not isinstance(pod, Pod):
             return f"KubeVirt can't make it: {pod.message}"
-        errors = validate_create(apply_defaults(pod, NOW))
+        errors = validate_create(defaulted(pod))
         return (
             f"the API server refuses it: {errors[0]}" + (f" (and {len(errors) - 1} more)" if len(errors) > 1 else "")
             if errors
@@ -224,13 +221,9 @@ class Fitting:
         there = (*self._objects, *stand_ins(self._objects, None))
         return tuple(sorted((labelled(each) for each in there if isinstance(each, Node)), key=lambda node: node.name))
 
-    def _of_kind(self, kind: type[O]) -> list[O]:
+    def _of_kind(self, kind: type[ObjectT]) -> list[ObjectT]:
         """The objects of a kind, defaulted like an API server would."""
-        return [
-            defaulted
-            for each in self._objects
-            if isinstance(each, kind) and isinstance(defaulted := apply_defaults(each, NOW), kind)
-        ]
+        return [defaulted(obj) for obj in of_kind(self._objects, kind)]
 
     @cached_property
     def _templates(self) -> Mapping[str, ResourceClaimTemplate]:

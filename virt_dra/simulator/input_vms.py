@@ -17,7 +17,6 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Sourced
 from virt_dra.controllers.loops.virtual_machines import wants_instance
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of, not_current, owner_uids
-from virt_dra.controllers.sources import FINISHED
 from virt_dra.controllers.standalone.vm_lifecycle import strategy_of
 
 VmOrVmi = VirtualMachine | VirtualMachineInstance
@@ -142,7 +141,7 @@ def _of_vm(
         return _started_anew(sourced, vm, notes)
     if vmi.metadata.deletion_timestamp is not None:
         return InputVm(sourced, blocked=_terminating(vmi))
-    if vmi.status.phase in FINISHED:
+    if vmi.finished:
         strategy = strategy_of(vm)
         again = strategy == "Always" or (strategy == "RerunOnFailure" and vmi.status.phase == "Failed")
         if again or not wants_instance(vm):
@@ -162,7 +161,7 @@ def _of_vm(
 def _of_vmi(sourced: Sourced[VmOrVmi], vmi: VirtualMachineInstance, pods: Sequence[Pod]) -> InputVm:
     if vmi.metadata.deletion_timestamp is not None:
         return InputVm(sourced, blocked=_terminating(vmi))
-    if vmi.status.phase in FINISHED:
+    if vmi.finished:
         note = f"the VMI has finished (phase {vmi.status.phase}); this shows what creating it again would do"
         return InputVm(sourced, stopped=True, notes=(note,))
     pod = current_pod(vmi, launcher_pods_of(vmi, pods))

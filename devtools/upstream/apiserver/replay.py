@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TypeVar
 
 from devtools.upstream.apiserver.steps import NOW, Json, normalized, prepared
 from virt_dra.api.conversion import from_v1
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import FeatureGates
-from virt_dra.api.meta import ObjectMeta, TypedObject, parse_time
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject, parse_time
 from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.resource_v1 import ADMIN_ACCESS_LABEL
 from virt_dra.api.wire import WireError
@@ -22,9 +21,6 @@ from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.rules import KindRules
 from virt_dra.cluster.port import ApiError, Invalid, StatusCause
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
-
 
 CLASSES: dict[str, type[TypedObject]] = {kind.KIND: kind for kind in all_kinds()}
 
@@ -140,10 +136,10 @@ class Servers:
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return self._rules.defaulted(obj, now)
 
-    def permitted(self, new: O, old: O | None) -> O:
+    def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         return self._rules.permitted(new, old)
 
-    def permitted_status(self, new: O, old: O) -> O:
+    def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         return self._rules.permitted_status(new, old)
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:

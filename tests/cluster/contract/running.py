@@ -18,7 +18,7 @@ import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Container, Namespace, Pod, PodSpec
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import (
     DeviceClaim,
     DeviceClass,
@@ -37,7 +37,6 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Cluster, NotFound, WatchEvent
 
 P = ParamSpec("P")
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 E = TypeVar("E", bound=ApiError)
 
 PATIENCE = 60.0
@@ -219,9 +218,9 @@ async def eventually(check: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def events(stream: AsyncIterator[WatchEvent[O]], number: int) -> list[WatchEvent[O]]:
+async def events(stream: AsyncIterator[WatchEvent[ObjectT]], number: int) -> list[WatchEvent[ObjectT]]:
     """The next events of a watch, bookmarks left out."""
-    found: list[WatchEvent[O]] = []
+    found: list[WatchEvent[ObjectT]] = []
     async with asyncio.timeout(PATIENCE):
         while len(found) < number:
             event = await anext(stream)
@@ -230,6 +229,6 @@ async def events(stream: AsyncIterator[WatchEvent[O]], number: int) -> list[Watc
     return found
 
 
-def told(found: list[WatchEvent[O]], prefix: str = "") -> list[tuple[str, str]]:
+def told(found: list[WatchEvent[ObjectT]], prefix: str = "") -> list[tuple[str, str]]:
     """Events in short: type and name, without the part of the name that tells runs apart."""
     return [(event.type, event.object.name.removeprefix(prefix)) for event in found]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from devtools.cluster.scripted_server import status_object
 from tests.cluster.contract.running import WIDGET, claim
-from tests.cluster.update_with_retry import O, update_with_retry
+from tests.cluster.update_with_retry import update_with_retry
 from virt_dra.api.core_v1 import Namespace, Pod
-from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.kube import paths as kube_paths
@@ -156,7 +156,7 @@ class Contended(MemoryCluster):
 
     others = 0
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         if self.others:
             self.others -= 1
             await self.patch(

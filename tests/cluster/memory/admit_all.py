@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import StatusCause
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class AdmitAll:
@@ -17,10 +14,10 @@ class AdmitAll:
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         return obj
 
-    def permitted(self, new: O, old: O | None) -> O:
+    def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         return new
 
-    def permitted_status(self, new: O, old: O) -> O:
+    def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         return new
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.cluster.contract.running import claim, device_class, pod
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import Gone, Listed, NotFound, Unavailable, WatchEvent
-from virt_dra.cluster.watching.informer import Informer, InformerStore, ListerWatcher, O, running
+from virt_dra.cluster.watching.informer import Informer, InformerStore, ListerWatcher, running
 
 Told = list[tuple[str, str]]
 
@@ -28,16 +28,16 @@ async def run(test: Callable[[MemoryCluster], Awaitable[None]]) -> None:
         await test(MemoryCluster.deterministic())
 
 
-def quick(cluster: ListerWatcher, kind: type[O], namespace: str = "", **more: object) -> Informer[O]:
+def quick(cluster: ListerWatcher, kind: type[ObjectT], namespace: str = "", **more: object) -> Informer[ObjectT]:
     """An informer that doesn't wait long after failures."""
     return Informer(cluster, kind, namespace, first_pause=0.001, longest_pause=0.002, **more)  # type: ignore[arg-type]  # checked by each test's use
 
 
-def noted(informer: Informer[O]) -> Told:
+def noted(informer: Informer[ObjectT]) -> Told:
     """What is told, in short: ``+`` new, ``~`` changed, ``-`` gone, and the name with the version known afterwards."""
     found: Told = []
 
-    def tell(old: O | None, new: O | None) -> None:
+    def tell(old: ObjectT | None, new: ObjectT | None) -> None:
         shown = new or old
         assert shown is not None
         assert informer.store.get(shown.name, shown.namespace) == new
@@ -204,18 +204,20 @@ class Faulty:
                     broken.set_exception(error)
         self._breaks.clear()
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         self.lists += 1
         if self.list_faults:
             raise self.list_faults.pop(0)
         return await self._cluster.list(kind, namespace, labels=labels, fields=fields)
 
     async def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         self.watched_from.append(resource_version)
         if self.down:
             raise Unavailable("down")
@@ -224,7 +226,7 @@ class Faulty:
         events = self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
         try:
             while True:
-                following: asyncio.Future[WatchEvent[O]] = asyncio.ensure_future(anext(aiter(events)))
+                following: asyncio.Future[WatchEvent[ObjectT]] = asyncio.ensure_future(anext(aiter(events)))
                 either: tuple[asyncio.Future[Any], ...] = (following, broken)
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if broken.done():

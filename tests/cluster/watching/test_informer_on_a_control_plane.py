@@ -14,12 +14,12 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.scripted_server import CuttingProxy, cutting_proxy
 from tests.cluster.contract.running import claim, eventually, resource_slice
 from tests.cluster.update_with_retry import update_with_retry
-from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.kube.cluster import KubeCluster, connect
 from virt_dra.cluster.kube.limits import ClientLimits
 from virt_dra.cluster.port import ApiError, Gone, Listed, Unavailable
-from virt_dra.cluster.watching.informer import Informer, NoInformerObserver, O, running
+from virt_dra.cluster.watching.informer import Informer, NoInformerObserver, running
 
 pytestmark = pytest.mark.control_plane
 
@@ -149,8 +149,8 @@ class OneOldVersion(KubeCluster):
     listed = False
 
     async def pages(
-        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[Listed[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[ObjectT]]:
         async for page in super().pages(kind, namespace, labels=labels, fields=fields):
             yield page if self.listed else Listed(page.items[1:], "1")
         self.listed = True

@@ -24,7 +24,6 @@ from virt_dra.cluster.port import ApiError, Conflict, Forbidden, NotFound, Unava
 from virt_dra.controllers.beside_kubevirt import publication as device_publication
 from virt_dra.controllers.devices import inputs as device_inputs
 from virt_dra.controllers.reconciled import NOTHING
-from virt_dra.controllers.sources import FINISHED
 from virt_dra.controllers.writes import Create, PatchAnnotations
 
 Found = TypeVar("Found", VirtualMachineInstance, Pod, ResourceClaim, ResourceSlice)
@@ -635,7 +634,7 @@ def test_a_plan_that_is_done_leaves_nothing_to_do(case: Json) -> None:
     slices = [ResourceSlice.from_wire(each) for each in raw.get("slices", [])]
     inputs = device_inputs.gather(ListedSources([vmi], pods, claims, slices), vmi.key, NOW)
     if inputs is None:
-        assert vmi.status.phase in FINISHED or not vmi.metadata.uid or vmi.metadata.deletion_timestamp
+        assert vmi.finished or not vmi.metadata.uid or vmi.metadata.deletion_timestamp
         return
     annotations = dict(vmi.metadata.annotations)
     devices = []

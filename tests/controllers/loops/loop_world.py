@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.kinds import unknown_kind
@@ -22,7 +22,6 @@ from virt_dra.cluster.port import Cluster
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 T = TypeVar("T")
 
 EVENT = unknown_kind("v1", "Event")
@@ -66,7 +65,7 @@ class LoopWorld:
         self.cluster = cluster
         self.metrics = metrics
 
-    async def create(self, *objects: O) -> O:
+    async def create(self, *objects: ObjectT) -> ObjectT:
         """Create objects with their status; the last one as stored."""
         stored = None
         for obj in objects:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tests.controllers.changed_objects import base_of, changed
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Conflict, Forbidden, Listed
 from virt_dra.controllers.loops.device_status import apply, gather, plan, reconcile
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 BASE = base_of(Path(__file__).parents[1] / "devices" / "cases" / "device_status")
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
@@ -224,7 +221,9 @@ async def test_without_dra_devices_nothing_is_read_or_written(monkeypatch: pytes
     memory = cluster({"vmi.spec.domain.devices": {}})
     read: list[str] = []
 
-    async def counting(kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def counting(
+        kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         read.append(kind.KIND)
         return await MemoryCluster.list(memory, kind, namespace, labels=labels, fields=fields)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from devtools.agents.embedded_loops import embedded_loops
 from devtools.agents.kubevirt import FakeKubeVirt
@@ -23,7 +23,7 @@ from virt_dra.api.integration.known_drivers import metadata_writers
 from virt_dra.api.integration.paths import POD_WEBHOOK
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, Gates, KubeVirtVersion
-from virt_dra.api.meta import Condition, ObjectMeta, TypedObject
+from virt_dra.api.meta import Condition, ObjectMeta, ObjectT
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices, VirtualMachineInstanceDevicesStatus
 from virt_dra.api.wire import Json
@@ -41,7 +41,6 @@ from virt_dra.simulator.virtual_time import virtual_clock, virtual_now
 from webhooks.knowledge import LauncherSettings
 from webhooks.launcher_pod.mutation import mutate
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the port
 Step = Literal["vm", "source", "class", "slice", "driver"]
 STEPS: Final[tuple[Step, ...]] = ("vm", "source", "class", "slice", "driver")
 Origin = Literal["template", "claim"]
@@ -94,17 +93,19 @@ class Lagging:
     def __init__(self, cluster: MemoryCluster, seconds: float) -> None:
         self._cluster, self._seconds = cluster, seconds
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         return await self._cluster.list(kind, namespace, labels=labels, fields=fields)
 
     async def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         watched = self._cluster.watch(kind, namespace, resource_version=resource_version, labels=labels, fields=fields)
-        loop, known = asyncio.get_running_loop(), asyncio.Queue[tuple[float, WatchEvent[O]]]()
+        loop, known = asyncio.get_running_loop(), asyncio.Queue[tuple[float, WatchEvent[ObjectT]]]()
 
         async def read() -> None:
             async for event in watched:

@@ -6,14 +6,14 @@ import random
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.controllers.listed_sources import ListedSources
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
@@ -25,7 +25,6 @@ from virt_dra.controllers.operator.affected_vmis import INDEXES, WatchedSources,
 from virt_dra.controllers.sources import Sources
 from virt_dra.controllers.writes import Create, Update
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 DRIVERS = ("gpu.example.com", "nic.example.com")
 
@@ -46,7 +45,7 @@ class Stores:
             ))
         )  # fmt: skip
 
-    def change(self, kind: type[O], name: str, namespace: str, new: O | None) -> frozenset[str]:
+    def change(self, kind: type[ObjectT], name: str, namespace: str, new: ObjectT | None) -> frozenset[str]:
         store = self.by_kind[kind]
         old = store.get(name, namespace)
         if new is None:

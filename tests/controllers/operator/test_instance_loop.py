@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.controllers.operator.ambient import ambient
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
@@ -32,7 +32,6 @@ from virt_dra.controllers.standalone.pod import StandaloneOptions
 
 STANDALONE = standalone.StandaloneSettings(Gates.of(NEWEST), StandaloneOptions("launcher"))
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 RESULT: Json = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
 
 
@@ -62,23 +61,23 @@ class Counting(MemoryCluster):
 
     writes: Counter[str]
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         self.writes[f"create {obj.KIND}"] += 1
         return await super().create(obj)
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         self.writes[f"update {obj.KIND}"] += 1
         return await super().update(obj)
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         self.writes[f"patch {kind.KIND}"] += 1
         return await super().patch(kind, name, namespace, merge=merge, operations=operations, subresource=subresource)
 
 
-def read(kind: type[O], name: str, namespace: str = "vms", **parts: Any) -> O:
+def read(kind: type[ObjectT], name: str, namespace: str = "vms", **parts: Any) -> ObjectT:
     scope = {"namespace": namespace} if kind.NAMESPACED else {}
     return kind.from_wire({"metadata": {"name": name, **scope, **parts.pop("metadata", {})}, **parts})
 
@@ -329,7 +328,7 @@ class Refusing(Counting):
 
     refusals: int
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         if isinstance(obj, VirtualMachineInstanceDevices) and self.refusals:
             self.refusals -= 1
             raise Forbidden("not yet")
@@ -376,7 +375,7 @@ async def test_while_an_informer_lags_behind_a_refused_plan_is_made_anew_ever_mo
 class Outdated(Counting):
     """All that is created is there already, for who asks."""
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         if isinstance(obj, VirtualMachineInstanceDevices):
             raise AlreadyExists("it is")
         return await super().create(obj)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import yaml
@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 from tests.controllers.standalone.world import START, World, vm
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.meta import ObjectT, format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.controllers.standalone import vm_lifecycle
 from virt_dra.controllers.standalone.vm_lifecycle import LifecycleInputs, delay_after, plan
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "vm_lifecycle.yaml").read_text())
 NAMES: dict[type[Any], str] = {Create: "create", Delete: "delete", PatchStatus: "status"}
@@ -215,15 +213,15 @@ class Mortal(MemoryCluster):
             raise Killed
         self.__dict__["writes"] = 1
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         self._once()
         return await super().create(obj)
 
-    async def patch(self, kind: type[O], name: str, namespace: str = "", **patch: Any) -> O:
+    async def patch(self, kind: type[ObjectT], name: str, namespace: str = "", **patch: Any) -> ObjectT:
         self._once()
         return await super().patch(kind, name, namespace, **patch)
 
-    async def delete(self, kind: type[O], name: str, namespace: str = "", **preconditions: Any) -> None:
+    async def delete(self, kind: type[ObjectT], name: str, namespace: str = "", **preconditions: Any) -> None:
         self._once()
         await super().delete(kind, name, namespace, **preconditions)
 

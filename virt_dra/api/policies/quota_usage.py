@@ -171,7 +171,7 @@ def _asks(container: Container, name: str) -> bool:
 
 def _is_charged(pod: Pod, now: datetime) -> bool:
     """Not once it is finished, nor when it outlives its grace period."""
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.finished:
         return False
     meta = pod.metadata
     if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds is None:

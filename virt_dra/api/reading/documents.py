@@ -12,11 +12,11 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from pydantic_core import to_json
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT_co, TypedObject
 from virt_dra.api.reading import json_text, yaml_text
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.document_error import DocumentError, Parsed
@@ -56,8 +56,6 @@ _LONGEST_NAME = 253
 _SMALL_TEXT = MAX_OBJECT_BYTES // 8
 """A shorter text without aliases can't grow to the limit as JSON: no construct of YAML gets eight times as long."""
 
-O = TypeVar("O", bound=TypedObject, covariant=True)  # noqa: E741 - the object type, as in cluster.port
-
 
 @dataclass(frozen=True, order=True)
 class DocumentSource:
@@ -88,10 +86,10 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Sourced(Generic[O]):
+class Sourced(Generic[ObjectT_co]):
     """A typed object and where it was read."""
 
-    object: O
+    object: ObjectT_co
     source: DocumentSource
 
 

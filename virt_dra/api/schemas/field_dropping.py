@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from virt_dra.api.core_v1 import Pod, PodStatus
 from virt_dra.api.feature_gates import FeatureGates
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import (
     Device,
     DeviceAttribute,
@@ -37,7 +37,6 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.scheduling_v1 import PodGroup, PodGroupSpec, Workload, WorkloadSpec
 from virt_dra.api.wire import Wire
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in the cluster's port
 W = TypeVar("W", bound=Wire)
 
 _LISTS = ("ints", "bools", "strings", "versions")
@@ -45,7 +44,7 @@ _CONDITIONS = ("binding_conditions", "binding_failure_conditions")
 _OWN_PLACE = ("node_name", "node_selector", "all_nodes")
 
 
-def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
+def without_disabled_fields(new: ObjectT, old: ObjectT | None, gates: FeatureGates) -> ObjectT:
     """``new`` without the fields outside of status that belong to a gate that is off; the same object if there are
     none."""
     changed: TypedObject = new
@@ -77,7 +76,7 @@ def without_disabled_fields(new: O, old: O | None, gates: FeatureGates) -> O:
     return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't infer
 
 
-def without_disabled_status(new: O, old: O, gates: FeatureGates) -> O:
+def without_disabled_status(new: ObjectT, old: ObjectT, gates: FeatureGates) -> ObjectT:
     """``new`` without the fields of its status that belong to a gate that is off. Claims, pods and PodGroups have such
     fields."""
     if isinstance(new, PodGroup) and isinstance(old, PodGroup):

@@ -6,14 +6,14 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Final, TypeVar
+from typing import Final
 
 from virt_dra.allocator import Allocated, AllocationError, Allocator, DeviceUse, Features, NodeError, Snapshot
 from virt_dra.api.conversion import to_v1
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.feature_gates import PLAIN
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from virt_dra.api.validation import validate_create
@@ -23,8 +23,6 @@ from virt_dra.cli.allocate.report import explanation_json
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.gate_options import with_features
 from virt_dra.simulator.deadline import AllocationDeadline, error_text
-
-T = TypeVar("T", bound=TypedObject)
 
 REFUSAL: Final[Json] = {"results": None, "node_error": False, "elapsed_us": 0.0}
 MEMBERS: Final = (
@@ -120,9 +118,6 @@ def _explained(allocator: Allocator, node: Node, deadline: AllocationDeadline) -
         return None
 
 
-_EPOCH: Final = "1970-01-01T00:00:00Z"
-
-
 def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
     """Every error that an API server with these features would return, each with its path in the request."""
     rules = compiled_rules(with_features(PLAIN, asdict(features)))
@@ -130,9 +125,7 @@ def _faults(features: Features, *groups: Sequence[TypedObject]) -> list[str]:
         f"{name}[{i}].{fault}"
         for name, group in zip(("slices", "classes", "claims"), groups, strict=True)
         for i, obj in enumerate(group)
-        for fault in (
-            f"{error.field}: {error.message}" for error in validate_create(apply_defaults(obj, _EPOCH), rules)
-        )
+        for fault in (f"{error.field}: {error.message}" for error in validate_create(defaulted(obj), rules))
     ]
 
 
@@ -146,13 +139,13 @@ def features_of(request: Json) -> Features:
     )
 
 
-def objects_of(request: Json, name: str, kind: type[T]) -> tuple[T, ...]:
+def objects_of(request: Json, name: str, kind: type[ObjectT]) -> tuple[ObjectT, ...]:
     """A list of objects of one kind in the request, () where absent. Raises BadLine, or WireError with the whole
     path."""
     return objects_in(member(request, name, list, []), name, kind)
 
 
-def objects_in(items: Iterable[object], name: str, kind: type[T]) -> tuple[T, ...]:
+def objects_in(items: Iterable[object], name: str, kind: type[ObjectT]) -> tuple[ObjectT, ...]:
     return tuple(object_of(raw, f"{name}[{i}]", kind) for i, raw in enumerate(items))
 
 
@@ -163,7 +156,7 @@ def _node_of(request: Json) -> Node:
     return object_of(raw, "node", Node)
 
 
-def object_of(raw: object, place: str, kind: type[T]) -> T:
+def object_of(raw: object, place: str, kind: type[ObjectT]) -> ObjectT:
     """An object of the kind; kind and apiVersion may be left out, and older versions are converted. One that is read
     already is returned. Raises BadLine, or WireError with the whole path."""
     if isinstance(raw, kind):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.attribute_keys import InvalidKeys, read_keys
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, vm_or_vmi_kind
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.api.wire import Json, WireError
@@ -18,8 +18,6 @@ from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.loops.device_status import settle
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type
 
 REFUSAL: Json = {"deviceStatus": None, "unresolved": []}
 MEMBERS: Final = ("vmi", "pod", "claims", "slices", "options")
@@ -67,7 +65,7 @@ def _pod(vmi: VirtualMachineInstance, pods: tuple[Pod, ...], options: Resolution
     return current or min(candidates, key=lambda pod: (pod.name, pod.metadata.uid), default=None)
 
 
-def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
+def _objects(request: Json, name: str, kind: type[ObjectT]) -> tuple[ObjectT, ...]:
     """A member that is one object, a list of objects, or a List object. Of a List only the objects of the kind
     count."""
     raw = request.get(name)
@@ -96,7 +94,7 @@ def _objects(request: Json, name: str, kind: type[O]) -> tuple[O, ...]:
     return tuple(found)
 
 
-def _object(raw: object, path: str, kind: type[O]) -> O:
+def _object(raw: object, path: str, kind: type[ObjectT]) -> ObjectT:
     """One object in any supported API version; without apiVersion and kind it is read as ``kind`` in v1."""
     if not isinstance(raw, dict):
         raise BadLine(f"{path}: must be a {kind.KIND} object")

@@ -18,12 +18,12 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, cast
 
 import aiohttp
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.kube import paths as kube_paths
@@ -44,8 +44,6 @@ from virt_dra.cluster.kube.transport import (
 from virt_dra.cluster.kube.watch import lines, parsed_event
 from virt_dra.cluster.port import ApiError, BadRequest, Forbidden, Gone, Listed, Unauthorized, Unavailable, WatchEvent
 from virt_dra.cluster.requester import Requester
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 __all__ = ["ConnectionProblem", "KubeCluster", "connect"]
 
@@ -90,7 +88,7 @@ class KubeCluster(RawObjects):
 
     # --- Reader ---------------------------------------------------------------------------------------------------
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         """Raises :class:`~virt_dra.cluster.port.NotFound`, :class:`~virt_dra.cluster.port.Unreadable`."""
         resource = resource_of(kind)
         request = KubeRequest("GET", kube_paths.item(resource, namespace, name), verb="get", subject=resource.plural)
@@ -99,7 +97,9 @@ class KubeCluster(RawObjects):
         )
         return self._decoder.read(kind, resource, answer)
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         """By namespace and name, read in pages of one state; all at once if that state is gone before the last page."""
         try:
             pages = [page async for page in self.pages(kind, namespace, labels=labels, fields=fields)]
@@ -108,14 +108,14 @@ class KubeCluster(RawObjects):
         return Listed(tuple(chain.from_iterable(page.items for page in pages)), pages[-1].resource_version)
 
     def pages(
-        self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[Listed[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Listed[ObjectT]]:
         """See :class:`virt_dra.cluster.port.PagedReader`. There is always one page, be it empty."""
         return self._pages_of(kind, namespace, _selection(labels, fields), self._transport.limits.page)
 
     async def _pages_of(
-        self, kind: type[O], namespace: str, selection: tuple[tuple[str, str], ...], page: int
-    ) -> AsyncIterator[Listed[O]]:
+        self, kind: type[ObjectT], namespace: str, selection: tuple[tuple[str, str], ...], page: int
+    ) -> AsyncIterator[Listed[ObjectT]]:
         """``page`` 0: all at once."""
         resource = resource_of(kind)
         path = kube_paths.collection(resource, namespace)
@@ -144,7 +144,9 @@ class KubeCluster(RawObjects):
             if not token:
                 return
 
-    async def _read(self, kind: type[O], resource: ApiResource, items: builtins.list[Any]) -> AsyncIterator[O]:
+    async def _read(
+        self, kind: type[ObjectT], resource: ApiResource, items: builtins.list[Any]
+    ) -> AsyncIterator[ObjectT]:
         """Read the items, emptying their list to save memory, and yield the event loop in between."""
         items.reverse()
         until = 0.0
@@ -158,7 +160,7 @@ class KubeCluster(RawObjects):
 
     # --- Writer ---------------------------------------------------------------------------------------------------
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         """Not repeated when the answer is lost: :class:`~virt_dra.cluster.port.Unavailable` then leaves open whether it
         was created."""
         resource = resource_of(obj)
@@ -166,22 +168,22 @@ class KubeCluster(RawObjects):
         request = KubeRequest("POST", path, body=_body(resource, obj), verb="create", repeatable=False)
         return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         return await self._replaced(obj, "")
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         return await self._replaced(obj, "status")
 
-    async def _replaced(self, obj: O, subresource: str) -> O:
+    async def _replaced(self, obj: ObjectT, subresource: str) -> ObjectT:
         resource = resource_of(obj)
         path = kube_paths.item(resource, obj.metadata.namespace, obj.metadata.name, subresource)
         request = KubeRequest("PUT", path, body=_body(resource, obj), verb="update")
         return await self._written(type(obj), resource, request, obj.metadata.name, obj.metadata.namespace)
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         """Operations are not repeated when the answer is lost: they may add twice."""
         if (merge is None) == (operations is None):
             raise BadRequest("a patch needs either merge or operations")
@@ -211,7 +213,7 @@ class KubeCluster(RawObjects):
         )
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         """In the background: what the object owned goes after it. When a first answer was lost a second may be
@@ -227,8 +229,8 @@ class KubeCluster(RawObjects):
         await self._transport.request(KubeRequest("DELETE", path, body=options, verb="delete", subject=resource.plural))
 
     async def _written(
-        self, kind: type[O], resource: ApiResource, request: KubeRequest, name: str, namespace: str
-    ) -> O:
+        self, kind: type[ObjectT], resource: ApiResource, request: KubeRequest, name: str, namespace: str
+    ) -> ObjectT:
         body = await self._transport.request(_about(request, resource))
         return self._decoder.read(
             kind, resource, parsed_object(body, resource.kind, name, _namespace(resource, namespace))
@@ -237,8 +239,8 @@ class KubeCluster(RawObjects):
     # --- Watcher --------------------------------------------------------------------------------------------------
 
     async def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order, and bookmarks: goes on when the server ends a watch whose
         time is over.
 
@@ -270,8 +272,13 @@ class KubeCluster(RawObjects):
                 raise Unavailable(f"a watch of {resource} ended as soon as it began")
 
     async def _watched(
-        self, kind: type[O], resource: ApiResource, namespace: str, version: str, selection: tuple[tuple[str, str], ...]
-    ) -> AsyncGenerator[tuple[str, WatchEvent[O] | None]]:
+        self,
+        kind: type[ObjectT],
+        resource: ApiResource,
+        namespace: str,
+        version: str,
+        selection: tuple[tuple[str, str], ...],
+    ) -> AsyncGenerator[tuple[str, WatchEvent[ObjectT] | None]]:
         """One watch until the server ends it: events with the version each leads to. None for an event without
         consequence."""
         seconds = str(int(self._transport.limits.watch_seconds * (1 + random.random())))
@@ -302,7 +309,7 @@ class KubeCluster(RawObjects):
                     type_, raw = parsed_event(line, resource.kind)
                     yield _version_of(raw, version), self._event(kind, resource, type_, raw)
 
-    def _event(self, kind: type[O], resource: ApiResource, type_: str, raw: Any) -> WatchEvent[O] | None:
+    def _event(self, kind: type[ObjectT], resource: ApiResource, type_: str, raw: Any) -> WatchEvent[ObjectT] | None:
         if type_ == "ERROR":
             raise of_status(raw)
         if type_ == "BOOKMARK":

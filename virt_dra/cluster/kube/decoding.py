@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic_core import from_json
 
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.kinds import ApiResource
 from virt_dra.cluster.kube.interning import SharedParts
 from virt_dra.cluster.kube.transport import KubeObserver
 from virt_dra.cluster.port import Unavailable, Unreadable
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ class Decoder:
         """Kind and key -> the resourceVersion that was reported: an unreadable object is logged once, however often it
         is listed."""
 
-    def read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
+    def read(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT:
         """Raises :class:`Unreadable`."""
         try:
             return self._read(kind, resource, raw)
@@ -51,7 +49,7 @@ class Decoder:
             subject = f"{resource.kind} {_key(raw)}"
             raise Unreadable(f"{subject} doesn't have the shape known to this version of virt-dra: {error}") from error
 
-    def listed(self, kind: type[O], resource: ApiResource, raw: object) -> O | None:
+    def listed(self, kind: type[ObjectT], resource: ApiResource, raw: object) -> ObjectT | None:
         """One item of a list; None if it is unreadable, which is reported."""
         try:
             if not isinstance(raw, dict):
@@ -61,7 +59,7 @@ class Decoder:
             self._report(resource, raw if isinstance(raw, dict) else {}, error)
             return None
 
-    def outline(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O | None:
+    def outline(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT | None:
         """Only what identifies an object, for one that is otherwise unreadable; None if not even that can be read."""
         meta = raw.get("metadata")
         names = ("name", "namespace", "uid", "resourceVersion")
@@ -77,7 +75,7 @@ class Decoder:
             else None
         )
 
-    def _read(self, kind: type[O], resource: ApiResource, raw: Mapping[str, Any]) -> O:
+    def _read(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT:
         # Items of a list of Kubernetes' own kinds don't say what they are.
         whole = {**raw, "apiVersion": resource.api_version, "kind": resource.kind}
         meta = whole.get("metadata")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from virt_dra.api.core_v1 import Namespace
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
     DeviceRequest,
@@ -16,8 +16,6 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.cluster.port import StatusCause
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
-
 
 class Admission(Protocol):
     """The rules of the kinds. Faults are returned, all at once; none means admitted."""
@@ -25,11 +23,11 @@ class Admission(Protocol):
     def defaulted(self, obj: TypedObject, now: str) -> TypedObject:
         """The object with what it implies filled in. ``now`` is RFC 3339."""
 
-    def permitted(self, new: O, old: O | None) -> O:
+    def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         """The object without the fields of disabled gates that ``old``, if it is an update, doesn't use already
         (C-13.4)."""
 
-    def permitted_status(self, new: O, old: O) -> O:
+    def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         """The same for the fields of its status."""
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]: ...

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from copy import copy
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, cast
 
 from virt_dra.api.core_v1 import Namespace, Node, Pod
-from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, format_time
+from virt_dra.api.meta import ObjectMeta, ObjectT, OwnerReference, TypedObject, format_time
 from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import WireError
 from virt_dra.cluster import refusals
@@ -34,8 +34,6 @@ from virt_dra.cluster.memory.selectors import parse_selector
 from virt_dra.cluster.memory.store import ObjectStore, Place, StoreKey
 from virt_dra.cluster.port import ApiError, BadRequest, Listed, StatusCause, WatchEvent
 from virt_dra.cluster.requester import ADMIN, Requester
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 DEFAULT_NAMESPACE = "default"
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
@@ -103,21 +101,23 @@ class MemoryCluster:
 
     # --- Reader ---------------------------------------------------------------------------------------------------
 
-    async def get(self, kind: type[O], name: str, namespace: str = "") -> O:
+    async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         """Raises :class:`NotFound`."""
         self._authorize("get", resource_of(kind), namespace, name)
-        return cast("O", self._found(resource_of(kind), name, namespace))
+        return cast("ObjectT", self._found(resource_of(kind), name, namespace))
 
-    async def list(self, kind: type[O], namespace: str = "", *, labels: str = "", fields: str = "") -> Listed[O]:
+    async def list(
+        self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> Listed[ObjectT]:
         """By namespace and name. Raises :class:`BadRequest` for a selector that can't be read or is not supported."""
         resource = resource_of(kind)
         self._authorize("list", resource, namespace, fields=fields, everywhere=True)
         selected = self._store.selected(resource, parse_selector(resource, namespace, labels, fields))
-        return Listed(tuple(cast("list[O]", selected)), self.resource_version)
+        return Listed(tuple(cast("list[ObjectT]", selected)), self.resource_version)
 
     # --- Writer ---------------------------------------------------------------------------------------------------
 
-    async def create(self, obj: O) -> O:
+    async def create(self, obj: ObjectT) -> ObjectT:
         """Store a new object. Status is dropped where it is a subresource; uid, times, version and generation are the
         server's.
 
@@ -150,7 +150,7 @@ class MemoryCluster:
         self._settle()
         return stored
 
-    async def update(self, obj: O) -> O:
+    async def update(self, obj: ObjectT) -> ObjectT:
         """Replace all but status. Removing the last finalizer of an object marked for deletion deletes it.
 
         Raises :class:`NotFound`, :class:`Conflict`, :class:`Invalid`, :class:`TooLarge`.
@@ -158,7 +158,7 @@ class MemoryCluster:
         self._authorize("update", resource_of(obj), obj.metadata.namespace, obj.metadata.name)
         return self._update(obj)
 
-    async def update_status(self, obj: O) -> O:
+    async def update_status(self, obj: ObjectT) -> ObjectT:
         """Replace only status. Raises as :meth:`update`, and :class:`NotFound` for kinds without the subresource."""
         if not resource_of(obj).has_status:
             raise refusals.no_such_subresource()
@@ -167,9 +167,9 @@ class MemoryCluster:
         )
 
     async def patch(
-        self, kind: type[O], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *, merge: dict[str, Any] | None = None,
         operations: Sequence[dict[str, Any]] | None = None, subresource: Literal["", "status"] = "",
-    ) -> O:  # fmt: skip
+    ) -> ObjectT:  # fmt: skip
         """Apply a merge patch or JSON patch operations to the object as it is now, then as :meth:`update` or
         :meth:`update_status`.
 
@@ -188,7 +188,7 @@ class MemoryCluster:
             result = patches.merged(document, merge) if operations is None else patches.patched(document, operations)
             refusals.check_identity(resource, name, result)
             obj = cast(
-                "O", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result})
+                "ObjectT", type(stored).from_wire({"apiVersion": resource.api_version, "kind": resource.kind, **result})
             )
         except patches.PatchError as error:
             raise refusals.bad_patch(str(error)) from None
@@ -224,7 +224,7 @@ class MemoryCluster:
         self._settle()
 
     async def delete(
-        self, kind: type[O], name: str, namespace: str = "", *,
+        self, kind: type[ObjectT], name: str, namespace: str = "", *,
         uid: str = "", resource_version: str = "", grace_seconds: int | None = None,
     ) -> None:  # fmt: skip
         """Delete, or mark for deletion while finalizers remain; then whatever it alone owned.
@@ -251,8 +251,8 @@ class MemoryCluster:
     # --- Watcher --------------------------------------------------------------------------------------------------
 
     async def watch(
-        self, kind: type[O], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
-    ) -> AsyncIterator[WatchEvent[O]]:
+        self, kind: type[ObjectT], namespace: str = "", *, resource_version: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[WatchEvent[ObjectT]]:
         """Every change after ``resource_version``, in order, without end. ``""`` and ``"0"`` start with an ADDED for
         what is there.
 
@@ -266,7 +266,7 @@ class MemoryCluster:
         if resource_version in ("", "0"):
             position = history.end
             for obj in self._store.selected(resource, selector):
-                yield WatchEvent("ADDED", cast("O", obj))
+                yield WatchEvent("ADDED", cast("ObjectT", obj))
         else:
             position = history.position_after(refusals.parsed_version(resource_version))
         while True:
@@ -274,7 +274,7 @@ class MemoryCluster:
             position += 1
             event = change.seen_by(selector)
             if event is not None:
-                yield cast("WatchEvent[O]", event)
+                yield cast("WatchEvent[ObjectT]", event)
 
     # --- whole contents -------------------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class MemoryCluster:
 
     # --- writing --------------------------------------------------------------------------------------------------
 
-    def _update(self, obj: O) -> O:
+    def _update(self, obj: ObjectT) -> ObjectT:
         resource, stored = self._based_on(obj)
         self._restrict("UPDATE", resource, obj, stored)
         submitted = self._mutated("UPDATE", resource, self._defaulted(resource, obj), stored, stored.metadata.namespace)
@@ -363,12 +363,12 @@ class MemoryCluster:
         return replaced
 
     def _mutated(
-        self, operation: Operation, resource: ApiResource, obj: O, old: TypedObject | None, namespace: str
-    ) -> O:
+        self, operation: Operation, resource: ApiResource, obj: ObjectT, old: TypedObject | None, namespace: str
+    ) -> ObjectT:
         """As the admission plugins change it. Raises :class:`Forbidden`."""
         if not self._plugins.mutating:
             return obj
-        return cast("O", self._plugins.mutated(self._write_request(operation, resource, obj, old, namespace)))
+        return cast("ObjectT", self._plugins.mutated(self._write_request(operation, resource, obj, old, namespace)))
 
     def _write_request(
         self, operation: Operation, resource: ApiResource, obj: TypedObject, old: TypedObject | None, namespace: str
@@ -389,7 +389,7 @@ class MemoryCluster:
         for obj in charges:
             self._put(Place(resource_of(obj), StoreKey(obj.metadata.namespace, obj.metadata.name)), obj)
 
-    def _update_status(self, obj: O, request: AccessRequest) -> O:
+    def _update_status(self, obj: ObjectT, request: AccessRequest) -> ObjectT:
         resource, stored = self._based_on(obj)
         self._restrict("UPDATE", resource, obj, stored, "status")
         new = strategies.for_status_update(self._defaulted(resource, obj), stored, self._admission.permitted_status)
@@ -402,7 +402,7 @@ class MemoryCluster:
         )
         return self._replace(resource, stored, new, causes)
 
-    def _based_on(self, obj: O) -> tuple[ApiResource, O]:
+    def _based_on(self, obj: ObjectT) -> tuple[ApiResource, ObjectT]:
         """The stored object that ``obj`` replaces, if ``obj`` is based on it as it is now."""
         resource, meta = resource_of(obj), obj.metadata
         refusals.check_size(obj)
@@ -416,9 +416,9 @@ class MemoryCluster:
             raise refusals.unreadable_version(version)
         if version and version != stored.metadata.resource_version:
             raise refusals.conflict(resource, meta.name)
-        return resource, cast("O", stored)
+        return resource, cast("ObjectT", stored)
 
-    def _replace(self, resource: ApiResource, stored: O, new: O, causes: Sequence[StatusCause]) -> O:
+    def _replace(self, resource: ApiResource, stored: ObjectT, new: ObjectT, causes: Sequence[StatusCause]) -> ObjectT:
         if causes:
             raise refusals.invalid(resource.group_kind, stored.metadata.name, causes)
         if strategies.unchanged(resource, new, stored):
@@ -431,8 +431,8 @@ class MemoryCluster:
         self._settle()
         return new
 
-    def _put(self, place: Place, obj: O) -> O:
-        stored = cast("O", self._store.put(place, obj))
+    def _put(self, place: Place, obj: ObjectT) -> ObjectT:
+        stored = cast("ObjectT", self._store.put(place, obj))
         if stored.metadata.owner_references:
             self._unsettled.append(place)
         return stored
@@ -528,11 +528,11 @@ class MemoryCluster:
     def _now(self) -> str:
         return format_time(self._clock())
 
-    def _defaulted(self, resource: ApiResource, obj: O) -> O:
+    def _defaulted(self, resource: ApiResource, obj: ObjectT) -> ObjectT:
         """With defaults and in the one apiVersion that is stored."""
         if (obj.api_version, obj.kind) != (resource.api_version, resource.kind):
             obj = obj.with_(api_version=resource.api_version, kind=resource.kind)
-        return cast("O", self._admission.defaulted(obj, self._now()))
+        return cast("ObjectT", self._admission.defaulted(obj, self._now()))
 
     def _new_place(self, resource: ApiResource, namespace: str, meta: ObjectMeta) -> Place:
         """By the object's name, or by a generated one: free, unless all attempts collide."""

@@ -90,7 +90,7 @@ def deletion(pod: Pod, grace_seconds: int | None, now: str) -> PodDeletion:
 
 
 def _grace(pod: Pod, asked: int | None) -> int:
-    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+    if not pod.spec.node_name or pod.finished:
         return 0
     default = pod.spec.termination_grace_period_seconds
     period = asked if asked is not None else DEFAULT_GRACE_SECONDS if default is None else default

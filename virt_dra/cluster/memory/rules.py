@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.policies.pod_defaults import with_core_defaults
 from virt_dra.api.policies.pod_updates import strict_pod_update
 from virt_dra.api.scheduling_v1 import POD_GROUP_FINALIZER, PodGroup, Workload
@@ -20,8 +19,6 @@ from virt_dra.cluster import refusals
 from virt_dra.cluster.port import StatusCause
 
 __all__ = ["KindRules"]
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class KindRules:
@@ -45,14 +42,14 @@ class KindRules:
             return defaulted.with_(spec=defaulted.spec.with_(preemption_policy="PreemptLowerPriority"))
         return defaulted
 
-    def permitted(self, new: O, old: O | None) -> O:
+    def permitted(self, new: ObjectT, old: ObjectT | None) -> ObjectT:
         """Raises :class:`NotFound` for a new object of a kind that needs a gate that is off."""
         if isinstance(new, PodGroup | Workload) and old is None and not self._rules.gates.generic_workload:
             raise refusals.not_served()
         permitted = without_disabled_fields(new, old, self._rules.gates)
         return _protected(permitted) if old is None else permitted
 
-    def permitted_status(self, new: O, old: O) -> O:
+    def permitted_status(self, new: ObjectT, old: ObjectT) -> ObjectT:
         return without_disabled_status(new, old, self._rules.gates)
 
     def on_create(self, obj: TypedObject) -> Sequence[StatusCause]:
@@ -71,7 +68,7 @@ class KindRules:
         return _causes(validate_status_update(new, old, self._rules))
 
 
-def _protected(obj: O) -> O:
+def _protected(obj: ObjectT) -> ObjectT:
     """A new PodGroup gets the finalizer that a loop of the control plane removes (plugin PodGroupProtection)."""
     if not isinstance(obj, PodGroup) or POD_GROUP_FINALIZER in obj.metadata.finalizers:
         return obj

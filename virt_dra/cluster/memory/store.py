@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster import refusals
 from virt_dra.cluster.kinds import ApiResource, resource_of
 from virt_dra.cluster.memory.history import Change, ChangeHistory
 from virt_dra.cluster.memory.selectors import ObjectSelector
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class StoreKey(NamedTuple):
@@ -81,13 +79,13 @@ class ObjectStore:
     def at(self, place: Place) -> TypedObject | None:
         return self.table(place.resource).objects.get(place.key)
 
-    def find(self, kind: type[O], name: str, namespace: str = "") -> O | None:
+    def find(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT | None:
         """The object of a kind by name."""
-        return cast("O | None", self.at(Place(resource_of(kind), StoreKey(namespace, name))))
+        return cast("ObjectT | None", self.at(Place(resource_of(kind), StoreKey(namespace, name))))
 
-    def every(self, kind: type[O], namespace: str = "") -> Iterable[O]:
+    def every(self, kind: type[ObjectT], namespace: str = "") -> Iterable[ObjectT]:
         """All objects of a kind, of one namespace if it is given, by namespace and name."""
-        objects = cast("list[O]", self.table(resource_of(kind)).in_order())
+        objects = cast("list[ObjectT]", self.table(resource_of(kind)).in_order())
         return [obj for obj in objects if obj.metadata.namespace == namespace] if namespace else objects
 
     def place_of(self, uid: str) -> Place | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from virt_dra.api.core_v1 import Namespace, Pod, PodCondition, PodStatus
 from virt_dra.api.defaults import retimed_taint
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.policies.pod_defaults import with_label_keys
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
@@ -24,7 +24,6 @@ from virt_dra.api.schemas.applying import as_in
 from virt_dra.api.wire import Json, Wire
 from virt_dra.cluster.kinds import ApiResource
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 W = TypeVar("W", bound=Wire)
 
 
@@ -39,7 +38,7 @@ _GATED = (
 """The condition with which a pod begins that has scheduling gates."""
 
 
-def for_create(resource: ApiResource, obj: O) -> O:
+def for_create(resource: ApiResource, obj: ObjectT) -> ObjectT:
     """Without the status that only the subresource may set; a pod starts Pending, a namespace Active (C-13.1)."""
     obj = obj.with_(metadata=_each_owner_once(obj.metadata))
     if resource.keeps_status_on_create:
@@ -53,7 +52,13 @@ def for_create(resource: ApiResource, obj: O) -> O:
     return bare.with_(status={"phase": "Active"}) if isinstance(bare, Namespace) else bare
 
 
-def for_update(resource: ApiResource, submitted: O, stored: O, now: str, permitted: Callable[[O, O], O]) -> O:
+def for_update(
+    resource: ApiResource,
+    submitted: ObjectT,
+    stored: ObjectT,
+    now: str,
+    permitted: Callable[[ObjectT, ObjectT], ObjectT],
+) -> ObjectT:
     """All but status from the request; the server's own metadata from the store (C-13.1, C-13.3).
 
     ``permitted`` takes away the fields of disabled gates (C-13.4). A slice's generation counts a change of such a
@@ -82,7 +87,7 @@ def for_update(resource: ApiResource, submitted: O, stored: O, now: str, permitt
     return updated
 
 
-def for_status_update(submitted: O, stored: O, permitted: Callable[[O, O], O]) -> O:
+def for_status_update(submitted: ObjectT, stored: ObjectT, permitted: Callable[[ObjectT, ObjectT], ObjectT]) -> ObjectT:
     """Only status from the request (C-13.1, C-13.5); ``permitted`` takes away the fields of disabled gates (C-13.4)."""
     updated = permitted(as_in(stored, submitted, "status"), stored)
     if isinstance(updated, ResourceClaim) and isinstance(stored, ResourceClaim):

@@ -22,19 +22,17 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import ApiError, Gone, Listed, NotFound, PagedReader, Reader, Watcher, WatchEvent
 from virt_dra.cluster.watching.backoff import backoff
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
-
 CacheKey = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
-IndexFunction = Callable[[O], Iterable[Hashable]]
+IndexFunction = Callable[[ObjectT], Iterable[Hashable]]
 """The values under which an object is found; must take every object of its kind."""
-ChangeHandler = Callable[[O | None, O | None], None]
+ChangeHandler = Callable[[ObjectT | None, ObjectT | None], None]
 
 log = logging.getLogger(__name__)
 
@@ -70,15 +68,15 @@ class NoInformerObserver:
     def restarted(self, kind: str, reason: str) -> None: ...
 
 
-class InformerStore(Generic[O]):
+class InformerStore(Generic[ObjectT]):
     """Objects by namespace and name, and by named indexes. Only its informer changes it."""
 
-    def __init__(self, indexes: Mapping[str, IndexFunction[O]] | None = None) -> None:
+    def __init__(self, indexes: Mapping[str, IndexFunction[ObjectT]] | None = None) -> None:
         self._functions = dict(indexes or {})
-        self._objects: dict[CacheKey, O] = {}
+        self._objects: dict[CacheKey, ObjectT] = {}
         self._indexes: dict[str, dict[Hashable, dict[CacheKey, None]]] = {name: {} for name in self._functions}
 
-    def add_index(self, name: str, function: IndexFunction[O]) -> None:
+    def add_index(self, name: str, function: IndexFunction[ObjectT]) -> None:
         """Index the objects, those that are there too, by another function. Raises ValueError for a name that is
         taken."""
         if name in self._functions:
@@ -89,17 +87,17 @@ class InformerStore(Generic[O]):
             for value in function(obj):
                 self._indexes[name].setdefault(value, {})[key] = None
 
-    def get(self, name: str, namespace: str = "") -> O | None:
+    def get(self, name: str, namespace: str = "") -> ObjectT | None:
         return self._objects.get((namespace, name))
 
-    def values(self) -> tuple[O, ...]:
+    def values(self) -> tuple[ObjectT, ...]:
         """In no particular order."""
         return tuple(self._objects.values())
 
     def keys(self) -> tuple[CacheKey, ...]:
         return tuple(self._objects)
 
-    def by_index(self, index: str, value: Hashable) -> tuple[O, ...]:
+    def by_index(self, index: str, value: Hashable) -> tuple[ObjectT, ...]:
         """The objects that the index's function found this value for, by namespace and name. Raises KeyError for an
         unknown index."""
         return tuple(self._objects[key] for key in sorted(self._indexes[index].get(value, ())))
@@ -111,7 +109,7 @@ class InformerStore(Generic[O]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def put(self, obj: O) -> None:
+    def put(self, obj: ObjectT) -> None:
         key = key_of(obj)
         self.remove(key)
         self._objects[key] = obj
@@ -133,19 +131,19 @@ class InformerStore(Generic[O]):
                     entries.pop(value, None)
 
 
-class Informer(Generic[O]):
+class Informer(Generic[ObjectT]):
     """An informer of one kind. ``run`` it once, in a task."""
 
     def __init__(
         self,
         cluster: ListerWatcher,
-        kind: type[O],
+        kind: type[ObjectT],
         namespace: str = "",
         *,
         labels: str = "",
         fields: str = "",
-        indexes: Mapping[str, IndexFunction[O]] | None = None,
-        transform: Callable[[O], O] | None = None,
+        indexes: Mapping[str, IndexFunction[ObjectT]] | None = None,
+        transform: Callable[[ObjectT], ObjectT] | None = None,
         optional: bool = False,
         observer: InformerObserver | None = None,
         first_pause: float = 0.2,
@@ -161,7 +159,7 @@ class Informer(Generic[O]):
         are in seconds.
         """
         self.kind = kind
-        self.store: InformerStore[O] = InformerStore(indexes)
+        self.store: InformerStore[ObjectT] = InformerStore(indexes)
         self._cluster = cluster
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._transform = transform
@@ -169,7 +167,7 @@ class Informer(Generic[O]):
         self._observer: InformerObserver = observer or NoInformerObserver()
         self._first_pause, self._longest_pause = first_pause, longest_pause
         self._clock, self._chance = clock, chance
-        self._handlers: list[ChangeHandler[O]] = []
+        self._handlers: list[ChangeHandler[ObjectT]] = []
         self._synced = asyncio.Event()
         self._version = ""
         self.not_served = False
@@ -192,7 +190,7 @@ class Informer(Generic[O]):
         """Return when the first list is in the store and its objects have been notified."""
         await self._synced.wait()
 
-    def on_change(self, handler: ChangeHandler[O]) -> None:
+    def on_change(self, handler: ChangeHandler[ObjectT]) -> None:
         """Call ``handler(old, new)`` for every change from now on, and at once for every object in the store.
 
         It must be quick (put a key into a queue) and must not raise: that would be a fault of the program, and ends the
@@ -231,7 +229,7 @@ class Informer(Generic[O]):
 
     async def _list(self) -> None:
         began = self._clock()
-        items: list[O] = []
+        items: list[ObjectT] = []
         version = ""
         async for page in self._pages():
             items += map(self._kept, page.items)
@@ -243,7 +241,7 @@ class Informer(Generic[O]):
         self._version = version
         self._synced.set()
 
-    async def _pages(self) -> AsyncIterator[Listed[O]]:
+    async def _pages(self) -> AsyncIterator[Listed[ObjectT]]:
         """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all
         objects at once. At once if the state was gone before the last part the time before."""
         if isinstance(self._cluster, PagedReader) and not self._at_once:
@@ -259,7 +257,7 @@ class Informer(Generic[O]):
             self._at_once = False
             yield await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
 
-    def _kept(self, obj: O) -> O:
+    def _kept(self, obj: ObjectT) -> ObjectT:
         """What is stored of an object; of a state that is known already, the object that is stored."""
         stored = self.store.get(obj.metadata.name, obj.metadata.namespace)
         if stored is not None and _same_state(stored, obj):
@@ -281,14 +279,14 @@ class Informer(Generic[O]):
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
-    def _receive(self, event: WatchEvent[O]) -> None:
+    def _receive(self, event: WatchEvent[ObjectT]) -> None:
         if event.type == "DELETED":
             self._delete(key_of(event.object))
         elif event.type != "BOOKMARK":
             self._upsert(self._kept(event.object))
         self._version = event.object.metadata.resource_version or self._version
 
-    def _replace(self, items: Sequence[O]) -> None:
+    def _replace(self, items: Sequence[ObjectT]) -> None:
         there = {key_of(obj) for obj in items}
         for key in self.store.keys():  # noqa: SIM118 - no mapping: its keys are copied, since the loop removes some
             if key not in there:
@@ -296,7 +294,7 @@ class Informer(Generic[O]):
         for obj in items:
             self._upsert(obj)
 
-    async def _replace_yielding(self, items: Sequence[O]) -> None:
+    async def _replace_yielding(self, items: Sequence[ObjectT]) -> None:
         """As :meth:`_replace`, yielding the event loop; between yields some objects are still in their previous
         state."""
         there = {key_of(obj) for obj in items}
@@ -309,7 +307,7 @@ class Informer(Generic[O]):
             self._upsert(obj)
             until = await _after(until)
 
-    def _upsert(self, obj: O) -> None:
+    def _upsert(self, obj: ObjectT) -> None:
         old = self.store.get(obj.metadata.name, obj.metadata.namespace)
         if old is not None and old.metadata.uid != obj.metadata.uid:
             self._delete(key_of(obj))
@@ -326,7 +324,7 @@ class Informer(Generic[O]):
             self.store.remove(key)
             self._notify(old, None)
 
-    def _notify(self, old: O | None, new: O | None) -> None:
+    def _notify(self, old: ObjectT | None, new: ObjectT | None) -> None:
         for handler in self._handlers:
             handler(old, new)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import Cluster
 from virt_dra.cluster.watching.informer import Informer
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 
 class SharedInformers:
@@ -27,11 +25,11 @@ class SharedInformers:
         self._make = make or (lambda cluster, kind: Informer(cluster, kind, optional=True))
         self._informers: dict[type[TypedObject], Informer[Any]] = {}
 
-    def of(self, kind: type[O]) -> Informer[O]:
+    def of(self, kind: type[ObjectT]) -> Informer[ObjectT]:
         """The informer of a kind."""
         if kind not in self._informers:
             self._informers[kind] = self._make(self._cluster, kind)
-        return cast("Informer[O]", self._informers[kind])
+        return cast("Informer[ObjectT]", self._informers[kind])
 
     @property
     def kinds(self) -> tuple[type[TypedObject], ...]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.wire import Wire
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 W = TypeVar("W", bound=Wire)
 
 
@@ -34,14 +33,14 @@ def known_fields_only(obj: W) -> W:
     return copy
 
 
-def leaving_out(*paths: str) -> Callable[[O], O]:
+def leaving_out(*paths: str) -> Callable[[ObjectT], ObjectT]:
     """A transform that leaves out fields by their Python names (``spec.containers.env``; a list or map on the way means
     each of its entries) and every field that our types don't know."""
     split = tuple(tuple(path.split(".")) for path in paths)
 
-    def transform(obj: O) -> O:
+    def transform(obj: ObjectT) -> ObjectT:
         for path in split:
-            obj = cast("O", _left_out(obj, path))
+            obj = cast("ObjectT", _left_out(obj, path))
         return known_fields_only(obj)
 
     return transform

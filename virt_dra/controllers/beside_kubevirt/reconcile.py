@@ -16,7 +16,7 @@ from virt_dra.controllers.devices.metadata_files import FillInProblem
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions
 from virt_dra.controllers.events import Event
 from virt_dra.controllers.reconciled import NOTHING, Explain, Reconciled, earliest
-from virt_dra.controllers.sources import FINISHED, Sources, owned_by
+from virt_dra.controllers.sources import Sources, owned_by
 from virt_dra.controllers.writes import Write, write
 
 
@@ -86,7 +86,7 @@ async def reconcile(
 async def _reconcile_finished(sources: Sources, cluster: Cluster, key: str, now: datetime) -> Reconciled:
     """Publish that a VMI has finished, for as long as it exists."""
     vmi = sources.vmi(key)
-    if vmi is None or vmi.metadata.deletion_timestamp is not None or vmi.status.phase not in FINISHED:
+    if vmi is None or vmi.metadata.deletion_timestamp is not None or not vmi.finished:
         return NOTHING
     actions = publication.plan_finished(vmi, sources.devices(key), now).actions
     if not actions:

@@ -15,7 +15,7 @@ from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.devices.options import DEFAULTS, ResolutionOptions, missed_at, overdue_at
 from virt_dra.controllers.devices.outcomes import SHARED_ADDRESS, DeviceResolution, DeviceWarning, ResolvedDevice
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
-from virt_dra.controllers.sources import FINISHED, Sources, address_on, claim_keys, ends, owned_by, pools_of
+from virt_dra.controllers.sources import Sources, address_on, claim_keys, ends, owned_by, pools_of
 from virt_dra.model.published import PoolView, PublishedDevices
 
 
@@ -54,7 +54,7 @@ def gather(
     vmi = sources.vmi(key)
     if vmi is None or not vmi.metadata.uid or ends(vmi):
         return None
-    pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if pod.status.phase not in FINISHED)
+    pods = tuple(pod for pod in launcher_pods_of(vmi, sources.pods_of(vmi)) if not pod.finished)
     named = {name: sources.claim(name) for pod in pods for name in claim_keys(pod)}
     claims = {name: claim for name, claim in named.items() if claim is not None}
     pools: dict[tuple[str, str], PoolView] = {}

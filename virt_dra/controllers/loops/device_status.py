@@ -124,7 +124,7 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
     events: list[Event] = []
     placed: list[tuple[VirtualMachineInstance, str, DeviceResolution]] = []
     for vmi in sorted(inputs.vmis, key=lambda vmi: vmi.key):
-        if vmi.status.phase in ("Succeeded", "Failed") or not dra_devices(vmi):
+        if vmi.finished or not dra_devices(vmi):
             continue
         current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
         named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))

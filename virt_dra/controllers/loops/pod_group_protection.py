@@ -26,11 +26,6 @@ def may_go(group: PodGroup, active: Sequence[Pod]) -> bool:
     )
 
 
-def has_finished(pod: Pod) -> bool:
-    """Whether a pod no longer keeps its group. One that is being deleted still does."""
-    return pod.status.phase in ("Succeeded", "Failed")
-
-
 class PodGroupProtection:
     """Implements :class:`virt_dra.controllers.loops.context.ControlLoop`."""
 
@@ -51,7 +46,7 @@ class PodGroupProtection:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
-        group = pod_group_name(pod) if pod is not None and (new is None or has_finished(new)) else None
+        group = pod_group_name(pod) if pod is not None and (new is None or new.finished) else None
         if pod is not None and group is not None:
             self._queue.add((pod.namespace, group))
 
@@ -65,4 +60,4 @@ class PodGroupProtection:
 
 def _active(pod: Pod) -> tuple[tuple[str, str], ...]:
     group = pod_group_name(pod)
-    return () if group is None or has_finished(pod) else ((pod.namespace, group),)
+    return () if group is None or pod.finished else ((pod.namespace, group),)

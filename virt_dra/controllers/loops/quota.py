@@ -84,7 +84,7 @@ class QuotaController:
             self._queue.add((new.namespace, new.name))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if (old is not None and not _is_over(old) and (new is None or _is_over(new))) or (
+        if (old is not None and not old.finished and (new is None or new.finished)) or (
             new is None and old is not None
         ):
             self._replenish(old.namespace)
@@ -143,7 +143,3 @@ def _context(
         classes=classes, pod_of=lambda namespace, name: by_name.get((namespace, name)),
         claims_of=lambda uid: by_owner.get(uid, ()), now=now
     )  # fmt: skip
-
-
-def _is_over(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")

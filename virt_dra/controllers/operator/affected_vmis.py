@@ -8,11 +8,11 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT_co, TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.controllers.kubevirt_failures import awaits_retry
@@ -28,8 +28,6 @@ from virt_dra.controllers.sources import (
     status_addresses,
 )
 from virt_dra.model.published import PoolView, TrackedPool
-
-O_co = TypeVar("O_co", bound=TypedObject, covariant=True)
 
 UID = "uid"
 """Of VMIs: their UID."""
@@ -76,14 +74,14 @@ INDEXES: Mapping[type[TypedObject], Mapping[str, Index]] = {
 """The kinds to watch, and the indexes of their stores."""
 
 
-class ReadStore(Protocol[O_co]):
+class ReadStore(Protocol[ObjectT_co]):
     """The part of an informer's store that is needed here."""
 
-    def get(self, name: str, namespace: str = "") -> O_co | None: ...
+    def get(self, name: str, namespace: str = "") -> ObjectT_co | None: ...
 
-    def values(self) -> tuple[O_co, ...]: ...
+    def values(self) -> tuple[ObjectT_co, ...]: ...
 
-    def by_index(self, index: str, value: Hashable) -> tuple[O_co, ...]: ...
+    def by_index(self, index: str, value: Hashable) -> tuple[ObjectT_co, ...]: ...
 
 
 class WatchedSources:

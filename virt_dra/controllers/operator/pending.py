@@ -201,7 +201,7 @@ def waits_for_node(pod: Pod | None) -> bool:
         and not pod.spec.node_name
         and bool(pod.spec.resource_claims)
         and pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in ("Succeeded", "Failed")
+        and not pod.finished
     )
 
 

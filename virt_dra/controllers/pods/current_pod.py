@@ -61,7 +61,7 @@ def not_current(vmi: VirtualMachineInstance, pod: Pod, *, migration_target: bool
     created_by = pod.metadata.labels.get(CREATED_BY_LABEL)
     if uid and created_by is not None and created_by != uid:
         return f"its label {CREATED_BY_LABEL} is {created_by}, the VMI's UID {uid}"
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.finished:
         return f"it has finished (phase {pod.status.phase})"
     if EPHEMERAL_ANNOTATION in pod.metadata.annotations:
         return f"it only provisions storage (annotation {EPHEMERAL_ANNOTATION})"

@@ -412,7 +412,7 @@ def plan(inputs: LauncherPodInputs) -> tuple[LauncherPodAction, ...]:
             by_owner.setdefault(uid, []).append(pod)
     actions: list[LauncherPodAction] = []
     for vmi in inputs.vmis:
-        if vmi.metadata.deletion_timestamp is not None or vmi.status.phase in ("Succeeded", "Failed"):
+        if vmi.metadata.deletion_timestamp is not None or vmi.finished:
             continue
         if any(
             EPHEMERAL_ANNOTATION not in pod.metadata.annotations

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from virt_dra.api.core_v1 import ContainerStatus, Pod
+from virt_dra.api.core_v1 import FINISHED, ContainerStatus, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.controllers.conditions import put, without
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
-from virt_dra.controllers.sources import FINISHED
 
 VmiPhase = Literal["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
 STARTED: Final = ("Scheduling", "Scheduled", "Running")

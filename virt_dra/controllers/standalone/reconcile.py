@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from virt_dra.api.core_v1 import Pod
+from virt_dra.api.core_v1 import FINISHED, Pod
 from virt_dra.api.integration.standalone import POD_DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NETWORK_DEVICES_WITH_DRA, Gates
@@ -34,7 +34,7 @@ from virt_dra.controllers.loops.device_status import sentences, settle, with_sta
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
-from virt_dra.controllers.sources import FINISHED, Sources, ends
+from virt_dra.controllers.sources import Sources, ends
 from virt_dra.controllers.standalone.instance_phase import READY, STARTED, with_phase
 from virt_dra.controllers.standalone.instance_phase import verdict as phase_of
 from virt_dra.controllers.standalone.networks import annotations_for, started_with

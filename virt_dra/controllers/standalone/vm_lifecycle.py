@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
@@ -20,7 +21,7 @@ from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.reconciled import Reconciled
-from virt_dra.controllers.sources import FINISHED, InstanceSources
+from virt_dra.controllers.sources import InstanceSources
 from virt_dra.controllers.standalone.instance_phase import READY, ever_ran
 from virt_dra.controllers.writes import Create, Delete, PatchStatus, Write, write
 
@@ -111,7 +112,7 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
         actions.append(patch)
     if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
         actions.append(Delete.of(own))
-        ended = own.status.phase in FINISHED
+        ended = own.finished
         events.append(
             normal(
                 vm,

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from virt_dra.api.core_v1 import Container, Node, ObjectReference, Pod
+from virt_dra.api.core_v1 import FINISHED, Container, Node, ObjectReference, Pod
 from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
 from virt_dra.api.meta import ObjectMeta
@@ -271,7 +271,7 @@ class Kubelet:
                     return RETRY_SECONDS  # the object stays until its claims are given back (C-16.7)
                 await self._remove(pod)
                 return None
-            return None if pod.status.phase in ("Succeeded", "Failed") else await self._advance(key, pod)
+            return None if pod.finished else await self._advance(key, pod)
         except (Conflict, NotFound):
             return RETRY_SECONDS  # somebody else wrote; the informer shows it
         except ApiError:
@@ -313,7 +313,7 @@ class Kubelet:
             self._clock(),
             self._address_of(pod.metadata.uid),
         )
-        if status is not None and status.get("phase") in ("Succeeded", "Failed") and not await self._unprepared(pod):
+        if status is not None and status.get("phase") in FINISHED and not await self._unprepared(pod):
             return RETRY_SECONDS  # claims are given back before anybody hears of the end (C-16.7)
         if status is not None:
             version = {"resourceVersion": pod.metadata.resource_version}

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import TypedObject, in_namespace, of_kind
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.scheduling.policies.placer import VmShape
-from virt_dra.simulator.experiment.dump import Shapes, of_kind
+from virt_dra.simulator.experiment.dump import Shapes
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.fit import Fitting
 from webhooks.lint.inputs import KubeVirtAtHand
 
-_EPOCH: Final = "1970-01-01T00:00:00Z"
 _NAMESPACE: Final = "default"
 
 
@@ -29,8 +28,8 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
         raise BadExperiment(
             f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"
         )
-    there = [_in_namespace(each) for each in (*cluster, *objects) if not isinstance(each, Node)]
-    vm = _in_namespace(vms[0])
+    there = [in_namespace(each, _NAMESPACE) for each in (*cluster, *objects) if not isinstance(each, Node)]
+    vm = in_namespace(vms[0], _NAMESPACE)
     if isinstance(vm, Pod):
         pod, claims = _of_pod(vm, there, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
@@ -45,18 +44,9 @@ def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], sou
     return VmShape(vm.key, shape.pod, shape.claims)
 
 
-def _in_namespace(obj: TypedObject) -> TypedObject:
-    if obj.namespace or not obj.NAMESPACED:
-        return obj
-    return obj.with_(metadata=obj.metadata.with_(namespace=_NAMESPACE))
-
-
 def _of_pod(pod: Pod, there: Sequence[TypedObject], source: str) -> tuple[Pod, tuple[ResourceClaim, ...]]:
-    defaulted = [
-        apply_defaults(each, _EPOCH) for each in there if isinstance(each, ResourceClaim | ResourceClaimTemplate)
-    ]
-    templates = {each.key: each for each in of_kind(defaulted, ResourceClaimTemplate)}
-    direct = {each.key: each for each in of_kind(defaulted, ResourceClaim)}
+    templates = {template.key: defaulted(template) for template in of_kind(there, ResourceClaimTemplate)}
+    direct = {claim.key: defaulted(claim) for claim in of_kind(there, ResourceClaim)}
     claims: list[ResourceClaim] = []
     for number, entry in enumerate(pod.spec.resource_claims):
         if entry.resource_claim_template_name is not None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from virt_dra.api.core_v1 import Node, Taint
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.nearest import nearest
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import ResourceClaim
@@ -25,7 +25,6 @@ KIND: Final = "Simulation"
 MOST_NODES: Final = 100_000
 MOST_DEVICES: Final = 1_000_000
 MOST_ARRIVALS: Final = 5_000_000
-_EPOCH: Final = "1970-01-01T00:00:00Z"
 
 
 def _amount(value: object) -> Quantity:
@@ -268,15 +267,13 @@ def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]
             )
         except WireError as error:
             raise BadExperiment(f"{where}: {error}") from None
-        defaulted = apply_defaults(claim, _EPOCH)
-        if not isinstance(defaulted, ResourceClaim):
-            raise AssertionError("defaults keep the kind")
-        errors = validate_create(defaulted)
+        claim = defaulted(claim)
+        errors = validate_create(claim)
         if errors:
             raise BadExperiment(
                 *[f"{where}: {str(each).removeprefix('spec.devices.').removeprefix('spec.')}" for each in errors]
             )
-        claims.append(defaulted)
+        claims.append(claim)
     return tuple(claims)
 
 

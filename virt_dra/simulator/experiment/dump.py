@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
-from virt_dra.api.defaults import apply_defaults
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.defaults import defaulted
+from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
-
-_EPOCH: Final = "1970-01-01T00:00:00Z"
-_FINISHED: Final = ("Succeeded", "Failed")
 _USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod)
 
 
@@ -60,9 +56,9 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
             by_key[type(each), each.key] = each
         else:
             others[each.kind] += 1
-    there = [apply_defaults(each, _EPOCH) for each in by_key.values()]
+    there = [defaulted(obj) for obj in by_key.values()]
     claims = {each.key: each for each in of_kind(there, ResourceClaim)}
-    pods = [each for each in of_kind(there, Pod) if each.status.phase not in _FINISHED]
+    pods = [each for each in of_kind(there, Pod) if not each.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
     notes = (
         [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"]
@@ -86,10 +82,6 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
         pods=dumped,
         notes=tuple(notes),
     )
-
-
-def of_kind(objects: Iterable[TypedObject], kind: type[O]) -> list[O]:
-    return [each for each in objects if isinstance(each, kind)]
 
 
 def _listed(others: Counter[str]) -> list[str]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 from virt_dra.allocator import DEFAULT, FatalError, Features, Interrupt, Snapshot
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.resource_v1 import (
     Device,
     DeviceClass,
@@ -28,15 +28,11 @@ from virt_dra.scheduling.node_fit import PodFit
 from virt_dra.scheduling.pod_requests import PODS, amount, pod_requests
 from virt_dra.simulator.explaining.holders import Holder, Holders, holders_by_device
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
-
 READ: Final[tuple[type[TypedObject], ...]] = (
     Node, Pod, ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, KubeVirt,
     VirtualMachine, VirtualMachineInstance,
 )  # fmt: skip
 """What an explanation reads of a cluster."""
-EPOCH: Final = "1970-01-01T00:00:00Z"
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -75,13 +71,13 @@ class ClusterState:
         cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None
     ) -> ClusterState:
         """Raises FatalError for slices that can't be read."""
-        claims = tuple(each for each in _of_kind(objects, ResourceClaim) if each.status.allocation is not None)
-        rules = _of_kind(objects, DeviceTaintRule) if features.device_taints else ()
-        classes = [apply_defaults(each, EPOCH) for each in _of_kind(objects, DeviceClass)]
-        snapshot = Snapshot.build(_of_kind(objects, ResourceSlice), _of_kind(classes, DeviceClass), claims, rules)
-        there = [*_of_kind(objects, Node), *_of_kind(stand_ins(objects, None), Node)]
+        claims = tuple(each for each in of_kind(objects, ResourceClaim) if each.status.allocation is not None)
+        rules = of_kind(objects, DeviceTaintRule) if features.device_taints else ()
+        classes = [defaulted(device_class) for device_class in of_kind(objects, DeviceClass)]
+        snapshot = Snapshot.build(of_kind(objects, ResourceSlice), classes, claims, rules)
+        there = [*of_kind(objects, Node), *of_kind(stand_ins(objects, None), Node)]
         nodes = {each.name: each for each in map(labelled, there)}
-        pods = tuple(each for each in _of_kind(objects, Pod) if each.status.phase not in _FINISHED)
+        pods = tuple(each for each in of_kind(objects, Pod) if not each.finished)
         resources = frozenset(name for node in nodes.values() for name in node.status.allocatable)
         return cls(nodes, snapshot, pods, claims, _used(pods) if resources else {}, resources, features, interrupt)
 
@@ -159,7 +155,3 @@ def _used(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
 
 def _less(used: Mapping[str, int], by: Mapping[str, int]) -> dict[str, int]:
     return {resource: number - by.get(resource, 0) for resource, number in used.items()}
-
-
-def _of_kind(objects: Iterable[TypedObject], kind: type[O]) -> tuple[O, ...]:
-    return tuple(each for each in objects if isinstance(each, kind))

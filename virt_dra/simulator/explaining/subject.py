@@ -6,23 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, TypedObject
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject, in_namespace, of_kind
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
 from virt_dra.scheduling.claim_checks import each_once
-from virt_dra.simulator.explaining.state import EPOCH, Wish
+from virt_dra.simulator.explaining.state import Wish
 
 if TYPE_CHECKING:
     from virt_dra.simulator.fit import Fitting
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in cluster.port
 
 KINDS: Final[Mapping[str, type[TypedObject]]] = {
     **dict.fromkeys(("vm", "vms", "virtualmachine", "virtualmachines"), VirtualMachine),
@@ -34,7 +33,6 @@ KINDS: Final[Mapping[str, type[TypedObject]]] = {
 _WORDS: Final[Mapping[type[TypedObject], str]] = {
     VirtualMachine: "VM", VirtualMachineInstance: "VMI", Pod: "pod", ResourceClaim: "claim"
 }  # fmt: skip
-_FINISHED: Final = ("Succeeded", "Failed")
 _CLAIM_POD: Final = "claim-alone"
 
 
@@ -66,10 +64,10 @@ class SubjectFinder:
 
     def __init__(self, objects: Sequence[TypedObject], namespace: str) -> None:
         """``namespace``: of objects that name none."""
-        self.objects = [_in_namespace(each, namespace) for each in objects]
+        self.objects = [in_namespace(each, namespace) for each in objects]
         self._named = {(type(each), each.namespace, each.name): each for each in self.objects}
         self._pods: dict[str, list[Pod]] = {}
-        for pod in _of_kind(self.objects, Pod):
+        for pod in of_kind(self.objects, Pod):
             for uid in owner_uids(pod):
                 self._pods.setdefault(uid, []).append(pod)
 
@@ -78,9 +76,9 @@ class SubjectFinder:
         from virt_dra.simulator.fit import Fitting  # here, since it needs the launcher and the webhooks
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return Fitting(self.objects, KubeVirtAtHand.of(next(iter(_of_kind(self.objects, KubeVirt)), None)))
+        return Fitting(self.objects, KubeVirtAtHand.of(next(iter(of_kind(self.objects, KubeVirt)), None)))
 
-    def get(self, kind: type[O], name: str, namespace: str) -> O | None:
+    def get(self, kind: type[ObjectT], name: str, namespace: str) -> ObjectT | None:
         found = self._named.get((kind, namespace, name))
         return found if isinstance(found, kind) else None
 
@@ -98,7 +96,7 @@ class SubjectFinder:
         if isinstance(found, Pod):
             return self._of_pod(found, title)
         vmi = found if isinstance(found, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
-        pod = self._pod_of(vmi) if vmi is not None and vmi.status.phase not in _FINISHED else None
+        pod = self._pod_of(vmi) if vmi is not None and not vmi.finished else None
         if pod is not None:
             return self._of_pod(pod, title)
         subject = found if isinstance(found, VirtualMachine) else vmi
@@ -162,7 +160,7 @@ class SubjectFinder:
             if claim is None:
                 problem = f"its pod {pod.key} names {what}, which isn't there"
                 return AskedSubject(title, made=True, node=pod.spec.node_name or "", problem=problem)
-            claims.append(_defaulted(claim))
+            claims.append(defaulted(claim))
         if pod.spec.node_name:
             return AskedSubject(
                 title, made=True, node=pod.spec.node_name, claims=tuple(claims), pod=_with_statuses(pod, claims)
@@ -178,7 +176,7 @@ def find_subject(word: str, name: str, namespace: str, objects: Sequence[TypedOb
 
 
 def _of_claim(claim: ResourceClaim, title: str) -> AskedSubject:
-    claim = _defaulted(claim)
+    claim = defaulted(claim)
     if claim.status.allocation is not None:
         return AskedSubject(title, node=_node_of(claim), claims=(claim,), made=True)
     entry = PodResourceClaim(name="claim", resource_claim_name=claim.name)
@@ -201,26 +199,9 @@ def _node_of(claim: ResourceClaim) -> str:
     return fields[0].values[0] if len(fields) == 1 and len(fields[0].values) == 1 else ""
 
 
-def _defaulted(claim: ResourceClaim) -> ResourceClaim:
-    found = apply_defaults(claim, EPOCH)
-    if not isinstance(found, ResourceClaim):
-        raise AssertionError("defaults don't change an object's kind")
-    return found
-
-
-def _in_namespace(obj: TypedObject, namespace: str) -> TypedObject:
-    if obj.namespace or not obj.NAMESPACED:
-        return obj
-    return obj.with_(metadata=obj.metadata.with_(namespace=namespace))
-
-
-def _of_kind(there: Iterable[TypedObject], kind: type[O]) -> list[O]:
-    return [each for each in there if isinstance(each, kind)]
-
-
 def _missing(there: Sequence[TypedObject], kind: type[TypedObject], name: str, namespace: str) -> str:
     word = _WORDS[kind]
-    same = [each for each in there if isinstance(each, kind)]
+    same = of_kind(there, kind)
     elsewhere = sorted({each.namespace for each in same if each.name == name})
     if elsewhere:
         return f"there is no {word} {name} in namespace {namespace}, but in {', '.join(elsewhere[:3])}: name it with -n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
@@ -12,8 +11,6 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.simulator.explaining.answer import PLACED, ExplainedAnswer, JudgeProgress, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
-
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -58,16 +55,11 @@ def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool =
     finder = SubjectFinder(objects, namespace)
     for each in finder.objects:
         kind = ""
-        if isinstance(each, VirtualMachineInstance) and each.status.phase not in _FINISHED:
+        if isinstance(each, VirtualMachineInstance) and not each.finished:
             kind = "vmi" if bound or not finder.is_bound(each) else ""
         elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
             kind = "vm"
-        elif (
-            isinstance(each, Pod)
-            and each.spec.resource_claims
-            and each.status.phase not in _FINISHED
-            and not _of_vm(each)
-        ):
+        elif isinstance(each, Pod) and each.spec.resource_claims and not each.finished and not _of_vm(each):
             kind = "pod" if bound or not finder.is_bound(each) else ""
         if kind:
             yield finder.find(kind, each.name, each.namespace)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.wire import Json
 from virt_dra.simulator.scenario.scenario import COMPARED, PLAY
 from virt_dra.simulator.scenario.symbols import SymbolTable, generated_bases, unseen
@@ -18,7 +19,6 @@ _TEXTLESS: Final = ("Scheduled", "FailedScheduling")
 _CONDITION: Final = ("type", "status", "reason", "message", "observedGeneration")
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _POD_CONDITIONS: Final = ("PodScheduled", "DisruptionTarget")
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _pod(raw: Json) -> Json:
     conditions = {
         each["type"]: {key: each[key] for key in ("status", "reason", "message") if key in each} for each in listed
     }
-    finished = status.get("phase") in _FINISHED
+    finished = status.get("phase") in FINISHED
     return {
         "phase": status.get("phase"),
         "nodeName": spec.get("nodeName"),

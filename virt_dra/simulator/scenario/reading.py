@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
+from virt_dra.api.core_v1 import FINISHED
 from virt_dra.api.counting import counted
 from virt_dra.api.feature_gates import FeatureGateError, FeatureGates
 from virt_dra.api.nearest import nearest
@@ -209,7 +210,7 @@ class _Reader:
                 _is_duration,
                 f"must be a number of seconds, more than 0 and at most {LONGEST_WAIT:.0f}: time runs forward only",
             ),
-            "phase": (lambda value: value in ("Succeeded", "Failed"), "must be Succeeded or Failed"),
+            "phase": (lambda value: value in FINISHED, "must be Succeeded or Failed"),
             "subresource": (lambda value: value == "status", "must be status"),
         }
         holds, message = checks.get(name, (lambda value: isinstance(value, str) and bool(value), "must be text"))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from virt_dra.api.conversion import DRA, SERVED
-from virt_dra.api.defaults import apply_defaults
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.editing.changes import NestMembers, UnnestMember
 from virt_dra.api.editing.version_changes import V1
 from virt_dra.api.go_text import quoted
@@ -30,8 +30,6 @@ from webhooks.lint.fixes.repairs import OwnRepair, Repair, VersionRepair
 from webhooks.lint.manifest import Manifest
 from webhooks.verdict import FieldIssue
 
-NOW: Final = "1970-01-01T00:00:00Z"
-"""The time for defaults that are times; no rule checks it."""
 GENERATED: Final = "xxxxx"
 """Stands for the random suffix that an API server appends to generateName."""
 GENERATED_FROM: Final = 58
@@ -159,7 +157,7 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldI
     if obj is None:
         return
     created, made = _as_created(obj)
-    errors = validate_create(apply_defaults(created, NOW), COMPILED)
+    errors = validate_create(defaulted(created), COMPILED)
     generate_name_is_wrong = any(error.field == "metadata.generateName" for error in errors)
     for error in errors:
         field = error.field

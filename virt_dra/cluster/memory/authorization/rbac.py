@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from virt_dra.api.go_text import quoted
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.policies.rbac_v1 import (
     API_GROUP,
     ClusterRole,
@@ -21,15 +21,13 @@ from virt_dra.cluster.memory.authorization.access_request import AccessRequest, 
 from virt_dra.cluster.memory.authorization.builtin_roles import BINDINGS, ROLES
 from virt_dra.cluster.requester import MASTERS, SERVICE_ACCOUNT, Requester
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
-
 
 class Stored(Protocol):
     """What the cluster holds."""
 
-    def find(self, kind: type[O], name: str, namespace: str = "") -> O | None: ...
+    def find(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT | None: ...
 
-    def every(self, kind: type[O], namespace: str = "") -> Iterable[O]: ...
+    def every(self, kind: type[ObjectT], namespace: str = "") -> Iterable[ObjectT]: ...
 
 
 def authorize(request: AccessRequest, stored: Stored) -> Decision:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import cast
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.policies.pod_defaults import new_pod_status
 from virt_dra.cluster.memory.plugins.declared_features import check_node_features
 from virt_dra.cluster.memory.plugins.node_pods import (
@@ -20,7 +20,6 @@ from virt_dra.cluster.memory.plugins.priority import check_default_class, with_p
 from virt_dra.cluster.memory.plugins.quota import charge
 from virt_dra.cluster.memory.plugins.write_request import WriteRequest
 
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 Mutation = Callable[[WriteRequest], TypedObject]
 Validation = Callable[[WriteRequest], tuple[TypedObject, ...]]
 
@@ -38,9 +37,11 @@ class AdmissionPlugins:
     pod_status: bool = False
     """Whether a new pod has the status that a real one begins with; without it only the phase."""
 
-    def initial(self, obj: O) -> O:
+    def initial(self, obj: ObjectT) -> ObjectT:
         """A new object with the status that it begins with."""
-        return cast("O", obj.with_(status=new_pod_status(obj))) if self.pod_status and isinstance(obj, Pod) else obj
+        return (
+            cast("ObjectT", obj.with_(status=new_pod_status(obj))) if self.pod_status and isinstance(obj, Pod) else obj
+        )
 
     def mutated(self, request: WriteRequest) -> TypedObject:
         """The object that shall be stored. Raises :class:`~virt_dra.cluster.port.ApiError`."""

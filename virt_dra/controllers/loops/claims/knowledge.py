@@ -6,18 +6,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from virt_dra.api.core_v1 import Pod
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.port import NotFound, Reader
 from virt_dra.cluster.watching.informer import InformerStore
 from virt_dra.controllers.loops.claims.actions import ClaimOwner
 from virt_dra.controllers.loops.claims.view import LookNeeded
-
-O = TypeVar("O", bound=TypedObject)  # noqa: E741 - the object type, as in port
 
 DELETED_REMEMBERED: Final = 500
 """UIDs of deleted pods and PodGroups (C-2.7)."""
@@ -157,10 +155,12 @@ class StoredView:
     def certain_pod_group(self, namespace: str, name: str) -> PodGroup | None:
         return self._certain(PodGroup, namespace, name, self.pod_group)
 
-    def _known(self, kind: type[O], namespace: str, name: str) -> O | None:
-        return cast("O | None", self._learned.get((kind, namespace, name)))
+    def _known(self, kind: type[ObjectT], namespace: str, name: str) -> ObjectT | None:
+        return cast("ObjectT | None", self._learned.get((kind, namespace, name)))
 
-    def _certain(self, kind: type[O], namespace: str, name: str, stored: Callable[[str, str], O | None]) -> O | None:
+    def _certain(
+        self, kind: type[ObjectT], namespace: str, name: str, stored: Callable[[str, str], ObjectT | None]
+    ) -> ObjectT | None:
         obj = stored(namespace, name)
         if obj is None and (kind, namespace, name) not in self._learned:
             raise LookNeeded(kind, namespace, name)

@@ -15,9 +15,7 @@ from virt_dra.scheduling.claim_references import PODS, is_of_group
 def is_done(pod: Pod) -> bool:
     """Whether a pod needs no claims any more: it has finished, or is being deleted without ever having had a node
     (C-10.2)."""
-    return pod.status.phase in ("Succeeded", "Failed") or (
-        pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
-    )
+    return pod.finished or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def for_claim(

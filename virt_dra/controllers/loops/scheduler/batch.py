@@ -67,11 +67,7 @@ async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
 
 def is_pending(pod: Pod) -> bool:
     """Whether the pod waits for a node: none set (C-5.17), not finished, not being deleted."""
-    return (
-        not pod.spec.node_name
-        and pod.metadata.deletion_timestamp is None
-        and pod.status.phase not in ("Succeeded", "Failed")
-    )
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.finished
 
 
 def plan(

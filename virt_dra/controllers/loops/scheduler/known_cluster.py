@@ -167,10 +167,10 @@ class KnownCluster:
     def scheduled_of(self, key: str) -> int:
         """How many pods of a group have a node, or are about to get it."""
         pods = self.pods.store.by_index(_PODS_OF_GROUP, key)
-        return sum(not _finished(pod) and self.table.node_of(pod.metadata.uid) is not None for pod in pods)
+        return sum(not pod.finished and self.table.node_of(pod.metadata.uid) is not None for pod in pods)
 
     def _members_of(self, key: str) -> int:
-        return sum(not _finished(pod) for pod in self.pods.store.by_index(_PODS_OF_GROUP, key))
+        return sum(not pod.finished for pod in self.pods.store.by_index(_PODS_OF_GROUP, key))
 
     def consumers(self, pod: Pod) -> Mapping[str, ResourceClaimConsumerReference]:
         """Whom the pod's claims are reserved for, by ``namespace/name`` (C-3.5)."""
@@ -263,7 +263,7 @@ class KnownCluster:
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         """A finished pod counts as gone."""
-        if new is not None and _finished(new):
+        if new is not None and new.finished:
             new = None
         if new is None:
             if old is not None:
@@ -304,10 +304,6 @@ class KnownCluster:
         else:
             self.queue.update(old, new, self.now())
         self.changed.set()
-
-
-def _finished(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _claims_of(pod: Pod) -> Iterable[str]:
