@@ -24,7 +24,7 @@ UNWRITABLE_TEXT = "UnwritableText"
 INVALID_DOMAIN = "InvalidDomain"
 """A field of the VMI from which no domain can be made."""
 LIBVIRT_UNAVAILABLE = "LibvirtUnavailable"
-"""libvirt's Python binding is not installed, or its daemon does not answer."""
+"""libvirt's Python binding isn't installed, or its daemon doesn't answer."""
 LIBVIRT_REFUSED = "LibvirtRefused"
 """libvirt refused the operation."""
 

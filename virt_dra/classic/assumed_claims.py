@@ -1,4 +1,4 @@
-"""What the scheduler knows of claims beyond its informer: its own writes that haven't come back yet."""
+"""The scheduler's own writes to claims that its informer hasn't shown yet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from virt_dra.cluster.watching.informer import Informer
 
 
 class AssumedClaims:
-    """Claims by the informer, or as the scheduler wrote them if that is newer. Call :meth:`seen` for each change of the
-    informer."""
+    """Claims as the informer shows them, or as the scheduler wrote them if that is newer. Call :meth:`seen` for each
+    change of the informer."""
 
     def __init__(self, claims: Informer[ClassicClaim]) -> None:
         self._stored = claims.store
@@ -20,25 +20,25 @@ class AssumedClaims:
         return self._written.get((namespace, name)) or self._stored.get(name, namespace)
 
     def wrote(self, claim: ClassicClaim) -> None:
-        """A write succeeded and returned this."""
+        """Record a claim as a successful write returned it."""
         stored = self._stored.get(claim.name, claim.namespace)
         if stored is None or _is_newer(claim, stored):
             self._written[claim.namespace, claim.name] = claim
 
     def seen(self, claim: ClassicClaim, *, gone: bool) -> None:
-        """The informer has this claim now, or lost it."""
+        """Forget a written claim that the informer shows by now, or that is ``gone``."""
         key = (claim.namespace, claim.name)
         written = self._written.get(key)
         if written is not None and (gone or not _is_newer(written, claim)):
             del self._written[key]
 
     def newer(self) -> Iterator[ClassicClaim]:
-        """What the informer doesn't have yet."""
+        """The written claims that the informer doesn't show yet."""
         yield from self._written.values()
 
 
 def _is_newer(left: ClassicClaim, right: ClassicClaim) -> bool:
-    """By resourceVersion; one that is no number can't be compared, and then the informer is believed."""
+    """True if ``left`` has the higher resourceVersion; False, in favour of the informer, if one isn't a number."""
     mine, theirs = left.metadata.resource_version, right.metadata.resource_version
     same = left.metadata.uid == right.metadata.uid
     return same and mine.isdigit() and theirs.isdigit() and int(mine) > int(theirs)

@@ -59,7 +59,7 @@ class ClassicDriver(Protocol):
 
 @runtime_checkable
 class ParametersReader(Protocol):
-    """What a driver may offer besides: to read parameters itself. Otherwise the referenced objects are handed to it."""
+    """An optional port of a driver that reads parameters itself. Other drivers get the referenced objects."""
 
     async def class_parameters(self, resource_class: ResourceClass | ClassicDeviceClass | None) -> object: ...
 

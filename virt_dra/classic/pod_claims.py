@@ -92,7 +92,7 @@ def is_reservable(claim: ClassicClaim) -> bool:
 
 
 def with_consumer(claim: ClassicClaim, pod: Pod) -> ClassicClaim:
-    """The claim, reserved for the pod too."""
+    """The claim, also reserved for the pod."""
     return claim.with_(status=claim.status.with_(reserved_for=(*claim.status.reserved_for, consumer_reference(pod))))
 
 

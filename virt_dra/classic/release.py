@@ -37,4 +37,4 @@ class ClassicRelease:
 
 
 NEWEST_STRUCTURED = ClassicRelease(30)
-"""The release that loops imitate by default: classic DRA at its most complete."""
+"""The default release: the one with the most complete classic DRA."""

@@ -335,7 +335,7 @@ class ClassicScheduler:
                 self._assumed.wrote(await self._cluster.update_status(reserved))
 
     async def _bind(self, pod: Pod, node: str) -> None:
-        """An answer that got lost is looked for: the reservations of a pod that has its node must stay."""
+        """Bind the pod. After an error the pod is read: if it was bound all the same, its reservations must stay."""
         try:
             await self._cluster.bind(pod, node)
         except ApiError:
@@ -344,7 +344,7 @@ class ClassicScheduler:
                 raise
 
     async def _finish(self, context: PodSchedulingContext) -> None:
-        """PostBind."""
+        """PostBind: delete the scheduling context."""
         try:
             await self._cluster.delete(PodSchedulingContext, context.name, context.namespace, uid=context.metadata.uid)
         except NotFound:

@@ -132,7 +132,7 @@ def parameters_of(
 
 
 Inventory = Mapping[tuple[str, str], Sequence[NamedResourcesInstance]]
-"""Node and driver -> the instances that nobody has."""
+"""Node and driver -> the free instances."""
 
 
 def free_instances(slices: Iterable[NamedResourcesSlice], claims: Iterable[ClassicClaim]) -> Inventory:

@@ -2,9 +2,8 @@
 
 Timestamps of objects are other clocks' (the API server's, the scheduler's, KubeVirt's), and the machine's own clock may
 be wrong or be set while we run. So durations are measured by the monotonic clock, and the time of day is taken from the
-header ``Date`` of the API server's answers. A timestamp that lies in the future all the same, since clocks differ or
-one was set back, counts from the moment it was first seen: nothing waits for an hour, or for ever, where a minute was
-meant.
+header ``Date`` of the API server's answers. A timestamp that still lies in the future, because clocks differ or one was
+set back, counts from the moment it was first seen, so that a wrong clock never prolongs a wait.
 """
 
 from __future__ import annotations

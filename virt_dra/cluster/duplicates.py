@@ -115,7 +115,7 @@ _ONCE = (VirtualMachine, VirtualMachineInstance)
 
 
 def _as_stored(document: Document, obj: TypedObject | None) -> Document:
-    """With what the cluster keeps of the object that the document is applied to."""
+    """The document, completed with what the cluster keeps of the object that it is applied to."""
     raw = document.raw
     if not isinstance(obj, _ONCE) or not isinstance(raw, dict):
         return document
@@ -130,7 +130,7 @@ def _key(obj: TypedObject, namespace: str) -> str:
 
 
 def _same(old: TypedObject, new: TypedObject) -> bool:
-    """Whether they say the same, defaults and what a server adds aside."""
+    """True if the two have the same content, apart from defaults and what a server adds."""
     if old.metadata.uid and not new.metadata.uid:
         return _content(on_top(new, old)) == _content(old)
     if new.metadata.uid and not old.metadata.uid:

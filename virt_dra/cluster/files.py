@@ -279,7 +279,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Makes a file of the text, or leaves what is there as it is: a disk that is full never leaves half of one.
+    """Writes a file as a whole: a full disk leaves the previous content, never half of the new one.
 
     Raises OSError with the file's name, which that of a failed write lacks.
     """
@@ -299,12 +299,11 @@ def write_file(path: Path, text: str) -> None:
 
 
 class ChangedMeanwhile(Exception):
-    """A file isn't what it was when it was read. The message says that, and what to do."""
+    """A file changed since it was read. The message names the remedy."""
 
 
 def replace_content(path: str, before: bytes, after: bytes) -> None:
-    """Replaces the content of a file, all at once: whoever reads it finds the one or the other, also after a loss of
-    power.
+    """Replaces the content of a file atomically: a reader finds the old or the new content, even after a power failure.
 
     A symbolic link stays one, and what it leads to is replaced. The file keeps its mode and, as far as this user may do
     that, its owner. ``before``: what was read. Raises :class:`ChangedMeanwhile` if the file has something else now, and
@@ -340,7 +339,7 @@ def replace_content(path: str, before: bytes, after: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the renaming of a file in a folder last; not every file system can do that."""
+    """Makes a rename in the folder durable, where the file system supports that."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -80,8 +80,8 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """No answer, or none but "later": the server can't be reached, is starting, overloaded or was cut off. Whether a
-    write took effect is not known; reading shows it."""
+    """No usable answer: the server can't be reached, is starting or overloaded, or the connection was cut. Whether a
+    write took effect is unknown; a read shows it."""
 
     status = 503
     reason = "ServiceUnavailable"
@@ -144,7 +144,7 @@ class Reader(Protocol):
 
 @runtime_checkable
 class PagedReader(Protocol):
-    """What a cluster may also offer: a list in parts, so that the caller need not hold all of it at once."""
+    """An optional port: a list in parts, so that the caller need not hold all of it at once."""
 
     def pages(
         self, kind: type[ObjectT], namespace: str = "", *, labels: str = "", fields: str = ""
@@ -215,7 +215,7 @@ class Cluster(Reader, Writer, Watcher, Protocol):
 
 @runtime_checkable
 class Impersonating(Protocol):
-    """What a cluster may also offer: requests for somebody else, each :class:`Forbidden` unless they may make it."""
+    """An optional port: requests on behalf of another user, each :class:`Forbidden` unless that user may make it."""
 
     def acting_as(self, requester: Requester) -> Cluster:
-        """The same cluster for this user, who has the groups that authentication adds."""
+        """The same cluster on behalf of this user, who gets the groups that authentication adds."""

@@ -25,7 +25,7 @@ from virt_dra.cluster.port import (
 )
 
 SIZE_LIMIT = 3 * 1024 * 1024
-"""Bytes of a request's body."""
+"""The limit of a request's body, in bytes."""
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -157,7 +157,7 @@ def other_namespace() -> BadRequest:
 
 
 def check_size(obj: TypedObject) -> None:
-    """Raises :class:`TooLarge`."""
+    """Raises :class:`TooLarge` for an object beyond :data:`SIZE_LIMIT`."""
     try:
         size = len(obj.model_dump_json(by_alias=True, exclude_unset=True).encode())
     except PydanticSerializationError:  # lone surrogates, which JSON can smuggle in, are no UTF-8
@@ -169,7 +169,7 @@ def check_size(obj: TypedObject) -> None:
 def check_identity(resource: ApiResource, name: str, patched: object) -> None:
     """Raises :class:`Invalid` if a patch made another kind of object, :class:`BadRequest` if one without apiVersion.
 
-    Without a kind is fine. What of all that is refused how is as odd as the API server has it.
+    The kind may be missing. Which exception stands for which fault follows the API server.
     """
     if not isinstance(patched, dict):
         raise bad_patch("a patch must leave an object")
@@ -182,17 +182,17 @@ def check_identity(resource: ApiResource, name: str, patched: object) -> None:
 
 
 def unreadable_version(text: str) -> ApiError:
-    """An update whose resourceVersion is no number; the server doesn't expect that."""
+    """The refusal of an update whose resourceVersion isn't a number, which the server answers as an internal error."""
     return ApiError(f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax")
 
 
 def is_version(text: str) -> bool:
-    """Whether it is a resourceVersion as this cluster and etcd make them."""
+    """True for a resourceVersion in the form that this cluster and etcd use."""
     return text.isascii() and text.isdigit() and len(text) <= 20
 
 
 def parsed_version(text: str) -> int:
-    """Raises :class:`BadRequest`."""
+    """The resourceVersion as a number. Raises :class:`BadRequest`."""
     if not is_version(text):
         raise bad_version(text)
     return int(text)

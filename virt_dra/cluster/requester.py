@@ -1,4 +1,4 @@
-"""Who makes a request: what an API server knows of a user once it has authenticated one."""
+"""Who makes a request: what an API server knows of an authenticated user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE_NAME = "authentication.kubernetes.io/node-name"
 
 @dataclass(frozen=True)
 class Requester:
-    """A user, its groups, and what the authenticator says besides."""
+    """A user, its groups, and what else the authenticator reports."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Requester:
 
     @property
     def service_account(self) -> tuple[str, str] | None:
-        """Namespace and name of the service account that it is."""
+        """Namespace and name of the service account; None for any other user."""
         namespace, colon, name = self.name.removeprefix(SERVICE_ACCOUNT).partition(":")
         return (
             (namespace, name)
@@ -33,7 +33,7 @@ class Requester:
         )
 
     def authenticated(self) -> Requester:
-        """With the groups that an API server adds to somebody who is impersonated: a service account without groups
+        """The user with the groups that an API server adds to an impersonated one: a service account without groups
         gets its own."""
         groups = self.groups
         account = self.service_account
@@ -47,4 +47,4 @@ class Requester:
 
 
 ADMIN = Requester("kubernetes-admin", (MASTERS, AUTHENTICATED))
-"""May do everything."""
+"""A user who may do everything."""

@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a server may take for its first word, and for each next one."""
+"""Seconds that a server may take for each read, the first one included."""
 WHOLE_SECONDS: Final = 300.0
-"""How long a file may take as a whole."""
+"""Seconds that a whole file may take."""
 _PIECE: Final = 1024 * 1024
 
 
@@ -28,7 +28,7 @@ def is_address(path: str) -> bool:
 
 
 def without_password(address: str) -> str:
-    """An address as messages show it."""
+    """The address for messages."""
     scheme, separator, rest = address.partition("://")
     server, slash, path = rest.partition("/")
     return scheme + separator + server.rpartition("@")[2] + slash + path

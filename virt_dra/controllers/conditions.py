@@ -1,5 +1,4 @@
-"""Functions that set and remove a condition in a list, leaving the other conditions and unchanged values as they
-are."""
+"""Sets and removes a condition in a list; other conditions and unchanged values stay as they are."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ EXTENDER_NAMESPACE: Final = "virt-dra-extender"
 
 
 def extender(facts: ClusterFacts) -> Iterator[DoctorFinding]:
-    """Nothing where there is no extender."""
+    """Findings on the scheduler extender; none where it isn't installed."""
     if isinstance(facts.extenders, Unknown):
         yield DoctorFinding(
             "extender",

@@ -125,7 +125,8 @@ def enabled_features(metrics: str) -> Mapping[str, bool]:
 
 
 async def _extender_answers(cluster: KubeCluster) -> Mapping[str, int]:
-    """Of all pods together. A pod without metrics of the extender, as one that is starting, has given none."""
+    """The extender's answers, summed over its pods. A pod without metrics, such as one that is starting, has given
+    none."""
     answers: Counter[str] = Counter()
     for pod in await cluster.list_raw("v1", "Pod", EXTENDER_NAMESPACE, labels=EXTENDER_LABEL):
         metadata = pod["metadata"]

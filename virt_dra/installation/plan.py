@@ -43,14 +43,14 @@ OWN_NAMESPACE: Final = "ownNamespace"
 VM_NAMESPACE: Final = "forVirtualMachines"
 """A variable of policies: True where the operator may create pods and VMIs."""
 SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-"""Where nothing of ours belongs: what is there isn't watched by the webhook, and couldn't be removed with its
-namespace."""
+"""Namespaces in which virt-dra can't be installed: the webhook doesn't watch them, and they can't be removed with
+it."""
 
 APPLY_ORDER: Final = (
     "Namespace",
     "CustomResourceDefinition",
     "PriorityClass",
-    # Before the rights that they limit.
+    # Before the RBAC permissions that they limit.
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
     "ServiceAccount",
@@ -92,13 +92,14 @@ class Choices:
     client_ca: bytes = b""
     """Authorities (PEM) of the certificates that API servers present to the webhook."""
     api_server_networks: tuple[str, ...] = ()
-    """From which alone reviews come; () for any."""
+    """The only networks from which reviews may come; () for any."""
     vm_namespace_label: str | None = None
 
 
 @dataclass(frozen=True, order=True)
 class ObjectKey:
-    """Which object: as a person would name it. ``api_version`` doesn't count: it is the same object in another one."""
+    """The identity of an object, as messages show it. ``api_version`` doesn't count: an object is the same in each
+    version."""
 
     kind: str
     namespace: str
@@ -106,7 +107,7 @@ class ObjectKey:
 
     @classmethod
     def of(cls, obj: Json, kind: str = "") -> ObjectKey:
-        """``kind``: for items of lists, which don't say it."""
+        """The key of an object. ``kind``: of an item of a list, which has none of its own."""
         metadata = obj["metadata"]
         return cls(kind or obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
@@ -205,8 +206,8 @@ def _webhook_in(webhook: Json, namespace: str) -> Json:
 
 @dataclass(frozen=True)
 class Launcher:
-    """What the operator makes launcher pods of, as its arguments say: the policy of what it may create says the
-    same."""
+    """What launcher pods are made of, by the operator's arguments; the policy of what it may create must agree with
+    them."""
 
     image: str
     command: tuple[str, ...]
@@ -214,8 +215,7 @@ class Launcher:
 
 
 def launcher_of(operator: Json) -> Launcher:
-    """What the operator's Deployment says; of arguments that are given twice the last counts, as it does for the
-    operator."""
+    """The launcher by the operator's Deployment; of repeated arguments the last counts, as it does for the operator."""
     arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
     given = [tuple(text.partition("=")[::2]) for text in arguments]
     images = [value for option, value in given if option == "--launcher-image"]
@@ -313,10 +313,11 @@ def is_ours(obj: Json) -> bool:
 
 
 def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...]:
-    """What an older version had and this one has not, in the order of removal. ``there``: objects with our label.
+    """The objects of an older version that this one doesn't have, in the order of removal. ``there``: objects with our
+    label.
 
-    CRDs stay: with them would go everything that is stored under them. So do Namespaces, what has an owner, and the
-    Secrets that cert-manager makes of Certificates that are wanted.
+    CRDs stay, because everything stored under them would be deleted with them. So do Namespaces, owned objects, and the
+    Secrets that cert-manager makes of current Certificates.
     """
     kept = {ObjectKey.of(obj) for obj in wanted}
     certificates = {key.name for key in kept if key.kind == "Certificate"}

@@ -57,7 +57,7 @@ async def _all(cluster: Objects, api_version: str, kind: str) -> tuple[Json, ...
 
 
 async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, deadline: WaitDeadline) -> None:
-    """Raises NotReady if not everything is gone in time."""
+    """Carry out the plan. Raises NotReady if an object remains at the deadline."""
     kinds = [key.kind for key in plan.keys]
     workload_ends = max((index for index, kind in enumerate(kinds) if kind == "Deployment"), default=-1) + 1
     for key in plan.keys[:workload_ends]:

@@ -54,7 +54,7 @@ async def found(cluster: Objects, api_version: str, kind: str, name: str, namesp
 
 
 async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
-    """Raises the port's exceptions."""
+    """The state of the cluster. ``wanted``: the objects to be applied. Raises the port's exceptions."""
     names = (KUBEVIRTS, *VMS)
     versions = await cluster.api_versions()
     deployments = await cluster.list_raw("apps/v1", "Deployment", labels=OURS)

@@ -83,7 +83,7 @@ class PoolView(Protocol):
 
     @property
     def generation(self) -> int:
-        """The highest."""
+        """The highest generation."""
 
     @property
     def size(self) -> int:

@@ -75,14 +75,14 @@ class KubeCluster(RawObjects):
         return self._transport
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster asked for somebody else, whom we must be allowed to impersonate. Valid as long as this
+        """The same cluster on behalf of another user, whom we must be allowed to impersonate. Valid as long as this
         one."""
         view = copy(self)
         view._transport = replace(self._transport, requester=requester)
         return view
 
     async def credentials(self) -> Credentials:
-        """As they are now, for another client of the same server (kopf's). Raises
+        """The current credentials, for another client of the same server (kopf's). Raises
         :class:`~virt_dra.cluster.port.Unauthorized`."""
         return await credentials_of(self._transport.client)
 
@@ -116,7 +116,7 @@ class KubeCluster(RawObjects):
     async def _pages_of(
         self, kind: type[ObjectT], namespace: str, selection: tuple[tuple[str, str], ...], page: int
     ) -> AsyncIterator[Listed[ObjectT]]:
-        """``page`` 0: all at once."""
+        """The parts of a list. ``page`` 0: a single one."""
         resource = resource_of(kind)
         path = kube_paths.collection(resource, namespace)
         wanted = self._transport.limits.page_bytes
@@ -389,7 +389,7 @@ def _body(resource: ApiResource, obj: TypedObject) -> dict[str, Any]:
 
 
 def _namespace(resource: ApiResource, given: str) -> str:
-    """Where the server puts the object."""
+    """The namespace in which the server stores the object; "" for cluster-scoped kinds."""
     return (given or kube_paths.DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 

@@ -30,7 +30,8 @@ _RENEWAL_PAUSE = 10.0
 
 
 class Access:
-    """A client, and where it came from: ``source`` says it in words (``kubeconfig /x/y, context "z"``)."""
+    """A client, and where its configuration came from: ``source`` is the phrase for messages (``kubeconfig /x/y,
+    context "z"``)."""
 
     def __init__(self, client: ApiClient, source: str, path: str = "", context: str | None = None) -> None:
         """``path`` and ``context`` of the kubeconfig, if it is one."""

@@ -1,6 +1,6 @@
 """Typed objects from an API server's JSON.
 
-**What we can't read counts as not there.** An object that doesn't have the shape its class knows (a newer API wrote it)
+**An unreadable object counts as absent.** An object that doesn't have the shape its class knows (a newer API wrote it)
 must not stop a list or a watch of thousands of others, so it is left out, and reported to the log and the observer. In
 a watch it looks like one that leaves the selection: DELETED, with its metadata only. So list and watch agree, and no
 stale state of it stays in a store. Asked for by name it is :class:`~virt_dra.cluster.port.Unreadable`. Fields that a
@@ -42,7 +42,7 @@ class Decoder:
         is listed."""
 
     def read(self, kind: type[ObjectT], resource: ApiResource, raw: Mapping[str, Any]) -> ObjectT:
-        """Raises :class:`Unreadable`."""
+        """The typed object. Raises :class:`Unreadable`."""
         try:
             return self._read(kind, resource, raw)
         except WireError as error:

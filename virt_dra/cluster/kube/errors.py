@@ -59,7 +59,7 @@ ProblemReason = Literal["NoConfiguration", "BadConfiguration", "Unreachable", "T
 
 
 class ConnectionProblem(Exception):
-    """There is no way to a cluster. The text says what was tried and what to do; ``reason`` is for programs."""
+    """No cluster can be reached. The text names what was tried and the remedy; ``reason`` is for programs."""
 
     def __init__(self, reason: ProblemReason, message: str) -> None:
         super().__init__(message)
@@ -106,7 +106,7 @@ def unavailable(message: str, retry_after: float | None = None) -> Unavailable:
 
 def _made(kind: type[ApiError], message: str, status: int, reason: str, retry_after: float | None) -> ApiError:
     error = kind(message)
-    if kind is ApiError:  # the others know theirs
+    if kind is ApiError:  # the subclasses set their own
         error.status, error.reason = status, reason
     error.retry_after = retry_after
     return error

@@ -22,7 +22,7 @@ PartKey = tuple[object, ...]
 
 
 class SharedParts:
-    """Of one reader."""
+    """The shared parts of one reader's objects."""
 
     def __init__(self) -> None:
         self._parts: dict[PartKey, object] = {}

@@ -132,7 +132,7 @@ class _Candidate:
         self._objects = RawObjects(Transport(used.client, limits, used.observer, used.renew, clock=used.clock))
         self._name, self._namespace, self._identity, self._timing = name, namespace, identity, timing
         self._lease: Json | None = None
-        """As last read or written."""
+        """The Lease as last read or written."""
         self._seen_version = ""
         self._seen_at = 0.0
         self._ours_until = 0.0
@@ -143,7 +143,7 @@ class _Candidate:
         return asyncio.get_running_loop().time() < self._ours_until
 
     async def acquired(self) -> float:
-        """When (by the loop's clock) the attempt began that took the lease."""
+        """The time (by the loop's clock) at which the successful attempt to take the lease began."""
         while True:
             began = asyncio.get_running_loop().time()
             deadline = began + self._timing.renew_deadline
@@ -153,7 +153,7 @@ class _Candidate:
             await asyncio.sleep(self._pause())
 
     async def hold(self, work: asyncio.Future[None], renewed: float) -> None:
-        """Until the work is done. Raises :class:`LeadershipLost`."""
+        """Renew the lease until the work is done. Raises :class:`LeadershipLost`."""
         loop = asyncio.get_running_loop()
         while True:
             deadline = renewed + self._timing.renew_deadline

@@ -1,4 +1,4 @@
-"""How fast we ask an API server: what we allow ourselves, and a token bucket. No clock, no sleeping."""
+"""The limits of our requests to an API server, and a token bucket. No clock, no sleeping."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """What one process may ask of an API server, and how patient it is. Times in seconds."""
+    """The limits of one process's requests to an API server. Times in seconds."""
 
     qps: float = 50.0
     """Requests a second in the long run; 0 for any number."""
@@ -26,8 +26,8 @@ class ClientLimits:
     page: int = 500
     """Objects of one page of a list, at most."""
     page_bytes: int = 2 * 2**20
-    """What a page should have: fewer objects are asked for where they are large. More than four times as much isn't
-    read."""
+    """Bytes that a page should have: fewer objects are requested where they are large. Reading stops at four times as
+    many."""
 
 
 class TokenBucket:

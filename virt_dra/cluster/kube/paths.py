@@ -1,4 +1,4 @@
-"""Where an API server keeps what: URL paths from resources, namespaces and names. Pure."""
+"""URL paths of an API server, from resources, namespaces and names. Pure."""
 
 from __future__ import annotations
 

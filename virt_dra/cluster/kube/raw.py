@@ -1,7 +1,7 @@
 """Objects of any kind as JSON, by the API server's own discovery: for installing, checking and applying manifests.
 
-Kinds are named by apiVersion and kind; their resource names and scopes come from discovery and are remembered, until a
-kind is asked for that wasn't there.
+Kinds are named by apiVersion and kind; their resource names and scopes come from discovery, which is cached until a
+kind is missing in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ServedKind:
 
     @property
     def resource(self) -> ApiResource:
-        """For paths and messages; how objects are stored is not said."""
+        """The resource, for paths and messages; discovery doesn't tell how its objects are stored."""
         return ApiResource(
             api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
             has_status="status" in self.subresources, generation="none", keeps_status_on_create=False,
@@ -79,7 +79,7 @@ class RawObjects:
     async def list_raw(
         self, api_version: str, kind: str, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> tuple[Json, ...]:
-        """All of them, with apiVersion and kind filled in; of all namespaces if none is given."""
+        """All objects of a kind, with apiVersion and kind filled in; of all namespaces if none is given."""
         served = await self.served_kind(api_version, kind)
         given = (("labelSelector", labels), ("fieldSelector", fields))
         selection = tuple((key, value) for key, value in given if value)
@@ -106,7 +106,8 @@ class RawObjects:
         operations: Sequence[Mapping[str, Any]] | None = None, strategic: Mapping[str, Any] | None = None,
         subresource: str = "", dry_run: bool = False,
     ) -> Json:  # fmt: skip
-        """Exactly one of the three kinds of patch, else :class:`~virt_dra.cluster.port.BadRequest`."""
+        """Apply one of the three kinds of patch; any other number of them is a
+        :class:`~virt_dra.cluster.port.BadRequest`."""
         if sum(patch is not None for patch in (merge, operations, strategic)) != 1:
             raise BadRequest("a patch needs exactly one of merge, operations and strategic")
         served = await self.served_kind(api_version, kind)
@@ -163,7 +164,7 @@ class RawObjects:
         return (*(core.get("versions") or ()), *named)
 
     async def kinds_of(self, api_version: str) -> tuple[ServedKind, ...]:
-        """All kinds of one apiVersion, from a new request. None if it isn't served."""
+        """All kinds of one apiVersion, from a new request; empty if it isn't served."""
         try:
             answer = await self._answer(KubeRequest("GET", group_version(api_version), verb="get", subject="discovery"))
         except NotFound:
@@ -179,7 +180,8 @@ class RawObjects:
         return kinds
 
     async def served_kind(self, api_version: str, kind: str) -> ServedKind:
-        """Raises :class:`~virt_dra.cluster.port.NotFound` if the server doesn't serve it."""
+        """The kind, from discovery. The kind, from discovery. Raises :class:`~virt_dra.cluster.port.NotFound` if the
+        server doesn't serve it."""
         remembered = _named(kind, self._served.get(api_version, ()))
         served = remembered or _named(kind, await self.kinds_of(api_version))
         if served is None:
@@ -226,7 +228,7 @@ class RawObjects:
                 return tuple(objects)
 
     async def _identified(self, raw: Mapping[str, Any], *, named: bool = True) -> tuple[ServedKind, str, str]:
-        """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for what doesn't say them."""
+        """Kind, namespace and name. Raises :class:`~virt_dra.cluster.port.BadRequest` for an object that lacks one."""
         api_version, kind, meta = raw.get("apiVersion"), raw.get("kind"), raw.get("metadata")
         meta = meta if isinstance(meta, Mapping) else {}
         name, namespace = meta.get("name") or "", meta.get("namespace") or ""

@@ -115,7 +115,7 @@ class Transport:
     clock: ClusterClock = field(default_factory=ClusterClock)
     """Set by the server's time in every answer."""
     requester: Requester | None = None
-    """Who shall be taken to ask (impersonated), if not we ourselves."""
+    """The user to impersonate; None: requests are our own."""
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self.limits.qps, self.limits.burst)
@@ -243,7 +243,7 @@ class Transport:
         rest, configuration = self.client.rest_client, self.client.configuration
         if rest.pool_manager is None:
             # aiohttp would read the proxy's settings and ~/.netrc anew for every request, in a thread: 0.4 ms of each.
-            # And a password in ~/.netrc is none for an API server.
+            # And a password in ~/.netrc isn't meant for an API server.
             configuration.client_session_kwargs = {"trust_env": False}
             configuration.proxy = configuration.proxy or _environment_proxy(URL(self.server))
             rest.pool_manager = rest._create_pool_manager()
@@ -270,7 +270,7 @@ def _environment_proxy(server: URL) -> str | None:
 
 
 def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
-    """The headers by which a request is somebody else's."""
+    """The headers that impersonate a user."""
     yield "Impersonate-User", requester.name
     for group in requester.groups:
         yield "Impersonate-Group", group
@@ -280,11 +280,11 @@ def impersonation(requester: Requester) -> Iterator[tuple[str, str]]:
 
 
 class _Lost(Unavailable):
-    """The connection ended before the answer did."""
+    """The connection was lost before the end of the answer."""
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Raises :class:`TooMuch`."""
+    """The whole answer, at most ``most`` bytes (0: any number). Raises :class:`TooMuch`."""
     if not most:
         return await response.read()
     parts: list[bytes] = []

@@ -14,7 +14,7 @@ LINE_LIMIT = 64 * 1024 * 1024
 
 
 class Bytes(Protocol):
-    """What is read: gives nothing at the end."""
+    """A byte stream; reading gives b"" at its end."""
 
     async def readany(self) -> bytes: ...
 

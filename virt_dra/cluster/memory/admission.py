@@ -1,4 +1,4 @@
-"""What a write is judged by: defaults and validation of each kind, and the namespace's word on admin access."""
+"""The admission of a write: defaults and validation of each kind, and the namespace's consent to admin access."""
 
 from __future__ import annotations
 

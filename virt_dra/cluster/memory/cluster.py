@@ -93,7 +93,7 @@ class MemoryCluster:
         )  # fmt: skip
 
     def acting_as(self, requester: Requester) -> Self:
-        """The same cluster for somebody else: every request needs their permission (C-13.6), else it is
+        """The same cluster on behalf of a user: every request needs that user's permission (C-13.6), else it is
         :class:`Forbidden`."""
         view = copy(self)
         view._requester = requester.authenticated()
@@ -212,7 +212,7 @@ class MemoryCluster:
         return self._update_status(obj, request) if subresource == "status" else self._update(obj)
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """See :meth:`virt_dra.cluster.port.Writer.bind`. Raises :class:`ApiError` for what is no node's name."""
+        """See :meth:`virt_dra.cluster.port.Writer.bind`. Raises :class:`ApiError` for an invalid node name."""
         self._authorize("create", POD, pod.namespace, pod.name, "binding")
         stored = cast("Pod", self._found(POD, pod.name, pod.namespace))
         pods.check_target(node)
@@ -365,7 +365,7 @@ class MemoryCluster:
     def _mutated(
         self, operation: Operation, resource: ApiResource, obj: ObjectT, old: TypedObject | None, namespace: str
     ) -> ObjectT:
-        """As the admission plugins change it. Raises :class:`Forbidden`."""
+        """The object as the admission plugins change it. Raises :class:`Forbidden`."""
         if not self._plugins.mutating:
             return obj
         return cast("ObjectT", self._plugins.mutated(self._write_request(operation, resource, obj, old, namespace)))
@@ -514,7 +514,7 @@ class MemoryCluster:
         return place.resource == NAMESPACE and not self._store.is_empty(place.key.name)
 
     def _check_namespace(self, resource: ApiResource, namespace: str, name: str) -> None:
-        """Whether something may be created there."""
+        """Raises :class:`ApiError` if nothing may be created in the namespace."""
         stored = self._namespace(namespace)
         if stored is None:
             if namespace and self._namespaces_must_exist and namespace != DEFAULT_NAMESPACE:
@@ -529,13 +529,13 @@ class MemoryCluster:
         return format_time(self._clock())
 
     def _defaulted(self, resource: ApiResource, obj: ObjectT) -> ObjectT:
-        """With defaults and in the one apiVersion that is stored."""
+        """The object with defaults, in the one apiVersion that is stored."""
         if (obj.api_version, obj.kind) != (resource.api_version, resource.kind):
             obj = obj.with_(api_version=resource.api_version, kind=resource.kind)
         return cast("ObjectT", self._admission.defaulted(obj, self._now()))
 
     def _new_place(self, resource: ApiResource, namespace: str, meta: ObjectMeta) -> Place:
-        """By the object's name, or by a generated one: free, unless all attempts collide."""
+        """The place of a new object: of its name, or of a generated one that is free unless all attempts collide."""
         if meta.name or not meta.generate_name:
             return Place(resource, StoreKey(namespace, meta.name))
         for _ in range(generated_names.ATTEMPTS):
@@ -561,7 +561,7 @@ class MemoryCluster:
         return meta.with_(name=place.key.name, uid=self._uids(), creation_timestamp=self._now(), **scope, **counted)
 
     def _filled_metadata(self, place: Place, meta: ObjectMeta, now: str) -> ObjectMeta:
-        """Keeps what is given; a resourceVersion that isn't ours to order is replaced."""
+        """The metadata with its gaps filled; a resourceVersion that can't be compared with ours is replaced."""
         missing: dict[str, object] = {}
         if not meta.uid:
             missing["uid"] = self._uids()

@@ -94,7 +94,7 @@ class ObjectSelector:
 
 
 def parse_selector(resource: ApiResource, namespace: str, labels: str, fields: str) -> ObjectSelector:
-    """Raises :class:`BadRequest` in the API server's words."""
+    """The combined selector. Raises :class:`BadRequest` in the API server's words."""
     scope = namespace if resource.namespaced else ""
     return ObjectSelector(scope, parse_labels(labels), parse_fields(resource, fields))
 
@@ -107,7 +107,7 @@ _BINARY = "in, notin, =, ==, !=, gt, lt"
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Raises :class:`BadRequest`."""
+    """The requirements of a label selector. Raises :class:`BadRequest`."""
     return _LabelParser(text).parse()
 
 
@@ -248,7 +248,8 @@ _FieldTable = Mapping[str, Callable[[TypedObject], str]]
 
 
 def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
-    """Raises :class:`BadRequest`, also for a field by which this resource can't be selected."""
+    """The terms of a field selector. The terms of a field selector. Raises :class:`BadRequest`, also for a field by
+    which this resource can't be selected."""
     parts = sorted(filter(None, _split_terms(text)))
     read = [_read_term(part, text) for part in parts]
     table, refusal = _selectable(resource)

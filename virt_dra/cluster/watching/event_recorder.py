@@ -33,15 +33,15 @@ _NAME_LIMIT = 253
 @dataclass(frozen=True)
 class EventLimits:
     window: timedelta = timedelta(minutes=10)
-    """So long after it was last said, the same thing counts up its Event."""
+    """A repetition within this time increments the count of the existing Event."""
     burst: int = 25
-    """Events about one object at once …"""
+    """Events about one object that are written in a burst …"""
     refill: timedelta = timedelta(minutes=5)
-    """… and then one in so long."""
+    """… and the interval between later ones."""
     waiting: int = 1000
     """Events that may wait to be written; the oldest are dropped."""
     remembered: int = 4096
-    """Different events, and objects, that are remembered."""
+    """Limit of the remembered Events, and of the remembered objects."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ class EventRecorder:
         """Events that were never written: held back, pushed out by newer ones, or refused."""
 
     def record(self, regarding: ObjectReference, type_: EventType, reason: str, message: str) -> None:
-        """Says something about an object; ``reason`` is one CamelCase word."""
+        """Queue an Event about an object; ``reason`` is one CamelCase word."""
         if len(self._waiting) == self._limits.waiting:
             self.dropped += 1
         self._waiting.append(_Said(regarding, type_, reason, _cut(message, MESSAGE_LIMIT), self._clock()))
         self._wake.set()
 
     async def run(self) -> None:
-        """Writes what is recorded, until :meth:`close`."""
+        """Write the recorded Events, until :meth:`close`."""
         while True:
             await self.flush()
             if self._closed:
@@ -102,12 +102,12 @@ class EventRecorder:
             await self._wake.wait()
 
     def close(self) -> None:
-        """:meth:`run` ends when all that was recorded is written."""
+        """End :meth:`run` once all recorded Events are written."""
         self._closed = True
         self._wake.set()
 
     async def flush(self) -> None:
-        """Writes what was recorded so far."""
+        """Write the Events recorded so far."""
         while self._waiting:
             said = self._waiting.popleft()
             if not self._may_say(said):
@@ -161,7 +161,7 @@ class EventRecorder:
         }
 
     def _may_say(self, said: _Said) -> bool:
-        """A token bucket for each object."""
+        """True if the token bucket of the Event's object has a token, which is taken."""
         limits = self._limits
         tokens, since = self._tokens.get(said.subject, (float(limits.burst), said.at))
         tokens = min(tokens + max((said.at - since) / limits.refill, 0.0), float(limits.burst))

@@ -77,8 +77,7 @@ class InformerStore(Generic[ObjectT]):
         self._indexes: dict[str, dict[Hashable, dict[CacheKey, None]]] = {name: {} for name in self._functions}
 
     def add_index(self, name: str, function: IndexFunction[ObjectT]) -> None:
-        """Index the objects, those that are there too, by another function. Raises ValueError for a name that is
-        taken."""
+        """Add an index over all objects, present and future. Raises ValueError for a name that is taken."""
         if name in self._functions:
             raise ValueError(f"there is an index {name} already")
         self._functions[name] = function
@@ -171,7 +170,7 @@ class Informer(Generic[ObjectT]):
         self._synced = asyncio.Event()
         self._version = ""
         self.not_served = False
-        """Whether the cluster doesn't know the kind, as it said last."""
+        """True if the cluster doesn't serve the kind, by its last answer."""
         self._last_contact: float | None = None
         self._failures = 0
         self._at_once = False
@@ -242,8 +241,8 @@ class Informer(Generic[ObjectT]):
         self._synced.set()
 
     async def _pages(self) -> AsyncIterator[Listed[ObjectT]]:
-        """The list in parts where the cluster gives parts, so that what ``transform`` leaves out is never there for all
-        objects at once. At once if the state was gone before the last part the time before."""
+        """The list, in parts where the cluster offers them, so that what ``transform`` drops is never held for all
+        objects at once. In one part if the listed state expired during the previous attempt."""
         if isinstance(self._cluster, PagedReader) and not self._at_once:
             try:
                 async for page in self._cluster.pages(
@@ -258,14 +257,14 @@ class Informer(Generic[ObjectT]):
             yield await self._cluster.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
 
     def _kept(self, obj: ObjectT) -> ObjectT:
-        """What is stored of an object; of a state that is known already, the object that is stored."""
+        """The object to store: the stored one if it has this version already, else the transformed one."""
         stored = self.store.get(obj.metadata.name, obj.metadata.namespace)
         if stored is not None and _same_state(stored, obj):
             return stored
         return obj if self._transform is None else self._transform(obj)
 
     async def _follow(self) -> None:
-        """Until the watch ends or fails."""
+        """Apply events until the watch ends or fails."""
         events = self._cluster.watch(
             self.kind, self._namespace, resource_version=self._version, labels=self._labels, fields=self._fields
         )

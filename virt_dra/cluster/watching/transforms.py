@@ -34,8 +34,8 @@ def known_fields_only(obj: W) -> W:
 
 
 def leaving_out(*paths: str) -> Callable[[ObjectT], ObjectT]:
-    """A transform that leaves out fields by their Python names (``spec.containers.env``; a list or map on the way means
-    each of its entries) and every field that our types don't know."""
+    """A transform that drops fields by their Python names (``spec.containers.env``; a list or map on the way means each
+    of its entries) and every field that our types don't know."""
     split = tuple(tuple(path.split(".")) for path in paths)
 
     def transform(obj: ObjectT) -> ObjectT:

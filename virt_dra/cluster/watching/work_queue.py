@@ -98,7 +98,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     def add(self, key: K) -> None:
-        """Nothing happens after :meth:`close`."""
+        """Queue a key; ignored after :meth:`close`."""
         if self._closed or key in self._since:
             return
         self._since[key] = self._now()

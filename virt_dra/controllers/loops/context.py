@@ -1,5 +1,4 @@
-"""What every control loop of a control plane is made with: the cluster, shared informers, time, events, metrics, gates
-and timers."""
+"""The context of a control loop: the cluster, shared informers, time, events, metrics, gates and timers."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ DEFAULT_TIMERS: Final = LoopTimers()
 
 @dataclass(frozen=True)
 class LoopContext:
-    """See the module. ``clock``: the time of day; durations are measured by the event loop's clock.
+    """What a control loop is made with. ``clock``: the time of day; durations are measured by the event loop's clock.
 
     ``recorder``: of the Events of one component, such as ``resource_claim``. Whoever makes the context runs informers
     and recorders. ``chance``: a random number in [0, 1), for jitter. ``options``: further settings of single loops, by

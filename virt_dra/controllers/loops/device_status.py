@@ -1,5 +1,5 @@
-"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; what is resolved how:
-``device_resolution``).
+"""Keeps ``status.deviceStatus`` of VMIs up to date: gather, plan, apply (K-5.14; the resolution is
+:mod:`virt_dra.controllers.devices.resolution`).
 
 Writes with a plain update, because a VMI has no status subresource (K-9.1). That is for the embedded cluster and for
 running without KubeVirt: where KubeVirt's webhooks run, they silently undo such a write (K-9.2).
@@ -57,9 +57,9 @@ def settle(
     pod: Pod | None = None,
     networks: StatusEntries = NO_ENTRIES,
 ) -> DeviceReport:
-    """What the VMI's own status shall say (``settling``); what it said so far is frozen while the VMI runs (K-5.14).
+    """The report for the VMI's own status, whose present entries are frozen while the VMI runs (K-5.14).
 
-    ``networks``: what was said of them so far, for which the status has no place.
+    ``networks``: their present entries, which have no place in the status.
     """
     running = vmi.status.phase == "Running"
     return device_report(
@@ -148,7 +148,7 @@ def _claim_names(vmi: VirtualMachineInstance, pod: Pod | None) -> set[str]:
 
 
 def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:
-    """The VMI with the settled deviceStatus and conditions; the very same object if nothing differs."""
+    """The VMI with the reported deviceStatus and conditions; the same object if nothing differs."""
     unresolved = report.unresolved
     first = next((u for u in unresolved if u.state == "error"), unresolved[0] if unresolved else None)
     resolved: ConditionStatus = "False" if first else "True"

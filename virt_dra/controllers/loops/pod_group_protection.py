@@ -1,5 +1,4 @@
-"""The protection of PodGroups: one that is being deleted stays until its last pod has finished or gone (gate
-GenericWorkload).
+"""The protection of PodGroups: a deleted group stays until its last pod has finished or is gone (gate GenericWorkload).
 
 The API server puts the finalizer on new PodGroups (:mod:`virt_dra.cluster.memory.rules`); this loop removes it.
 """

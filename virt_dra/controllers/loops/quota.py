@@ -23,9 +23,10 @@ from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
 
 RESYNC_SECONDS: Final = 300.0
-"""All quotas are counted again, for what no event shows: classes, pods that outlive their grace period."""
+"""Seconds between two counts of all quotas, for changes without an event: classes, pods that outlive their grace
+period."""
 COALESCING_SECONDS: Final = 0.1
-"""What goes within that time is counted once."""
+"""Seconds within which several deletions are counted once."""
 
 
 def _plural(kind: type[TypedObject]) -> str:

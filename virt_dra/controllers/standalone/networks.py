@@ -61,7 +61,7 @@ def started_with(vmi: VirtualMachineInstance, pod: Pod | None) -> StatusEntries:
 
 
 def _entry(network: DeviceSubject, text: str) -> DeviceStatusInfo | None:
-    """None for a text that isn't one of ours."""
+    """The entry of a network, by its metadata file; None for a text of another form."""
     try:
         file = DeviceMetadata.from_wire(json.loads(text))
     except (WireError, ValueError, RecursionError):

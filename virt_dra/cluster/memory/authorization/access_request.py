@@ -1,4 +1,4 @@
-"""What is asked of an authorizer, and how a request that nobody allows is refused."""
+"""The request that an authorizer decides about, and the refusal of one that no authorizer allows."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def granular_faults(
 
 
 def _refusal(question: AccessRequest, decide: Callable[[AccessRequest], Decision]) -> str:
-    """Empty if it is allowed."""
+    """Why the request is denied; empty if it is allowed."""
     decision = decide(question)
     return "" if decision.allowed else str(forbidden(question, decision.reason))
 

@@ -35,7 +35,8 @@ def node_of(requester: Requester) -> str | None:
 
 
 def authorize_node(request: AccessRequest, stored: Stored) -> Decision:
-    """Not allowed, without a reason, for whom it is not competent."""
+    """The decision about a kubelet's request; denied without a reason for any other user, about whom it has no
+    opinion."""
     node = node_of(request.requester)
     if node is None:
         return Decision(allowed=False)

@@ -29,13 +29,13 @@ VALIDATING: tuple[Validation, ...] = (check_default_class, check_node_features, 
 
 @dataclass(frozen=True)
 class AdmissionPlugins:
-    """The plugins of a cluster; without a word none. ``gates``: those that plugins ask for."""
+    """The plugins of a cluster; none by default. ``gates``: those that plugins depend on."""
 
     mutating: tuple[Mutation, ...] = ()
     validating: tuple[Validation, ...] = ()
     gates: FeatureGates = PLAIN
     pod_status: bool = False
-    """Whether a new pod has the status that a real one begins with; without it only the phase."""
+    """Whether a new pod begins with the status that a real API server gives it; otherwise with the phase only."""
 
     def initial(self, obj: ObjectT) -> ObjectT:
         """A new object with the status that it begins with."""
@@ -50,7 +50,7 @@ class AdmissionPlugins:
         return request.new
 
     def checked(self, request: WriteRequest) -> tuple[TypedObject, ...]:
-        """What must be stored with the object. Raises :class:`~virt_dra.cluster.port.ApiError` if it is refused."""
+        """The objects to store with the object. Raises :class:`~virt_dra.cluster.port.ApiError` if it is refused."""
         return tuple(obj for check in self.validating for obj in check(request))
 
 
@@ -58,5 +58,5 @@ NO_PLUGINS = AdmissionPlugins()
 
 
 def default_plugins(gates: FeatureGates) -> AdmissionPlugins:
-    """Those of a kube-apiserver without ``--enable-admission-plugins``, less ServiceAccount."""
+    """The plugins of a kube-apiserver without ``--enable-admission-plugins``, less ServiceAccount."""
     return AdmissionPlugins(MUTATING, VALIDATING, gates, pod_status=True)

@@ -24,7 +24,8 @@ def with_not_ready_taint(request: WriteRequest) -> TypedObject:
 
 
 def with_default_tolerations(request: WriteRequest) -> TypedObject:
-    """A pod tolerates for five minutes that its node isn't ready or can't be reached, unless it says something else."""
+    """A pod tolerates for five minutes that its node isn't ready or can't be reached, unless its spec sets another
+    time."""
     pod = request.new
     if not isinstance(pod, Pod):
         return pod

@@ -35,7 +35,8 @@ _OWN_LABELS: Final = frozenset(
 
 
 def restrict_node(request: WriteRequest, subresource: str = "") -> None:
-    """Raises :class:`~virt_dra.cluster.port.Forbidden`. Of a deletion ``new`` is the object that goes."""
+    """Raises :class:`~virt_dra.cluster.port.Forbidden` for a write that a kubelet may not make. In a deletion ``new``
+    is the deleted object."""
     node = node_of(request.requester)
     if node is None:
         return

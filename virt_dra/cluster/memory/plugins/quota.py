@@ -55,7 +55,7 @@ def charge(request: WriteRequest) -> tuple[TypedObject, ...]:
 
 
 def quota_context(stored: Stored, request: WriteRequest) -> QuotaContext:
-    """What usage depends on, from the store."""
+    """The objects on which usage depends, from the store."""
 
     def claims_of(uid: str) -> Iterable[ResourceClaim]:
         claims = stored.every(ResourceClaim, request.namespace)  # only asked for a pod's extended resources

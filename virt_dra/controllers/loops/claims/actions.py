@@ -103,7 +103,7 @@ async def apply(writer: Writer, actions: Iterable[ClaimAction]) -> tuple[Event, 
 
 
 def entry_label(owner: ClaimOwner) -> str:
-    """How an entry of ``spec.resourceClaims`` is called in Events."""
+    """The term for an entry of ``spec.resourceClaims`` in Events."""
     return "PodResourceClaim" if isinstance(owner, Pod) else "PodGroupResourceClaim"
 
 

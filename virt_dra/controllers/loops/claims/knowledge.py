@@ -1,5 +1,5 @@
-"""What the loop knows of the cluster: informer stores, its own latest writes, pods that it saw go, and what it had to
-look up."""
+"""The loop's view of the cluster: informer stores, its own latest writes, pods that it saw deleted, and objects that it
+had to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELETED_REMEMBERED: Final = 500
 CREATED_REMEMBERED: Final = 1000
 """Claims that were created and that the informer hasn't shown yet (C-2.7)."""
 CREATED_TTL: Final = 60.0
-"""Seconds for which such a claim is believed in; then the cluster is asked."""
+"""Seconds for which such a claim is taken to exist; then the cluster is read."""
 
 OF_OWNER: Final = "claim controller: by owner"
 OF_CLAIM: Final = "claim controller: by claim"
@@ -64,7 +64,7 @@ class CreatedClaims:
             self.discard(*next(iter(self._claims)))
 
     def discard(self, namespace: str, name: str) -> None:
-        """The informer knows better."""
+        """Forget a claim, for the informer shows its state."""
         believed = self._claims.pop((namespace, name), None)
         owner = believed[1].metadata.controller_owner if believed is not None else None
         if owner is not None:
@@ -106,10 +106,10 @@ class StoredView:
         self._stores, self._created, self._deleted = stores, created, deleted
         self._learned: dict[tuple[type[TypedObject], str, str], TypedObject | None] = {}
         self.believed = False
-        """Whether an answer depended on a claim that only our own memory knows."""
+        """Whether an answer depended on a claim that the informer hasn't shown yet."""
 
     async def look(self, reader: Reader, needed: LookNeeded) -> None:
-        """Read what a decision needs to know. Raises :class:`ApiError`."""
+        """Read the object that a decision depends on. Raises :class:`ApiError`."""
         try:
             obj: TypedObject | None = await reader.get(needed.kind, needed.name, needed.namespace)
         except NotFound:
@@ -117,7 +117,7 @@ class StoredView:
         self._learned[needed.kind, needed.namespace, needed.name] = obj
 
     def learn(self, obj: TypedObject) -> None:
-        """Know an object as it was written."""
+        """Remember an object as it was written."""
         self._learned[type(obj), obj.namespace, obj.name] = obj
 
     def pod(self, namespace: str, name: str) -> Pod | None:

@@ -168,7 +168,7 @@ class ResourceClaimController:
     # --- work -----------------------------------------------------------------------------------------------------
 
     async def _work(self, key: WorkKey) -> float | None:
-        """Raises :class:`ApiError` for what is to be tried again."""
+        """Reconcile an object; the seconds after which to do so again. Raises :class:`ApiError` for a retry."""
         if key.kind == "claim":
             await self._release(key)
             return None
@@ -193,7 +193,7 @@ class ResourceClaimController:
         return CREATED_TTL + 1 if view.believed else None
 
     async def _look_for_claims_of(self, key: WorkKey) -> None:
-        """Find what a request whose answer was lost has made; no watch shows it in time."""
+        """Find a claim that was created by a request whose answer was lost; the watch may show it too late."""
         owner = self._owner(self._view(), key)
         for claim in (await self._cluster.list(ResourceClaim, key.namespace)).items if owner is not None else ():
             made_for, stored = claim.metadata.controller_owner, self._stores.claims.get(claim.name, claim.namespace)
@@ -208,7 +208,7 @@ class ResourceClaimController:
         view = self._view()
         actions = await self._decided(view, lambda: for_claim(view, claim, self._gates))
         if any(isinstance(action, ChangeReservations) and action.deallocate for action in actions):
-            # A pod on a node whose reservation somebody removed still uses the devices.
+            # A pod on a node still uses its devices when its reservation was removed.
             joining = await self._decided(view, lambda: self._lacking_reservation(view, claim))
             actions = await self._decided(view, lambda: for_claim(view, claim, self._gates, joining))
         for action in actions:

@@ -1,4 +1,4 @@
-"""What a decision about claims may know of the cluster, and how it says that it must know more."""
+"""The view of the cluster that a decision about claims has, and the request for a read that it may raise."""
 
 from __future__ import annotations
 

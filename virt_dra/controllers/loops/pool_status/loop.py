@@ -18,7 +18,7 @@ from virt_dra.controllers.loops.pool_status.pools import COMPLETE, has_incomplet
 log = logging.getLogger(__name__)
 
 RETRIES: Final = 5
-"""After so many the request is left alone, until it is changed or the controller restarts."""
+"""Attempts after which a request is left alone, until it changes or the controller restarts."""
 FIRST_DELAY: Final = 0.005
 CLEAN_UP_PERIOD: Final = 600.0
 FINISHED_FOR: Final = timedelta(hours=1)
@@ -30,7 +30,7 @@ _CLAIM_INDEX = "pools of pool status"
 
 
 class PoolStatusRequests:
-    """See the module. One worker, as upstream."""
+    """The loop of the pool status controller. One worker, as upstream."""
 
     def __init__(self, context: LoopContext) -> None:
         self._cluster, self._clock, self._metrics = context.cluster, context.clock, context.metrics

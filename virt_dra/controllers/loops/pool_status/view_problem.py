@@ -1,4 +1,4 @@
-"""Why a view of a pool can't be had."""
+"""The reason why a view of a pool can't be computed."""
 
 from __future__ import annotations
 

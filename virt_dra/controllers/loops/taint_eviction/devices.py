@@ -31,7 +31,7 @@ class PublishedTaints:
         return changed
 
     def of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
-        """The taints of a device; nothing of one that isn't published."""
+        """The taints of a device; none if it isn't published."""
         driver, pool, name = device
         tracked = self._pools.get((driver, pool))
         for index, taint in tracked.taints(name) if tracked is not None else ():

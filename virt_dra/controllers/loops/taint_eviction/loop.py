@@ -37,7 +37,7 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 WORKERS = 8
 REMEMBERED = 500
-"""Pods that were deleted and needn't be looked at again."""
+"""Limit of the remembered pods that were deleted already."""
 LONGEST_DELAY = 1000.0
 _METRICS = "device_taint_eviction_controller_"
 _POOL_INDEX = "pool of device taint eviction"
@@ -60,7 +60,8 @@ class RuleRef(NamedTuple):
 
 
 class TaintEviction:
-    """See the module. C-11.1: the counts of evicted pods live as long as this object."""
+    """The loop of the device taint eviction controller. The counts of evicted pods live as long as this object
+    (C-11.1)."""
 
     def __init__(self, context: LoopContext) -> None:
         self._cluster, self._clock, self._metrics = context.cluster, context.clock, context.metrics
@@ -213,8 +214,8 @@ class TaintEviction:
         return None
 
     async def _delete(self, ref: PodRef) -> bool:
-        """Mark and delete the pod of that UID; False if there is another one of its name. One being deleted is left
-        alone."""
+        """Mark and delete the pod of that UID; False if the name belongs to another pod by now. A pod being deleted is
+        left alone."""
         pod = await self._cluster.get(Pod, ref.name, ref.namespace)
         if pod.metadata.uid != ref.uid:
             return False

@@ -19,7 +19,7 @@ class EvictingRules:
         self._by_selector: dict[_Selector, dict[str, DeviceTaintRule]] = {}
 
     def add(self, rule: DeviceTaintRule) -> None:
-        """Nothing happens for a rule that doesn't evict."""
+        """Replace a rule (None: absent) by another state of it; a rule that doesn't evict counts as absent."""
         selector = _selector(rule)
         if selector is not None:
             self._by_selector.setdefault(selector, {})[rule.name] = rule

@@ -36,7 +36,7 @@ class AllocatedClaim:
 
 
 class AllocatedTaints:
-    """See the module."""
+    """All allocated claims with their evictions."""
 
     def __init__(self) -> None:
         self.published = PublishedTaints()
