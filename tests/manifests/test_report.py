@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from virt_dra.api.integration.paths import PART_OF, PART_OF_LABEL
 from virt_dra.cli.main import cli
 from virt_dra.installation.kustomize import build
-from virt_dra.installation.plan import APPLY_ORDER, BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
+from virt_dra.installation.plan import KINDS as INSTALLED_KINDS
 from virt_dra.report_server.kinds import KINDS
 from virt_dra.report_server.viewers import resources_of
 
@@ -29,7 +30,7 @@ def objects() -> dict[tuple[str, str], Json]:
 def test_uninstall_finds_every_object_by_its_label_and_namespace() -> None:
     assert {obj["metadata"]["labels"][PART_OF_LABEL] for obj in objects().values()} == {PART_OF}
     assert {obj["metadata"].get("namespace", "virt-dra") for obj in objects().values()} == {"virt-dra"}
-    assert {kind for kind, _ in objects()} <= set(APPLY_ORDER)
+    assert {kind for kind, _ in objects()} <= INSTALLED_KINDS.keys()
 
 
 @pytest.mark.parametrize("overlay", [BESIDE_KUBEVIRT, STANDALONE])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_dra.doctor.facts import INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
+from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown, items
 from webhooks.server.callers import LIMIT, REFUSE, TELL
 
 GUIDE: Final = "docs/guides/callers.md"
@@ -20,35 +20,29 @@ def callers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     arguments = _arguments(facts)
     if not facts.overlay or arguments is None:
         return
-    where = f"Deployment {facts.namespace}/{_WEBHOOK}"
+    subject = CheckSubject("callers", f"Deployment {facts.namespace}/{_WEBHOOK}")
     verifies = _value(arguments, "--client-ca") is not None
     mode = _value(arguments, "--unverified-callers") or (REFUSE if verifies else LIMIT)
     if mode == TELL:
         message = (
             "its answers reveal objects of all namespaces to everybody who can connect (--unverified-callers=tell)"
         )
-        yield DoctorFinding("callers", WARNING, where, message, f"remove the argument; see {GUIDE}")
+        yield subject.warning(message, f"remove the argument; see {GUIDE}")
     elif mode == REFUSE:
-        yield DoctorFinding("callers", OK, where, "it answers only API servers, by their client certificates")
+        yield subject.ok("it answers only API servers, by their client certificates")
     else:
         message = (
             "without verified callers the webhook doesn't report missing templates, claims or classes at admission; "
             "virt-dra lint --live does. What VMs contain themselves is checked, and launcher pods get what they need"
         )
         advice = f"to change it, have the API server present a client certificate: see {GUIDE}"
-        yield DoctorFinding("callers", INFO, where, message, advice)
-    where = f"NetworkPolicy {facts.namespace}/{_WEBHOOK}"
+        yield subject.info(message, advice)
+    subject = CheckSubject("callers-network", f"NetworkPolicy {facts.namespace}/{_WEBHOOK}")
     if isinstance(facts.network_policy, Unknown):
-        yield DoctorFinding(
-            "callers-network", facts.network_policy.level, where, facts.network_policy.why, facts.network_policy.advice
-        )
+        yield subject.unread(facts.network_policy, prefix="")
     elif facts.network_policy is not None and not _limits(facts.network_policy, _named_ports(facts)):
-        message = f"it lets everybody connect to port {_REVIEWS}"
-        yield DoctorFinding(
-            "callers-network",
-            INFO,
-            where,
-            message,
+        yield subject.info(
+            f"it lets everybody connect to port {_REVIEWS}",
             f"name the networks of your API servers: virt-dra install --api-server-cidr; {GUIDE}",
         )
 
@@ -74,7 +68,7 @@ def _named_ports(facts: ClusterFacts) -> frozenset[str]:
 
 
 def _containers(facts: ClusterFacts) -> list[dict[str, Any]] | None:
-    for deployment in () if isinstance(facts.deployments, Unknown) else facts.deployments:
+    for deployment in items(facts.deployments):
         if deployment["metadata"]["name"] == _WEBHOOK:
             return list(deployment["spec"]["template"]["spec"]["containers"])
     return None

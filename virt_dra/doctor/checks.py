@@ -16,12 +16,12 @@ from virt_dra.doctor.facts import ERROR, WARNING, ClusterFacts, DoctorFinding
 DoctorCheck = Callable[[ClusterFacts], Iterator[DoctorFinding]]
 
 _AFTER: Final[tuple[DoctorCheck, ...]] = (
-    install.definitions,
+    install.crds,
     install.workloads,
     install.webhook,
     callers,
     install.certificate,
-    install.rights,
+    install.permissions,
     install.limits,
     install.leader,
     extender,

@@ -27,7 +27,7 @@ from virt_dra.api.kubevirt_versions import (
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceClass, ResourceSlice
 from virt_dra.api.wire import Json, WireError
-from virt_dra.doctor.facts import ERROR, INFO, OK, WARNING, ClusterFacts, DoctorFinding, Unknown
+from virt_dra.doctor.facts import CheckSubject, ClusterFacts, DoctorFinding, Unknown
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, is_ours
 from virt_dra.installation.survey import VMS
 from webhooks.lint import DeviceInventory
@@ -38,52 +38,38 @@ _DRA = re.compile(r"^(DRA|DynamicResourceAllocation|ResourceHealthStatus)")
 
 def kubernetes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on the Kubernetes version and the served versions of resource.k8s.io."""
+    subject = CheckSubject("kubernetes", "API server")
     if isinstance(facts.version, Unknown) or isinstance(facts.api_versions, Unknown):
-        yield _unread("kubernetes", "API server", facts.version, facts.api_versions)
+        yield subject.unread(facts.version, facts.api_versions)
         return
     served = sorted(
         api_version.partition("/")[2] for api_version in facts.api_versions if api_version.startswith(f"{RESOURCE}/")
     )
     if f"{RESOURCE}/v1" not in facts.api_versions:
         message = f"Kubernetes {facts.version} serves {', '.join(served) or 'nothing'} of {RESOURCE}, but not v1"
-        yield DoctorFinding(
-            "kubernetes",
-            ERROR,
-            "API server",
-            message,
-            "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config",
-        )
+        yield subject.error(message, "upgrade to Kubernetes 1.34 or newer, or serve it: --runtime-config")
     else:
-        yield DoctorFinding(
-            "kubernetes", OK, "API server", f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}"
-        )
+        yield subject.ok(f"Kubernetes {facts.version} serves {', '.join(served)} of {RESOURCE}")
 
 
 def features(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on the API server's feature gates for dynamic resource allocation."""
+    subject = CheckSubject("feature-gates", "API server")
     if isinstance(facts.features, Unknown):
         message = f"the API server's feature gates can't be read: {facts.features.why}"
-        yield DoctorFinding(
-            "feature-gates",
-            INFO,
-            "API server",
-            message,
-            "reading /metrics needs a permission of its own; virt-dra doesn't need it",
-        )
+        yield subject.info(message, "reading /metrics needs a permission of its own; virt-dra doesn't need it")
         return
     dra_gates = {gate: on for gate, on in facts.features.items() if _DRA.match(gate)}
     if dra_gates.get("DynamicResourceAllocation") is False:
         advice = "remove it from --feature-gates of every component; no pod with claims can run without it"
-        yield DoctorFinding("feature-gates", ERROR, "API server", "the gate DynamicResourceAllocation is off", advice)
+        yield subject.error("the gate DynamicResourceAllocation is off", advice)
         return
     gates = {
         word: ", ".join(sorted(gate for gate, on in dra_gates.items() if on is state))
         for word, state in (("on", True), ("off", False))
     }
     message = "; ".join(f"{word}: {names}" for word, names in gates.items() if names)
-    yield DoctorFinding(
-        "feature-gates", OK, "API server", message or "its metrics name no gates of dynamic resource allocation"
-    )
+    yield subject.ok(message or "its metrics name no gates of dynamic resource allocation")
 
 
 def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Iterator[DoctorFinding]:
@@ -92,62 +78,40 @@ def kubevirt(facts: ClusterFacts, named: KubeVirtVersion | None = None) -> Itera
 
     ``named``: the user's version, which overrides the KubeVirt object's.
     """
-    if isinstance(facts.kubevirts, Unknown) or isinstance(facts.definitions, Unknown):
-        yield _unread("kubevirt", "KubeVirt", facts.kubevirts, facts.definitions)
+    subject = CheckSubject("kubevirt", "KubeVirt")
+    if isinstance(facts.kubevirts, Unknown) or isinstance(facts.crds, Unknown):
+        yield subject.unread(facts.kubevirts, facts.crds)
         return
     if not facts.kubevirts:
-        yield from _without_kubevirt(facts, facts.definitions)
+        yield from _without_kubevirt(facts, facts.crds)
         return
     if facts.overlay == STANDALONE:
         advice = "virt-dra uninstall --delete-vms, then virt-dra install"
-        yield DoctorFinding(
-            "kubevirt",
-            ERROR,
-            "KubeVirt",
-            "KubeVirt exists, and virt-dra is installed standalone: the operator does nothing",
-            advice,
-        )
+        yield subject.error("KubeVirt exists, and virt-dra is installed standalone: the operator does nothing", advice)
     if len(facts.kubevirts) > 1:
         message = f"there are {len(facts.kubevirts)} KubeVirt objects; the first by namespace and name counts"
-        yield DoctorFinding("kubevirt", WARNING, "KubeVirt", message, "keep one")
+        yield subject.warning(message, "keep one")
     first = min(facts.kubevirts, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]))
     where = f"KubeVirt {first['metadata'].get('namespace', '')}/{first['metadata']['name']}"
     try:
         yield from _configuration(KubeVirt.from_wire(first), where, named)
     except WireError as error:
-        yield DoctorFinding("kubevirt", ERROR, where, f"it can't be read: {error}", "correct it")
+        yield CheckSubject("kubevirt", where).error(f"it can't be read: {error}", "correct it")
 
 
-def _without_kubevirt(facts: ClusterFacts, definitions: Mapping[str, Json]) -> Iterator[DoctorFinding]:
-    own = all(name in definitions and is_ours(definitions[name]) for name in VMS)
+def _without_kubevirt(facts: ClusterFacts, crds: Mapping[str, Json]) -> Iterator[DoctorFinding]:
+    subject = CheckSubject("kubevirt", "KubeVirt" if facts.overlay != STANDALONE else "VirtualMachines")
+    own = all(name in crds and is_ours(crds[name]) for name in VMS)
     if facts.overlay == BESIDE_KUBEVIRT:
-        yield DoctorFinding(
-            "kubevirt",
-            ERROR,
-            "KubeVirt",
-            "there is no KubeVirt object",
-            "install KubeVirt, or use: virt-dra install --overlay standalone",
+        yield subject.error(
+            "there is no KubeVirt object", "install KubeVirt, or use: virt-dra install --overlay standalone"
         )
     elif facts.overlay == STANDALONE and not own:
-        yield DoctorFinding(
-            "kubevirt",
-            ERROR,
-            "VirtualMachines",
-            f"{', '.join(VMS)} are not virt-dra's",
-            "virt-dra install --overlay standalone",
-        )
+        yield subject.error(f"{', '.join(VMS)} are not virt-dra's", "virt-dra install --overlay standalone")
     elif facts.overlay == STANDALONE:
-        yield DoctorFinding(
-            "kubevirt", OK, "VirtualMachines", "there is no KubeVirt: VirtualMachines are virt-dra's own"
-        )
+        yield subject.ok("there is no KubeVirt: VirtualMachines are virt-dra's own")
     else:
-        yield DoctorFinding(
-            "kubevirt",
-            INFO,
-            "KubeVirt",
-            "there is no KubeVirt object",
-            "before overlay beside-kubevirt, install it",
-        )
+        yield subject.info("there is no KubeVirt object", "before overlay beside-kubevirt, install it")
 
 
 def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None) -> Iterator[DoctorFinding]:
@@ -157,31 +121,23 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
             "it isn't deployed yet: status.observedKubeVirtVersion is empty, "
             "so neither its version nor its gates are known"
         )
-        yield DoctorFinding(
-            "kubevirt-version",
-            WARNING,
-            where,
-            message,
-            "wait until KubeVirt is deployed, or name the version: --kubevirt-version",
+        yield CheckSubject("kubevirt-version", where).warning(
+            message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
         )
         return
     observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.of(text)
     version, configuration = observed.version, kubevirt.spec.configuration
     gates = Gates.configured(version, configuration.developer_configuration)
-    yield from _version(observed, named is not None, where)
+    yield _version(observed, named is not None, CheckSubject("kubevirt-version", where))
     if version >= V1_6_0:
         for gate, field in ((GPUS_WITH_DRA, "gpus"), (HOST_DEVICES_WITH_DRA, "hostDevices")):
             if gate not in gates:
                 message = f"{gate} is off: {field} that name a claim are refused"
-                yield DoctorFinding("kubevirt-gates", WARNING, where, message, gates.how_to_enable(gate))
+                yield CheckSubject("kubevirt-gates", where).warning(message, gates.how_to_enable(gate))
     if HOST_DEVICES not in gates:
         message = f"{HOST_DEVICES} is off: every VM with hostDevices is refused, gpus are not"
-        yield DoctorFinding(
-            "kubevirt-gates",
-            INFO,
-            where,
-            message,
-            f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}",
+        yield CheckSubject("kubevirt-gates", where).info(
+            message, f"if hostDevices are to be used, {gates.how_to_enable(HOST_DEVICES)}"
         )
     if version >= V1_8_0 and (twice := listed_twice(configuration.developer_configuration)):
         they = "it is" if len(twice) == 1 else "they are"
@@ -193,58 +149,36 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
             f"leave {'it' if len(twice) == 1 else 'each'} in one of the two, "
             "below spec.configuration.developerConfiguration"
         )
-        yield DoctorFinding("kubevirt-gates", WARNING, where, message, advice)
+        yield CheckSubject("kubevirt-gates", where).warning(message, advice)
     if configuration.permitted_host_devices is not None and V1_6_0 <= version < V1_9_0:
         message = (
             f"permittedHostDevices is set: KubeVirt {version} then renders no pod for hostDevices that name a claim"
         )
-        yield DoctorFinding(
-            "permitted-host-devices",
-            WARNING,
-            where,
-            message,
-            "use gpus entries, remove permittedHostDevices, or upgrade to 1.9",
+        yield CheckSubject("permitted-host-devices", where).warning(
+            message, "use gpus entries, remove permittedHostDevices, or upgrade to 1.9"
         )
 
 
-def _version(observed: ObservedVersion, named: bool, where: str) -> Iterator[DoctorFinding]:
+def _version(observed: ObservedVersion, named: bool, subject: CheckSubject) -> DoctorFinding:
     version = observed.version
     if observed.assumed:
-        yield DoctorFinding(
-            "kubevirt-version",
-            WARNING,
-            where,
-            str(observed),
-            f"{observed.advice}, here and as an argument of the webhook",
-        )
-    elif version < V1_8_0:
+        return subject.warning(str(observed), f"{observed.advice}, here and as an argument of the webhook")
+    if version < V1_8_0:
         message = f"KubeVirt {version} takes devices of claims only by the path device-plugin"
-        yield DoctorFinding(
-            "kubevirt-version",
-            WARNING,
-            where,
-            message,
-            "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims",
-        )
-    elif version < V1_8_3:
+        return subject.warning(message, "upgrade to 1.8.3 or newer, or annotate VMs with virt-dra.io/device-claims")
+    if version < V1_8_3:
         message = f"KubeVirt {version} reads metadata where no driver writes it; the path metadata-shim serves it"
-        yield DoctorFinding(
-            "kubevirt-version",
-            WARNING,
-            where,
-            message,
-            "upgrade to 1.8.3 or newer, so that drivers' own files can be used",
-        )
-    elif named:
-        yield DoctorFinding("kubevirt-version", OK, where, f"judged as KubeVirt {version}, as --kubevirt-version says")
-    else:
-        yield DoctorFinding("kubevirt-version", OK, where, str(observed))
+        return subject.warning(message, "upgrade to 1.8.3 or newer, so that drivers' own files can be used")
+    if named:
+        return subject.ok(f"judged as KubeVirt {version}, as --kubevirt-version says")
+    return subject.ok(str(observed))
 
 
 def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on the drivers that publish devices: their addresses, and their integration path."""
+    subject = CheckSubject("drivers", "ResourceSlices")
     if isinstance(facts.slices, Unknown):
-        yield _unread("drivers", "ResourceSlices", facts.slices)
+        yield subject.unread(facts.slices)
         return
     by_driver: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
     for raw in facts.slices:
@@ -252,20 +186,20 @@ def drivers(facts: ClusterFacts) -> Iterator[DoctorFinding]:
             resource_slice = ResourceSlice.from_wire(raw)
         except WireError as error:
             name = raw["metadata"]["name"]
-            yield DoctorFinding(
-                "drivers", WARNING, f"ResourceSlice {name}", f"it can't be read: {error}", "report it to the driver"
+            yield CheckSubject("drivers", f"ResourceSlice {name}").warning(
+                f"it can't be read: {error}", "report it to the driver"
             )
             continue
         by_driver[resource_slice.spec.driver].append(resource_slice)
     if not by_driver:
         advice = "install a DRA driver for the devices, and see its log on a node that has some"
-        yield DoctorFinding("drivers", WARNING, "ResourceSlices", "no driver publishes devices", advice)
+        yield subject.warning("no driver publishes devices", advice)
     for driver, slices in sorted(by_driver.items()):
         yield from _driver(driver, slices)
 
 
 def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFinding]:
-    where = f"driver {driver}"
+    subject = CheckSubject("drivers", f"driver {driver}")
     by_pool: dict[str, list[ResourceSlice]] = defaultdict(list)
     for slice_ in slices:
         by_pool[slice_.spec.pool.name].append(slice_)
@@ -284,13 +218,11 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
     summary = f"{counted(len(devices), 'device')} in {counted(len(newest), 'pool')}"
     traits = KNOWN_DRIVERS.get(driver)
     if traits is not None and traits.unfit:
-        yield DoctorFinding("drivers", WARNING, where, f"{summary}; {traits.unfit}", "use another driver for VMs")
+        yield subject.warning(f"{summary}; {traits.unfit}", "use another driver for VMs")
     elif devices and len(without) == len(devices):
         name, refusal = without[0]
         advice = "VMs can't use them; see docs/lint/no-address.md, and --address-keys for a driver with keys of its own"
-        yield DoctorFinding(
-            "drivers", WARNING, where, f"{summary}, none with an address: {name}: {refusal.message}", advice
-        )
+        yield subject.warning(f"{summary}, none with an address: {name}: {refusal.message}", advice)
     else:
         rest = f", {len(without)} of them without an address" if without else ""
         path = (
@@ -298,7 +230,7 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
             if traits is not None and traits.metadata == "always"
             else "isn't known to write metadata (metadata-shim)"
         )
-        yield DoctorFinding("drivers", OK, where, f"{summary}{rest}; {path}")
+        yield subject.ok(f"{summary}{rest}; {path}")
     for name, (generation, seen) in newest.items():
         if any(slice_.spec.pool.resource_slice_count != len(seen) for slice_ in seen):
             announced = seen[0].spec.pool.resource_slice_count
@@ -306,21 +238,20 @@ def _driver(driver: str, slices: Sequence[ResourceSlice]) -> Iterator[DoctorFind
                 f"pool {name}, generation {generation}: {len(seen)} of {announced} "
                 "slices are there; nothing is allocated from it"
             )
-            yield DoctorFinding("pools", WARNING, where, message, "wait for the driver; restart it if this persists")
+            yield CheckSubject("pools", subject.where).warning(
+                message, "wait for the driver; restart it if this persists"
+            )
 
 
 def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     """Findings on DeviceClasses: whether their selectors match devices."""
+    subject = CheckSubject("classes", "DeviceClasses")
     if isinstance(facts.classes, Unknown) or isinstance(facts.slices, Unknown):
-        yield _unread("classes", "DeviceClasses", facts.classes, facts.slices)
+        yield subject.unread(facts.classes, facts.slices)
         return
     if not facts.classes:
-        yield DoctorFinding(
-            "classes",
-            WARNING,
-            "DeviceClasses",
-            "there are none, and every claim names one",
-            "create one, or install a driver that brings one",
+        yield subject.warning(
+            "there are none, and every claim names one", "create one, or install a driver that brings one"
         )
         return
     slices = []
@@ -333,38 +264,25 @@ def classes(facts: ClusterFacts) -> Iterator[DoctorFinding]:
     matching = []
     for raw in facts.classes:
         name = raw["metadata"]["name"]
-        where = f"DeviceClass {name}"
+        subject = CheckSubject("classes", f"DeviceClass {name}")
         try:
             device_class = DeviceClass.from_wire(raw)
         except WireError as error:
-            yield DoctorFinding("classes", WARNING, where, f"it can't be read: {error}", "correct it")
+            yield subject.warning(f"it can't be read: {error}", "correct it")
             continue
         selectors = tuple(
             selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None
         )
         match = inventory.matching(selectors)
         if match.fault is not None:
-            yield DoctorFinding(
-                "classes",
-                WARNING,
-                where,
-                f"a selector fails: {match.fault.message}",
-                "correct it; see docs/lint/selector-error.md",
+            yield subject.warning(
+                f"a selector fails: {match.fault.message}", "correct it; see docs/lint/selector-error.md"
             )
         elif not match.devices and inventory.devices:
-            yield DoctorFinding(
-                "classes",
-                INFO,
-                where,
-                "no published device matches its selectors",
-                "correct them, unless the driver comes later",
+            yield subject.info(
+                "no published device matches its selectors", "correct them, unless the driver comes later"
             )
         else:
             matching.append(f"{name} ({len(match.devices)})")
     if matching:
-        yield DoctorFinding("classes", OK, "DeviceClasses", f"with matching devices: {', '.join(matching)}")
-
-
-def _unread(check: str, where: str, *values: object) -> DoctorFinding:
-    unknown = next(value for value in values if isinstance(value, Unknown))
-    return DoctorFinding(check, WARNING, where, f"can't be read: {unknown.why}", unknown.advice)
+        yield subject.ok(f"with matching devices: {', '.join(matching)}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from virt_dra.api.wire import Json
 
+T = TypeVar("T")
 Level = Literal["ok", "info", "warning", "error"]
 OK: Final = "ok"
 INFO: Final = "info"
@@ -42,6 +43,36 @@ class Unknown:
 
 
 @dataclass(frozen=True)
+class CheckSubject:
+    """The object or component that a check reports on; makes the check's findings about it."""
+
+    check: str
+    where: str
+
+    def ok(self, message: str) -> DoctorFinding:
+        return DoctorFinding(self.check, OK, self.where, message)
+
+    def info(self, message: str, advice: str) -> DoctorFinding:
+        return DoctorFinding(self.check, INFO, self.where, message, advice)
+
+    def warning(self, message: str, advice: str) -> DoctorFinding:
+        return DoctorFinding(self.check, WARNING, self.where, message, advice)
+
+    def error(self, message: str, advice: str) -> DoctorFinding:
+        return DoctorFinding(self.check, ERROR, self.where, message, advice)
+
+    def unread(self, *facts: object, prefix: str = "can't be read: ") -> DoctorFinding:
+        """The finding about the first unknown one of these facts."""
+        unknown = next(fact for fact in facts if isinstance(fact, Unknown))
+        return DoctorFinding(self.check, unknown.level, self.where, f"{prefix}{unknown.why}", unknown.advice)
+
+
+def items(fact: Iterable[T] | Unknown) -> Iterable[T]:
+    """The items of a fact; none if it is unknown."""
+    return () if isinstance(fact, Unknown) else fact
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The webhook's certificate. ``trusted_by``: the webhook configurations whose caBundle has its signer."""
 
@@ -71,7 +102,7 @@ class ClusterFacts:
     version: str | Unknown
     api_versions: Collection[str] | Unknown
     features: Mapping[str, bool] | Unknown
-    definitions: Mapping[str, Json] | Unknown
+    crds: Mapping[str, Json] | Unknown
     kubevirts: Sequence[Json] | Unknown
     slices: Sequence[Json] | Unknown
     classes: Sequence[Json] | Unknown
@@ -81,7 +112,7 @@ class ClusterFacts:
     ready_endpoints: int | Unknown = 0
     certificate: Certificate | Unknown = field(default=Unknown("nothing is installed"))
     lease: Json | Unknown | None = None
-    rights: Sequence[Permission] | Unknown = ()
+    permissions: Sequence[Permission] | Unknown = ()
     missing: Sequence[str] | Unknown = ()
     network_policy: Json | Unknown | None = None
     probe: str | Unknown = field(default=Unknown("nothing is installed"))
@@ -94,7 +125,7 @@ class ClusterFacts:
     @property
     def overlay(self) -> str:
         """The installed overlay, by the operator's argument; "" for none."""
-        for deployment in () if isinstance(self.deployments, Unknown) else self.deployments:
+        for deployment in items(self.deployments):
             for container in deployment["spec"]["template"]["spec"]["containers"]:
                 for argument in container.get("args") or ():
                     if argument.startswith("--mode="):
@@ -104,5 +135,4 @@ class ClusterFacts:
     @property
     def namespace(self) -> str:
         """The namespace of virt-dra; "" if it isn't installed."""
-        deployments = () if isinstance(self.deployments, Unknown) else self.deployments
-        return next((str(deployment["metadata"]["namespace"]) for deployment in deployments), "")
+        return next((str(deployment["metadata"]["namespace"]) for deployment in items(self.deployments)), "")

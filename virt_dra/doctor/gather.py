@@ -32,7 +32,7 @@ from virt_dra.installation.plan import (
     packaged,
     planned,
 )
-from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, found
+from virt_dra.installation.survey import CRD, KUBEVIRTS, OURS, VMS, get_or_none
 
 if TYPE_CHECKING:
     from virt_dra.cluster.kube.cluster import KubeCluster
@@ -59,7 +59,7 @@ async def gather(cluster: KubeCluster, probe_namespace: str) -> ClusterFacts:
         version=await _tried(_version(cluster)),
         api_versions=await _tried(cluster.api_versions()),
         features=await _tried(_features(cluster)),
-        definitions=await _tried(_definitions(cluster)),
+        crds=await _tried(_crds(cluster)),
         kubevirts=await _tried(_listed(cluster, KUBEVIRT, "KubeVirt")),
         slices=await _tried(_listed(cluster, RESOURCE, "ResourceSlice")),
         classes=await _tried(_listed(cluster, RESOURCE, "DeviceClass")),
@@ -81,14 +81,14 @@ async def _installed(cluster: KubeCluster, facts: ClusterFacts, probe_namespace:
         certificate=await _tried(
             _certificate(cluster, namespace, () if isinstance(configurations, Unknown) else configurations)
         ),
-        lease=await _tried(found(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
+        lease=await _tried(get_or_none(cluster, "coordination.k8s.io/v1", "Lease", "virt-dra-operator", namespace)),
         network_policy=await _tried(
-            found(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
+            get_or_none(cluster, "networking.k8s.io/v1", "NetworkPolicy", "virt-dra-webhook", namespace)
         ),
-        rights=await _tried(_rights(cluster, overlay, namespace)),
+        permissions=await _tried(_permissions(cluster, overlay, namespace)),
         missing=await _tried(_missing(cluster, overlay, namespace)),
         probe=await _probe(cluster, probe_namespace),
-        launcher_policy=await _tried(found(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
+        launcher_policy=await _tried(get_or_none(cluster, ADMISSION, "ValidatingAdmissionPolicy", LAUNCHER_POLICY))
         if overlay == STANDALONE
         else None,
     )
@@ -143,8 +143,8 @@ def extender_answers(metrics: str) -> Mapping[str, int]:
     return {verdict: int(float(count)) for verdict, count in _ANSWERS.findall(metrics)}
 
 
-async def _definitions(cluster: KubeCluster) -> Mapping[str, Json]:
-    read = {name: await found(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, _DEVICES)}
+async def _crds(cluster: KubeCluster) -> Mapping[str, Json]:
+    read = {name: await get_or_none(cluster, *CRD, name) for name in (KUBEVIRTS, *VMS, _DEVICES)}
     return {name: crd for name, crd in read.items() if crd is not None}
 
 
@@ -157,7 +157,7 @@ async def _listed(cluster: KubeCluster, api_version: str, kind: str) -> Sequence
 
 
 async def _configurations(cluster: KubeCluster, overlay: str) -> Sequence[Json]:
-    read = [await found(cluster, ADMISSION, kind, "virt-dra") for kind in wanted_configurations(overlay)]
+    read = [await get_or_none(cluster, ADMISSION, kind, "virt-dra") for kind in wanted_configurations(overlay)]
     return [configuration for configuration in read if configuration is not None]
 
 
@@ -174,7 +174,7 @@ async def _ready_endpoints(cluster: KubeCluster, namespace: str) -> int:
 
 
 async def _certificate(cluster: KubeCluster, namespace: str, configurations: Sequence[Json]) -> Certificate:
-    secret = await found(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
+    secret = await get_or_none(cluster, "v1", "Secret", "virt-dra-webhook-tls", namespace)
     encoded = ((secret or {}).get("data") or {}).get("tls.crt")
     if not encoded:
         raise _Unreadable(
@@ -232,7 +232,7 @@ async def _certificate(cluster: KubeCluster, namespace: str, configurations: Seq
 
 async def _wanted(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Json]:
     """The manifests of the installed overlay, with cert-manager if its annotation is there."""
-    configuration = await found(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
+    configuration = await get_or_none(cluster, ADMISSION, "ValidatingWebhookConfiguration", "virt-dra")
     cert_manager = INJECT_ANNOTATION in ((configuration or {"metadata": {}})["metadata"].get("annotations") or {})
     return planned(
         Choices(BESIDE_KUBEVIRT if overlay == BESIDE_KUBEVIRT else STANDALONE, namespace, cert_manager=cert_manager),
@@ -248,7 +248,9 @@ async def _missing(cluster: KubeCluster, overlay: str, namespace: str) -> Sequen
         async with limit:
             metadata = obj["metadata"]
             return (
-                await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))
+                await get_or_none(
+                    cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", "")
+                )
                 is None
             )
 
@@ -277,7 +279,7 @@ def attributes(objects: Sequence[Json], namespace: str) -> Iterator[tuple[str, J
                 yield account["name"], {key: value for key, value in given.items() if value}
 
 
-async def _rights(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Permission]:
+async def _permissions(cluster: KubeCluster, overlay: str, namespace: str) -> Sequence[Permission]:
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def asked(account: str, given: Json) -> Permission:

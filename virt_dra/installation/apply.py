@@ -4,52 +4,23 @@ applied and removed."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from virt_dra.api.wire import Json
+from virt_dra.cluster.kinds import is_namespaced
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.plan import Choices, ObjectKey, stale
+from virt_dra.installation.plan import KINDS, Choices, ObjectKey, stale
 from virt_dra.installation.refusals import keeps_namespace
 from virt_dra.installation.rollout import condition_holds, pod_troubles, rollout
-from virt_dra.installation.survey import CRD, OURS, Objects, Survey, found
+from virt_dra.installation.survey import CRD, OURS, Objects, Survey, get_or_none
 
 FIELD_MANAGER: Final = "virt-dra-install"
 _POLL_SECONDS: Final = 0.5
 
 Emit = Callable[[str], None]
 ChangeResult = Literal["created", "changed", "unchanged", "removed", "kept"]
-
-API_VERSIONS: Final[Mapping[str, str]] = {
-    "Namespace": "v1",
-    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
-    "PriorityClass": "scheduling.k8s.io/v1",
-    "ServiceAccount": "v1",
-    "ClusterRole": "rbac.authorization.k8s.io/v1",
-    "Role": "rbac.authorization.k8s.io/v1",
-    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
-    "RoleBinding": "rbac.authorization.k8s.io/v1",
-    "Secret": "v1",
-    "ConfigMap": "v1",
-    "Issuer": "cert-manager.io/v1",
-    "Certificate": "cert-manager.io/v1",
-    "Service": "v1",
-    "NetworkPolicy": "networking.k8s.io/v1",
-    "PodDisruptionBudget": "policy/v1",
-    "Deployment": "apps/v1",
-    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
-    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
-    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
-    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
-    "Lease": "coordination.k8s.io/v1",
-}
-"""The kinds of all objects of any version of virt-dra, so that an upgrade or removal finds every object."""
-CLUSTER_SCOPED: Final = frozenset({
-    "Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-})  # fmt: skip
 
 
 class NotReady(Exception):
@@ -76,12 +47,13 @@ async def ours(cluster: Objects, namespace: str) -> tuple[Json, ...]:
     """All objects with our label: cluster-scoped ones, and those in the namespace."""
 
     async def of(kind: str, api_version: str) -> tuple[Json, ...]:
+        within = namespace if is_namespaced(api_version, kind) else ""
         try:
-            return await cluster.list_raw(api_version, kind, "" if kind in CLUSTER_SCOPED else namespace, labels=OURS)
+            return await cluster.list_raw(api_version, kind, within, labels=OURS)
         except NotFound:
             return ()  # this cluster doesn't serve the kind
 
-    listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in API_VERSIONS.items()))
+    listed = await asyncio.gather(*(of(kind, api_version) for kind, api_version in KINDS.items()))
     return tuple(obj for objects in listed for obj in objects)
 
 
@@ -94,15 +66,15 @@ async def install(
     deadline: WaitDeadline,
 ) -> None:
     """Apply all objects in order, then remove stale ones. Raises :class:`NotReady` and the port's exceptions."""
-    waiting_for_definitions: list[ObjectKey] = []
+    waiting_for_crds: list[ObjectKey] = []
     for obj in objects:
         key = ObjectKey.of(obj)
         if key.kind == "Namespace" and keeps_namespace(seen, choices):
             report.add("kept", key)
             continue
-        if key.kind != "CustomResourceDefinition" and waiting_for_definitions:
-            await _established(cluster, waiting_for_definitions, deadline)
-            waiting_for_definitions = []
+        if key.kind != "CustomResourceDefinition" and waiting_for_crds:
+            await _established(cluster, waiting_for_crds, deadline)
+            waiting_for_crds = []
         applied = await cluster.apply(obj, field_manager=FIELD_MANAGER, force=True)
         before = seen.there.get(key)
         same = before is not None and before["metadata"].get("resourceVersion") == applied["metadata"].get(
@@ -110,7 +82,7 @@ async def install(
         )
         report.add("created" if before is None else "unchanged" if same else "changed", key)
         if key.kind == "CustomResourceDefinition":
-            waiting_for_definitions.append(key)
+            waiting_for_crds.append(key)
     for key in stale(await ours(cluster, choices.namespace), objects):
         await remove(cluster, key, report)
 
@@ -118,7 +90,7 @@ async def install(
 async def remove(cluster: Objects, key: ObjectKey, report: ChangeReport) -> None:
     """Delete one object, if it exists."""
     try:
-        await cluster.delete_raw(API_VERSIONS[key.kind], key.kind, key.name, key.namespace)
+        await cluster.delete_raw(KINDS[key.kind], key.kind, key.name, key.namespace)
     except NotFound:
         return
     report.add("removed", key)
@@ -155,10 +127,10 @@ async def _established(cluster: Objects, keys: Iterable[ObjectKey], deadline: Wa
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
-        definitions = [(key, await found(cluster, *CRD, key.name)) for key in keys]
+        crds = [(key, await get_or_none(cluster, *CRD, key.name)) for key in keys]
         return [
             f"{key} isn't established yet"
-            for key, crd in definitions
+            for key, crd in crds
             if crd is None or not condition_holds(crd, "Established")
         ]
 
@@ -171,7 +143,9 @@ async def wait_for_deployments(cluster: Objects, keys: Iterable[ObjectKey], dead
     keys = tuple(keys)
 
     async def waiting() -> list[str]:
-        deployments = [(key, await found(cluster, "apps/v1", "Deployment", key.name, key.namespace)) for key in keys]
+        deployments = [
+            (key, await get_or_none(cluster, "apps/v1", "Deployment", key.name, key.namespace)) for key in keys
+        ]
         return [sentence for key, deployment in deployments if (sentence := rollout(key, deployment))]
 
     try:

@@ -144,14 +144,21 @@ def _labelled(obj: Json, entry: Mapping[str, object], path: str) -> Json:
 
 def _with_images(obj: Json, images: Mapping[str, Json]) -> Json:
     """``images``: as kustomize's, by name without tag: ``newName``, ``newTag``, ``digest``."""
-    spec = obj.get("spec", {}).get("template", {}).get("spec") if obj.get("kind") == "Deployment" else None
-    if not spec or not images:
+    if obj.get("kind") != "Deployment" or not images:
         return obj
-    changed = dict(spec)
-    for key in ("initContainers", "containers"):
-        if key in spec:
-            changed[key] = [{**container, "image": _image(container["image"], images)} for container in spec[key]]
-    return {**obj, "spec": {**obj["spec"], "template": {**obj["spec"]["template"], "spec": changed}}}
+    return with_containers(obj, lambda container: {**container, "image": _image(container["image"], images)})
+
+
+def with_containers(deployment: Json, changed: Callable[[Json], Json]) -> Json:
+    """The Deployment with each of its containers changed."""
+    spec = deployment["spec"]
+    template = spec["template"]
+    lists = {
+        key: [changed(container) for container in template["spec"][key]]
+        for key in ("initContainers", "containers")
+        if key in template["spec"]
+    }
+    return {**deployment, "spec": {**spec, "template": {**template, "spec": {**template["spec"], **lists}}}}
 
 
 def _image(image: str, images: Mapping[str, Json]) -> str:

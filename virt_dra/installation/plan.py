@@ -18,7 +18,7 @@ from virt_dra.api.integration.standalone import COMMAND
 from virt_dra.api.kubevirt_versions import SIDECAR
 from virt_dra.api.wire import Json
 from virt_dra.installation.callers import CLIENT_CA, client_ca_secret, from_addresses
-from virt_dra.installation.kustomize import ManifestError, Read, build, split_image
+from virt_dra.installation.kustomize import ManifestError, Read, build, split_image, with_containers
 
 Overlay = Literal["beside-kubevirt", "standalone"]
 BESIDE_KUBEVIRT: Final = "beside-kubevirt"
@@ -46,31 +46,35 @@ SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "
 """Namespaces in which virt-dra can't be installed: the webhook doesn't watch them, and they can't be removed with
 it."""
 
-APPLY_ORDER: Final = (
-    "Namespace",
-    "CustomResourceDefinition",
-    "PriorityClass",
+
+KINDS: Final[Mapping[str, str]] = {
+    "Namespace": "v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
     # Before the RBAC permissions that they limit.
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "ServiceAccount",
-    "ClusterRole",
-    "Role",
-    "ClusterRoleBinding",
-    "RoleBinding",
-    "Secret",
-    "ConfigMap",
-    "Issuer",
-    "Certificate",
-    "Service",
-    "NetworkPolicy",
-    "PodDisruptionBudget",
-    "Deployment",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
+    "ServiceAccount": "v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "Secret": "v1",
+    "ConfigMap": "v1",
+    "Issuer": "cert-manager.io/v1",
+    "Certificate": "cert-manager.io/v1",
+    "Service": "v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Deployment": "apps/v1",
     # Last, so that nothing is sent to a webhook whose Deployment isn't even there.
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-)
-"""Kinds, in the order in which they are applied; removed in the opposite one."""
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+    "Lease": "coordination.k8s.io/v1",  # the operator creates it
+}
+"""Kind -> apiVersion of the objects of any version of virt-dra, so that upgrade and removal find them all, in the order
+of applying; removal takes the opposite one."""
+_APPLY_ORDER: Final = {kind: index for index, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True)
@@ -149,10 +153,10 @@ def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
 
 
 def _place(obj: Json) -> int:
-    try:
-        return APPLY_ORDER.index(obj["kind"])
-    except ValueError:
-        raise ManifestError(f"{ObjectKey.of(obj)}: its kind has no place in the order of applying") from None
+    place = _APPLY_ORDER.get(obj["kind"])
+    if place is None:
+        raise ManifestError(f"{ObjectKey.of(obj)}: its kind has no place in the order of applying")
+    return place
 
 
 def in_namespace(obj: Json, namespace: str) -> Json:
@@ -247,12 +251,8 @@ def _for_namespaces(obj: Json, label: str) -> Json:
     object as it is."""
     if obj["kind"] != "ValidatingAdmissionPolicy":
         return obj
-    return {
-        **obj,
-        "spec": _with_variables(
-            obj["spec"], {VM_NAMESPACE: f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"}
-        ),
-    }
+    expression = f"{_cel(label)} in namespaceObject.metadata.?labels.orValue({{}})"
+    return {**obj, "spec": _with_variables(obj["spec"], {VM_NAMESPACE: expression})}
 
 
 def _with_variables(spec: Json, expressions: Mapping[str, str]) -> Json:
@@ -282,15 +282,11 @@ def _with_images(obj: Json, choices: Choices) -> Json:
         option, equals, value = text.partition("=")
         return f"{option}={replaced(value)}" if equals and option.endswith("image") else text
 
-    template = obj["spec"]["template"]
-    containers = [
-        {**container, "image": replaced(container["image"]), "args": [argument(text) for text in container["args"]]}
-        for container in template["spec"]["containers"]
-    ]
-    return {
-        **obj,
-        "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}},
-    }
+    def changed(container: Json) -> Json:
+        arguments = [argument(text) for text in container["args"]]
+        return {**container, "image": replaced(container["image"]), "args": arguments}
+
+    return with_containers(obj, changed)
 
 
 def _with_arguments(obj: Json, choices: Choices) -> Json:
@@ -298,12 +294,7 @@ def _with_arguments(obj: Json, choices: Choices) -> Json:
     added = more.get(obj["metadata"]["name"]) if obj["kind"] == "Deployment" else None
     if not added:
         return obj
-    template = obj["spec"]["template"]
-    containers = [{**container, "args": [*container["args"], *added]} for container in template["spec"]["containers"]]
-    return {
-        **obj,
-        "spec": {**obj["spec"], "template": {**template, "spec": {**template["spec"], "containers": containers}}},
-    }
+    return with_containers(obj, lambda container: {**container, "args": [*container["args"], *added]})
 
 
 def is_ours(obj: Json) -> bool:
@@ -334,6 +325,4 @@ def stale(there: Iterable[Json], wanted: Iterable[Json]) -> tuple[ObjectKey, ...
 
 def removal_order(keys: Iterable[ObjectKey]) -> tuple[ObjectKey, ...]:
     """The opposite of the order of applying; kinds that are not in it come first."""
-    return tuple(
-        sorted(set(keys), key=lambda key: (-APPLY_ORDER.index(key.kind) if key.kind in APPLY_ORDER else -99, key))
-    )
+    return tuple(sorted(set(keys), key=lambda key: (-_APPLY_ORDER.get(key.kind, len(KINDS)), key)))

@@ -18,14 +18,14 @@ def _wrong_cluster(seen: Survey, choices: Choices) -> Iterable[str]:
         yield "the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer"
     if choices.cert_manager and "cert-manager.io/v1" not in seen.api_versions:
         yield "the cluster doesn't serve cert-manager.io/v1: install cert-manager, or leave out --cert-manager"
-    foreign = sorted(name for name, crd in seen.definitions.items() if not is_ours(crd))
-    own = sorted(name for name, crd in seen.definitions.items() if is_ours(crd))
+    foreign = sorted(name for name, crd in seen.crds.items() if not is_ours(crd))
+    own = sorted(name for name, crd in seen.crds.items() if is_ours(crd))
     if choices.overlay == STANDALONE and foreign:
         yield (
             f"KubeVirt is on this cluster ({', '.join(foreign)}), and the overlay standalone would replace its CRDs: "
             f"use --overlay {BESIDE_KUBEVIRT}"
         )
-    if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.definitions:
+    if choices.overlay == BESIDE_KUBEVIRT and KUBEVIRTS not in seen.crds:
         standalone = (
             "virt-dra's own CRDs of VirtualMachines are (remove them with: virt-dra uninstall --delete-vms)"
             if own

@@ -57,10 +57,10 @@ def removal(
     objects = [obj for obj in there if is_ours(obj) and not obj["metadata"].get("ownerReferences")]
     keys = {ObjectKey.of(obj) for obj in objects}
     keys = {key for key in keys if key.kind != "Namespace" or key.name == namespace}
-    definitions = {key.name for key in keys if key.kind == "CustomResourceDefinition"}
-    kept = () if delete_vms else tuple(sorted(definitions & set(VMS)))
+    crds = {key.name for key in keys if key.kind == "CustomResourceDefinition"}
+    kept = () if delete_vms else tuple(sorted(crds & set(VMS)))
     keys -= {ObjectKey("CustomResourceDefinition", "", name) for name in kept}
-    leaving = definitions - set(kept)
+    leaving = crds - set(kept)
     annotated = tuple(
         ObjectKey.of(vmi, "VirtualMachineInstance")
         for name, vmis in stored.items()

@@ -11,10 +11,10 @@ from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import NotFound
-from virt_dra.installation.apply import API_VERSIONS, ChangeReport, WaitDeadline, ours, remove
-from virt_dra.installation.plan import ObjectKey
+from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
+from virt_dra.installation.plan import KINDS, ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
-from virt_dra.installation.survey import CRD, OURS, VMS, Objects, found
+from virt_dra.installation.survey import CRD, OURS, VMS, Objects, get_or_none
 
 LEASE: Final = "virt-dra-operator"
 
@@ -83,7 +83,7 @@ async def apply_removal(cluster: Objects, plan: Removal, report: ChangeReport, d
 
         async def terminating() -> list[str]:
             objects = [
-                (key, await found(cluster, API_VERSIONS[key.kind], key.kind, key.name, key.namespace))
+                (key, await get_or_none(cluster, KINDS[key.kind], key.kind, key.name, key.namespace))
                 for _, key in report.done
             ]
             return [f"{key} is being deleted" for key, obj in objects if obj is not None]

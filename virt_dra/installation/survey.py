@@ -37,15 +37,15 @@ class Objects(Protocol):
 @dataclass(frozen=True)
 class Survey:
     """The state of a cluster before an installation. ``there``: existing objects among those to be applied.
-    ``definitions``: KubeVirt's CRDs, by name. ``deployments``: those with our label, in any namespace."""
+    ``crds``: KubeVirt's CRDs, by name. ``deployments``: those with our label, in any namespace."""
 
     api_versions: frozenset[str]
-    definitions: Mapping[str, Json]
+    crds: Mapping[str, Json]
     deployments: tuple[Json, ...]
     there: Mapping[ObjectKey, Json]
 
 
-async def found(cluster: Objects, api_version: str, kind: str, name: str, namespace: str = "") -> Json | None:
+async def get_or_none(cluster: Objects, api_version: str, kind: str, name: str, namespace: str = "") -> Json | None:
     """The object; None if it, or its kind, doesn't exist."""
     try:
         return await cluster.get_raw(api_version, kind, name, namespace)
@@ -58,12 +58,12 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
     names = (KUBEVIRTS, *VMS)
     versions = await cluster.api_versions()
     deployments = await cluster.list_raw("apps/v1", "Deployment", labels=OURS)
-    definitions = [await found(cluster, *CRD, name) for name in names]
+    crds = [await get_or_none(cluster, *CRD, name) for name in names]
     wanted = tuple(wanted)
     objects = await asyncio.gather(*(_there(cluster, obj) for obj in wanted))
     return Survey(
         frozenset(versions),
-        {name: crd for name, crd in zip(names, definitions, strict=True) if crd is not None},
+        {name: crd for name, crd in zip(names, crds, strict=True) if crd is not None},
         deployments,
         {ObjectKey.of(obj): there for obj, there in zip(wanted, objects, strict=True) if there is not None},
     )
@@ -71,4 +71,4 @@ async def survey(cluster: Objects, wanted: Iterable[Json]) -> Survey:
 
 async def _there(cluster: Objects, obj: Json) -> Json | None:
     metadata = obj["metadata"]
-    return await found(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))
+    return await get_or_none(cluster, obj["apiVersion"], obj["kind"], metadata["name"], metadata.get("namespace", ""))

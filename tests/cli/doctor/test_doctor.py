@@ -108,7 +108,7 @@ def facts(
         "version": "v1.37.1",
         "api_versions": frozenset(api_versions or ["v1", "resource.k8s.io/v1"]),
         "features": {"DynamicResourceAllocation": True, "Other": False},
-        "definitions": {"kubevirts.kubevirt.io": definition("kubevirts.kubevirt.io", established)},
+        "crds": {"kubevirts.kubevirt.io": definition("kubevirts.kubevirt.io", established)},
         "kubevirts": [kubevirt("kubevirt", "v1.9.0", GATES)]
         if kubevirts is None
         else [kubevirt(**each) for each in kubevirts],
@@ -138,7 +138,7 @@ def facts(
             "spec": policy or {"ingress": [{"ports": [{"port": 8443}], "from": networks}, {"ports": [{"port": 8080}]}]}
         },
         "lease": {"holderIdentity": "one", "renewTime": "2026-04-30T23:59:55.000000Z", "leaseDurationSeconds": 15},
-        "rights": [
+        "permissions": [
             Permission("virt-dra-operator", "list", "pods", True),
             *(Permission(account, verb, resource, False) for account, verb, resource in refused or ()),
         ],

@@ -183,7 +183,7 @@ def definition(*, ours: bool) -> dict[str, object]:
 
 
 def seen(**changes: object) -> Survey:
-    there: dict[str, object] = {"api_versions": frozenset(GOOD), "definitions": {}, "deployments": (), "there": {}}
+    there: dict[str, object] = {"api_versions": frozenset(GOOD), "crds": {}, "deployments": (), "there": {}}
     return Survey(**{**there, **changes})  # type: ignore[arg-type] # values of several types, by name
 
 
@@ -194,16 +194,16 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
 @pytest.mark.parametrize(
     ("survey", "choices", "expected"),
     [
-        (seen(definitions=KUBEVIRT), Choices(), ()),
+        (seen(crds=KUBEVIRT), Choices(), ()),
         (seen(), Choices(STANDALONE), ()),
-        (seen(definitions=OWN_VMS), Choices(STANDALONE), ()),
+        (seen(crds=OWN_VMS), Choices(STANDALONE), ()),
         (
-            seen(api_versions=frozenset(), definitions=KUBEVIRT),
+            seen(api_versions=frozenset(), crds=KUBEVIRT),
             Choices(),
             ("the cluster doesn't serve resource.k8s.io/v1: virt-dra needs Kubernetes 1.34 or newer",),
         ),
         (
-            seen(definitions=KUBEVIRT),
+            seen(crds=KUBEVIRT),
             Choices(STANDALONE),
             (
                 "KubeVirt is on this cluster (kubevirts.kubevirt.io, "
@@ -220,7 +220,7 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             ),
         ),
         (
-            seen(definitions=OWN_VMS),
+            seen(crds=OWN_VMS),
             Choices(),
             (
                 "KubeVirt is not on this cluster (there is no kubevirts.kubevirt.io), "
@@ -230,7 +230,7 @@ OWN_VMS = {VMS[0]: definition(ours=True), VMS[1]: definition(ours=True)}
             ),
         ),
         (
-            seen(definitions={**OWN_VMS, KUBEVIRTS: definition(ours=False)}),
+            seen(crds={**OWN_VMS, KUBEVIRTS: definition(ours=False)}),
             Choices(),
             (
                 "virtualmachineinstances.kubevirt.io, virtualmachines.kubevirt.io are "

@@ -39,7 +39,7 @@ class ServedKind:
 
     @property
     def resource(self) -> ApiResource:
-        """The resource, for paths and messages; discovery doesn't tell how its objects are stored."""
+        """The resource, for paths and messages; discovery has nothing about how its objects are stored."""
         return ApiResource(
             api_version=self.api_version, kind=self.kind, plural=self.plural, namespaced=self.namespaced,
             has_status="status" in self.subresources, generation="none", keeps_status_on_create=False,
@@ -180,8 +180,7 @@ class RawObjects:
         return kinds
 
     async def served_kind(self, api_version: str, kind: str) -> ServedKind:
-        """The kind, from discovery. The kind, from discovery. Raises :class:`~virt_dra.cluster.port.NotFound` if the
-        server doesn't serve it."""
+        """The kind, from discovery. Raises :class:`~virt_dra.cluster.port.NotFound` if the server doesn't serve it."""
         remembered = _named(kind, self._served.get(api_version, ()))
         served = remembered or _named(kind, await self.kinds_of(api_version))
         if served is None:

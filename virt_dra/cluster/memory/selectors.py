@@ -248,8 +248,8 @@ _FieldTable = Mapping[str, Callable[[TypedObject], str]]
 
 
 def parse_fields(resource: ApiResource, text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a field selector. The terms of a field selector. Raises :class:`BadRequest`, also for a field by
-    which this resource can't be selected."""
+    """The terms of a field selector. Raises :class:`BadRequest`, also for a field by which this resource can't be
+    selected."""
     parts = sorted(filter(None, _split_terms(text)))
     read = [_read_term(part, text) for part in parts]
     table, refusal = _selectable(resource)
