@@ -54,7 +54,7 @@ def _keep_nothing(pod_class: PodClass, key: object, solution: object) -> None: .
 
 
 SAVINGS: Mapping[str, tuple[type, str, Callable[..., object]]] = {
-    "nogoods": (Nogoods, "known", _nothing),
+    "nogoods": (Nogoods, "recorded", _nothing),
     "lower bounds": (LowerBounds, "refutes", _no),
     "bounds of features": (SearchPruner, "violates_bound", _no),
     "backjumping": (SearchPruner, "prunes_siblings", _no),

@@ -47,7 +47,7 @@ def experiment() -> Experiment:
     arrivals = [Arrival(float(number), shapes[count], f"vm-{number:02}") for number, count in enumerate(SIZES)]
     slices = tuple(gpus(name, GPUS) for name in NODES)
     return Experiment(
-        tuple(map(node, NODES)), slices, (GPU_CLASS,), arrivals, features=Features.of(PLAIN), nodes_only=True
+        tuple(map(node, NODES)), slices, (GPU_CLASS,), arrivals, features=Features.from_gates(PLAIN), nodes_only=True
     )
 
 
@@ -96,7 +96,7 @@ async def released(cluster: KubeCluster) -> dict[str, str]:
 
 @asynccontextmanager
 async def extender(cluster: KubeCluster, policy: str) -> AsyncIterator[tuple[int, ExtenderMetrics]]:
-    followed = FollowedCluster(cluster, AdvisorSettings(policy, Features.of(PLAIN)))
+    followed = FollowedCluster(cluster, AdvisorSettings(policy, Features.from_gates(PLAIN)))
     metrics = ExtenderMetrics()
     async with (
         ExtenderServer(followed, metrics).serving(ExtenderPorts(port=0, plain_port=0)) as ports,

@@ -82,7 +82,7 @@ def allocate(
     expression is evaluated; True ends the attempt. ``explain=False`` saves the second run that collects refusals after
     a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """
-    given = PodClaims.of(claims, snapshot)
+    given = PodClaims.prepare(claims, snapshot)
     elsewhere = given.elsewhere(node) if given.kept else ()
     if elsewhere:
         return Unsatisfiable(node.name, Explanation(node.name, (), (), 0, elsewhere) if explain else None, 0)
@@ -91,11 +91,11 @@ def allocate(
     allocator = Allocator(
         given.snapshot, given.pending, features, step_limit=step_limit, interrupt=interrupt, effort=effort
     )
-    found = allocator.allocate(node, explain=explain)
+    result = allocator.allocate(node, explain=explain)
     return (
-        found
-        if given.as_given or not isinstance(found, Allocated)
-        else Allocated(given.results(found.results), found.steps)
+        result
+        if given.as_given or not isinstance(result, Allocated)
+        else Allocated(given.results(result.results), result.steps)
     )
 
 
@@ -110,7 +110,7 @@ def explain(
 ) -> Explanation:
     """Why the claims don't fit on the node, also where `allocate` raises :class:`NodeError` during the search. Raises
     FatalError as `allocate` does."""
-    given = PodClaims.of(claims, snapshot)
+    given = PodClaims.prepare(claims, snapshot)
     elsewhere = given.elsewhere(node)
     if elsewhere:
         return Explanation(node.name, (), (), 0, elsewhere)

@@ -94,14 +94,14 @@ class Allocator:
         self._pools = classes.pools
         self._interrupt = interrupt
         self._selectors = SelectorFilter(snapshot.caches.selectors, interrupt)
-        self.pod_class = classes.of(claims)
+        self.pod_class = classes.pod_class(claims)
         """None if the claims break a rule."""
 
     def allocate(self, node: Node, *, explain: bool = True) -> Allocated | Unsatisfiable:
-        found = self.decide(node)
-        if found.solution is None:
-            return Unsatisfiable(node.name, self.explain(node) if explain else None, found.steps)
-        return Allocated(self.write(found), found.steps)
+        attempt = self.decide(node)
+        if attempt.solution is None:
+            return Unsatisfiable(node.name, self.explain(node) if explain else None, attempt.steps)
+        return Allocated(self.write(attempt), attempt.steps)
 
     def outcome_key(self, node: Node) -> OutcomeKey | None:
         """Equal for nodes with the same outcome, by positions; None if nothing is known about that."""
@@ -142,26 +142,26 @@ class Allocator:
         reachable = self._pools.reachable(node)
         pod_class = self.pod_class
         if pod_class is None:
-            found = self._solve(node, reachable, self._plan(node, reachable), order)
+            attempt = self._solve(node, reachable, self._plan(node, reachable), order)
         else:
             key = self.outcome_key(node)
             if key is not None and order is not None:
                 key = key[0], (key[1], order)
             if key is not None and key in pod_class.outcomes:
-                found = AttemptResult(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
+                attempt = AttemptResult(pod_class.outcomes[key], pod_class.results, node, reachable, 0)
             else:
-                found = self._solve_as_class(pod_class, node, reachable, order)
-                pod_class.remember(key, found.solution)
-        if found.solution is None and any(problem.reason == INVALID for problem in reachable.problems):
+                attempt = self._solve_as_class(pod_class, node, reachable, order)
+                pod_class.remember(key, attempt.solution)
+        if attempt.solution is None and any(problem.reason == INVALID for problem in reachable.problems):
             raise NodeError("invalid resource pools were encountered")  # devices of these pools might have fitted (E11)
-        return found
+        return attempt
 
-    def write(self, found: AttemptResult) -> tuple[AllocationResult, ...]:
+    def write(self, attempt: AttemptResult) -> tuple[AllocationResult, ...]:
         """The results of a decision with a solution."""
-        if found.solution is None:
-            raise AssertionError(f"nothing was found on node {found.node.name}, so there is no result")
-        return found.results.of(
-            self.claims, found.solution.picks, found.solution.selected, found.reachable.devices, found.node.name
+        if attempt.solution is None:
+            raise AssertionError(f"nothing was found on node {attempt.node.name}, so there is no result")
+        return attempt.results.write(
+            self.claims, attempt.solution.picks, attempt.solution.selected, attempt.reachable.devices, attempt.node.name
         )
 
     def explain(self, node: Node) -> Explanation:
@@ -174,8 +174,8 @@ class Allocator:
     def _solve_as_class(
         self, pod_class: PodClass, node: Node, reachable: Reachable, order: DeviceOrder | None
     ) -> AttemptResult:
-        """By searching. The plans of the class are those of a pod with other names, which only matters to the text of
-        an error."""
+        """The outcome of a search by the plans of the class. They are those of a pod with other names, so an error is
+        raised anew with this pod's."""
         if not pod_class.same_everywhere:
             return self._solve(node, reachable, self._plan(node, reachable), order)
         try:
@@ -192,12 +192,14 @@ class Allocator:
         candidates = None if order is None else _Reordered(self._selectors, reachable, order)
         search = self._search(node, reachable, plans, candidates)
         if search.solved:
-            known = self.pod_class
-            named, results = (known.plans, known.results) if known is not None else (plans, self._results(plans))
+            pod_class = self.pod_class
+            named, results = (
+                (pod_class.plans, pod_class.results) if pod_class is not None else (plans, self._results(plans))
+            )
             solution = solution_of(search.chosen, search.selected, plans, named, reachable)
-            found = AttemptResult(solution, results, node, reachable, search.steps)
-            self.write(found)  # a result that can't be written is an error here, and not kept
-            return found
+            attempt = AttemptResult(solution, results, node, reachable, search.steps)
+            self.write(attempt)  # a result that can't be written is an error here, and not kept
+            return attempt
         if search.constraint_refusal is not None:  # AC-8
             request, device = search.constraint_refusal
             raise NodeError(
@@ -258,13 +260,14 @@ class _Reordered:
         self._reachable = reachable
         devices = reachable.devices
         self._rank = {devices[position]: rank for rank, position in enumerate(order)}
-        self._known: dict[int, tuple[Sequence[PoolDevice], Sequence[PoolDevice]]] = {}
+        self._reorderings: dict[int, tuple[Sequence[PoolDevice], Sequence[PoolDevice]]] = {}
         """By the identity of the candidates in search order: these, which keeps the identity from being reused, and the
         reordered ones."""
 
     def __call__(self, request: Request) -> Sequence[PoolDevice]:
-        given = self._selectors.candidates(request, self._reachable)
-        found = self._known.get(id(given))
-        if found is None:
-            found = self._known[id(given)] = given, sorted(given, key=self._rank.__getitem__)
-        return found[1]
+        candidates = self._selectors.candidates(request, self._reachable)
+        reordering = self._reorderings.get(id(candidates))
+        if reordering is None:
+            reordering = candidates, sorted(candidates, key=self._rank.__getitem__)
+            self._reorderings[id(candidates)] = reordering
+        return reordering[1]

@@ -13,7 +13,7 @@ from virt_dra.cel import compile_selector as compile_cel
 
 
 def compile_selector(expression: str) -> Selector:
-    """Raises :class:`SelectorError` for a text that isn't a valid selector."""
+    """The compiled selector. Raises :class:`SelectorError` for a text that isn't a valid one."""
     try:
         return _Selector(expression)
     except CompileError as error:
@@ -21,7 +21,8 @@ def compile_selector(expression: str) -> Selector:
 
 
 def compile_derived(expression: str) -> Derived:
-    """Raises :class:`DerivedError` for a text that isn't a derived attribute."""
+    """The compiled expression of a derived attribute. Raises :class:`DerivedError` for a text that isn't a valid
+    one."""
     try:
         return _Derived(expression)
     except CompileError as error:

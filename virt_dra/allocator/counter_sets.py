@@ -39,7 +39,8 @@ _NO_CHARGE = Charge((), (), sharable=False)
 
 @dataclass(frozen=True, slots=True)
 class PoolCounter:
-    """``unit``: how many nano-units the integers of the counter count in; all its amounts are multiples of it."""
+    """A counter of a pool. ``unit``: the number of nano-units that its integers count in; all its amounts are multiples
+    of it."""
 
     counter_set: str
     name: str
@@ -66,7 +67,7 @@ class Account:
 
 
 class CounterSets:
-    """Of a valid pool. Counters, counter sets and devices are numbered in the order of the slices."""
+    """The counter sets of a valid pool. Counters, counter sets and devices are numbered in the order of the slices."""
 
     def __init__(
         self,
@@ -139,46 +140,49 @@ class CounterSets:
                 for number, amount in sorted(taken.items())
                 if amount and number in scarce
             ),
-            groups=tuple((set_numbers[each.counter_set], frozenset(each.compatibility_groups)) for each in consumed),
+            groups=tuple(
+                (set_numbers[consumption.counter_set], frozenset(consumption.compatibility_groups))
+                for consumption in consumed
+            ),
             sharable=bool(shares and device.published.allow_multiple_allocations),
         )
 
     @cached_property
     def takers(self) -> tuple[tuple[PoolDevice, ...], ...]:
         """Per counter, the devices that take from it."""
-        found: list[list[PoolDevice]] = [[] for _ in self.counters]
+        takers: list[list[PoolDevice]] = [[] for _ in self.counters]
         for device in self.devices:
             for number, _ in self.charges[device.id.device].amounts:
-                found[number].append(device)
-        return tuple(tuple(devices) for devices in found)
+                takers[number].append(device)
+        return tuple(tuple(devices) for devices in takers)
 
     @cached_property
     def members(self) -> tuple[tuple[PoolDevice, ...], ...]:
         """Per counter set, the devices that consume from it."""
-        found: list[list[PoolDevice]] = [[] for _ in self.set_names]
+        members: list[list[PoolDevice]] = [[] for _ in self.set_names]
         for device in self.devices:
             for number, _ in self.charges[device.id.device].groups:
-                found[number].append(device)
-        return tuple(tuple(devices) for devices in found)
+                members[number].append(device)
+        return tuple(tuple(devices) for devices in members)
 
     def account(self, use: PoolUse | None) -> Account:
         """The account under ``use`` (None: nothing is in use). Compared by identity with the latest; a new one costs
         only what changed."""
-        known = self._latest
-        if known.use is use:
-            return known
+        latest = self._latest
+        if latest.use is use:
+            return latest
         devices = use.devices if use is not None else frozenset()
-        came, went = devices - known.devices, known.devices - devices
+        came, went = devices - latest.devices, latest.devices - devices
         if came or went:
-            left = list(known.left)
+            left = list(latest.left)
             for names, sign in ((came, -1), (went, 1)):
                 for name in names:
                     for number, amount in self.charges.get(name, _NO_CHARGE).amounts:
                         left[number] += sign * amount
-            unknown = frozenset(name for name in came if name not in self.charges) | (known.unknown & devices)
+            unknown = frozenset(name for name in came if name not in self.charges) | (latest.unknown & devices)
             account = Account(use, devices, left, unknown)
         else:
-            account = Account(use, known.devices, known.left, known.unknown, known.members)
+            account = Account(use, latest.devices, latest.left, latest.unknown, latest.members)
         self._latest = account
         return account
 

@@ -73,17 +73,19 @@ class Explanation:
         if blocking is not None and blocking.over_limit:
             return TOO_MANY, f"more than {RESULT_LIMIT} devices in a claim"
         rejections = blocking.rejections if blocking is not None else ()
-        selected = [each for each in rejections if each.reason not in SELECTION_REASONS]
+        selected = [rejection for rejection in rejections if rejection.reason not in SELECTION_REASONS]
         if selected:
-            reason = min((each.reason for each in selected), key=_rank)
-            return reason, Counter(each.summary for each in selected if each.reason == reason).most_common(1)[0][0]
+            reason = min((rejection.reason for rejection in selected), key=_rank)
+            return reason, Counter(
+                rejection.summary for rejection in selected if rejection.reason == reason
+            ).most_common(1)[0][0]
         if self.pools:
             problem = self.pools[0]
             return problem.reason, "pool incomplete" if problem.reason == "PoolIncomplete" else "pool invalid"
         if blocking is not None and blocking.placed:
             return TOO_FEW, "too few devices"
         if rejections:
-            last = min(rejections, key=lambda each: SELECTION_REASONS.index(each.reason))
+            last = min(rejections, key=lambda rejection: SELECTION_REASONS.index(rejection.reason))
             return last.reason, last.summary
         return NO_DEVICES, "no device on the node"
 
@@ -107,7 +109,7 @@ def lines(explanation: Explanation) -> list[str]:
             f"  claim {request.claim}, request {request.request}: {request.placed} "
             f"of {request.wanted} devices at best{limit}"
         )
-        text += [f"    {each.device}: {each.reason}: {each.detail}" for each in request.rejections]
+        text += [f"    {rejection.device}: {rejection.reason}: {rejection.detail}" for rejection in request.rejections]
     return text
 
 
@@ -142,9 +144,9 @@ class Collector(Observer):
         tried.placed = max(tried.placed, tried.held)
 
     def rejected(self, request: Request, device: PoolDevice, by: RejectingFeature) -> None:
-        known = self._tried[request].rejections
+        rejections = self._tried[request].rejections
         rejection = by.explain(request, device)
-        known.setdefault((device, rejection.reason), rejection)
+        rejections.setdefault((device, rejection.reason), rejection)
 
     def backtracked(self, request: Request, device: PoolDevice) -> None:
         self._tried[request].held -= 1

@@ -9,8 +9,7 @@ from virt_dra.api.feature_gates import FeatureGates
 
 @dataclass(frozen=True)
 class Features:
-    """The features that are on. Defaults are those of a plain Kubernetes 1.37 (table of A-2): :meth:`of` its feature
-    gates."""
+    """The features that are on, by default those of a plain Kubernetes 1.37 (table of A-2)."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -35,7 +34,7 @@ class Features:
         )
 
     @classmethod
-    def of(cls, gates: FeatureGates) -> Features:
+    def from_gates(cls, gates: FeatureGates) -> Features:
         """The features of a scheduler with these gates."""
         return cls(
             admin_access=gates.admin_access,

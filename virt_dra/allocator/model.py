@@ -70,13 +70,13 @@ class AttributeName:
 
     def find(self, device: PoolDevice) -> resource_v1.DeviceAttribute | None:
         attributes = device.published.attributes
-        found = attributes.get(self._qualified)
-        return attributes.get(self._bare) if found is None and device.id.driver == self._domain else found
+        attribute = attributes.get(self._qualified)
+        return attributes.get(self._bare) if attribute is None and device.id.driver == self._domain else attribute
 
     def numbers(self, devices: Sequence[PoolDevice]) -> list[int]:
         """The number of each device's value (`PoolDevice.numbers`); 0 where it has no such attribute."""
         qualified, bare, domain = self._qualified, self._bare, self._domain
-        found: list[int] = []
+        numbers: list[int] = []
         columns: Mapping[str, int] | None = None
         place: int | None = None
         for device in devices:
@@ -85,8 +85,8 @@ class AttributeName:
                 place = columns.get(qualified)
                 if place is None and device.id.driver == domain:
                     place = columns.get(bare)
-            found.append(0 if place is None else device.numbers[place])
-        return found
+            numbers.append(0 if place is None else device.numbers[place])
+        return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +177,7 @@ class Filter(RejectingFeature, Protocol):
     reused."""
 
     def admits(self, request: Request, device: PoolDevice) -> bool:
-        """Raises FatalError for broken input."""
+        """True if the device satisfies the constraint. Raises FatalError for broken input."""
 
 
 SymmetryKey = Hashable | None

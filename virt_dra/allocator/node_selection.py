@@ -121,8 +121,8 @@ def _label_test(requirement: NodeSelectorRequirement, path: str, faults: list[st
     greater = operator == "Gt"
 
     def compare(labels: Facts) -> bool:
-        found = integer(labels.get(key, ""))
-        return found is not None and (found > bound if greater else found < bound)
+        number = integer(labels.get(key, ""))
+        return number is not None and (number > bound if greater else number < bound)
 
     return compare
 
@@ -172,11 +172,11 @@ def describe_selector(selector: NodeSelector) -> str:
     """The selector in the notation of the reference's messages."""
 
     def requirements(items: Sequence[NodeSelectorRequirement]) -> str:
-        each = (
+        rendered = (
             f"NodeSelectorRequirement{{Key:{r.key},Operator:{r.operator},Values:[{' '.join(r.values)}],}},"
             for r in items
         )
-        return f"[]NodeSelectorRequirement{{{''.join(each)}}}"
+        return f"[]NodeSelectorRequirement{{{''.join(rendered)}}}"
 
     terms = (
         f"NodeSelectorTerm{{MatchExpressions:{requirements(t.match_expressions)},MatchFields:{requirements(t.match_fields)},}},"

@@ -29,19 +29,19 @@ class PodClaims:
     positions: tuple[int, ...]
 
     @classmethod
-    def of(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
-        """A claim that the snapshot knows as allocated has that allocation, also where it is given as its manifest,
-        without status.
+    def prepare(cls, given: Iterable[ResourceClaim], snapshot: Snapshot) -> PodClaims:
+        """The claims of a pod, as its user writes them. A claim that is allocated in the snapshot has that allocation,
+        also where it is given as a manifest without status.
 
         Raises TypeError for other objects, FatalError for two claims of one name.
         """
-        claims, positions = _each_once(given)
+        claims, positions = _deduplicated(given)
         kept: dict[int, AllocationResult] = {}
         for position, claim in enumerate(claims):
             allocation = claim.status.allocation or snapshot.allocation_of(claim)
             if allocation is not None:
                 kept[position] = allocation
-        pending = tuple(defaulted(_writable(claim)) for position, claim in enumerate(claims) if position not in kept)
+        pending = tuple(defaulted(_validated(claim)) for position, claim in enumerate(claims) if position not in kept)
         return cls(pending, kept, claims, snapshot.including(kept.values()) if kept else snapshot, positions)
 
     @property
@@ -51,34 +51,36 @@ class PodClaims:
 
     def elsewhere(self, node: Node) -> tuple[str, ...]:
         """The keys of the allocated claims that can't be used from the node (C-5.2 item 2). Raises FatalError."""
-        found: list[str] = []
+        keys: list[str] = []
         for position, allocation in self.kept.items():
             if allocation.node_selector is None:
                 continue
             key = self.claims[position].key
             try:
                 if not NodeMatcher(allocation.node_selector).matches(node):
-                    found.append(key)
+                    keys.append(key)
             except NodeSelectorError as error:
                 raise FatalError(f"resource claim {key}: status.allocation.nodeSelector: {error}") from None
-        return tuple(found)
+        return tuple(keys)
 
     def results(self, allocated: Sequence[AllocationResult]) -> tuple[AllocationResult, ...]:
         """One per claim, in their order: what it has, or what it was allocated now."""
-        found = iter(allocated)
-        each = [self.kept[position] if position in self.kept else next(found) for position in range(len(self.claims))]
-        return tuple(each[position] for position in self.positions)
+        remaining = iter(allocated)
+        by_position = [
+            self.kept[position] if position in self.kept else next(remaining) for position in range(len(self.claims))
+        ]
+        return tuple(by_position[position] for position in self.positions)
 
 
-def _each_once(given: Iterable[ResourceClaim] | ResourceClaim) -> tuple[tuple[ResourceClaim, ...], tuple[int, ...]]:
+def _deduplicated(given: Iterable[ResourceClaim] | ResourceClaim) -> tuple[tuple[ResourceClaim, ...], tuple[int, ...]]:
     """The claims, and which of them each given one is."""
     if isinstance(given, ResourceClaim):
         raise TypeError("claims: a sequence of ResourceClaims is needed, this is one; write [claim]")
     claims: list[ResourceClaim] = []
-    known: dict[str, int] = {}
+    first_positions: dict[str, int] = {}
     positions: list[int] = []
     for claim in of_type(given, ResourceClaim, "claims"):
-        position = known.setdefault(claim.key, len(claims)) if claim.name else len(claims)
+        position = first_positions.setdefault(claim.key, len(claims)) if claim.name else len(claims)
         if position == len(claims):
             claims.append(claim)
         elif claims[position] != claim:
@@ -87,7 +89,7 @@ def _each_once(given: Iterable[ResourceClaim] | ResourceClaim) -> tuple[tuple[Re
     return tuple(claims), tuple(positions)
 
 
-def _writable(claim: ResourceClaim) -> ResourceClaim:
+def _validated(claim: ResourceClaim) -> ResourceClaim:
     """The claim. Raises FatalError for mistakes that a search would silently ignore."""
     for request in claim.spec.devices.requests:
         title = f"claim {claim.key}, request {request.name}"

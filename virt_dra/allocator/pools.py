@@ -60,18 +60,6 @@ class Pool:
     local_node: str | None
     """The node that all slices belong to; None for a pool that several nodes may see."""
 
-    @classmethod
-    def of(cls, id: PoolId, slices: tuple[PoolSlice, ...], problem: PoolProblem | None) -> Pool:
-        names = [device.id.device for part in slices for device in part.devices]
-        nodes = {part.slice.spec.node_name for part in slices}
-        return cls(
-            id,
-            slices,
-            problem,
-            dict(zip(names, range(len(names)), strict=True)),
-            nodes.pop() if len(nodes) == 1 else None,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ReachablePool:
@@ -102,7 +90,7 @@ class Pools:
     """All pools of a cluster for one feature set. `reachable` caches its answer per node."""
 
     def __init__(self, slices: Iterable[ResourceSlice], features: Features, numbers: PublishedValues) -> None:
-        ordered = sorted((s for s in slices), key=lambda s: s.name)
+        ordered = sorted(slices, key=lambda slice_: slice_.name)
         self._features = features
         self._pools = _gather(ordered, features, numbers)
         current = {id(part.slice): part for pool in self._pools.values() for part in pool.slices}
@@ -128,27 +116,29 @@ class Pools:
         return tuple(self._pools[key] for key in sorted(self._pools))
 
     def reachable(self, node: Node) -> Reachable:
-        """Raises :class:`FatalError` if a slice's node selector can't be read."""
-        known = self._reachable.get(node.name)
-        if known is not None and (known[0] is node or _same_facts(known[0], node)):
-            return known[1]
-        found = self._reach(node)
-        self._reachable[node.name] = (node, found)
-        return found
+        """Everything that the node can reach. Raises :class:`FatalError` if a slice's node selector can't be read."""
+        cached = self._reachable.get(node.name)
+        if cached is not None and (cached[0] is node or _same_facts(cached[0], node)):
+            return cached[1]
+        reachable = self._reach(node)
+        self._reachable[node.name] = (node, reachable)
+        return reachable
 
     def pool(self, pool: PoolId) -> Pool:
         return self._pools[pool]
 
     def counter_sets(self, pool: PoolId) -> CounterSets:
         """The counters of a valid pool, over all its slices (A-5.8). One object as long as the slices stay."""
-        found = self._counter_sets.get(pool)
-        if found is None:
+        counter_sets = self._counter_sets.get(pool)
+        if counter_sets is None:
             parts = self._pools[pool].slices
             devices = (device for part in parts for device in part.devices)
             slices = (part.slice for part in parts)
-            found = CounterSets(slices, devices, self._counter_structures, shares=self._features.consumable_capacity)
-            self._counter_sets[pool] = found
-        return found
+            counter_sets = CounterSets(
+                slices, devices, self._counter_structures, shares=self._features.consumable_capacity
+            )
+            self._counter_sets[pool] = counter_sets
+        return counter_sets
 
     def _reach(self, node: Node) -> Reachable:
         parts: dict[PoolId, list[PoolSlice]] = {}
@@ -215,10 +205,10 @@ class Pools:
         return matcher
 
 
-def _same_facts(known: Node, node: Node) -> bool:
+def _same_facts(before: Node, node: Node) -> bool:
     return (
-        known.metadata.labels == node.metadata.labels
-        and known.status.declared_features == node.status.declared_features
+        before.metadata.labels == node.metadata.labels
+        and before.status.declared_features == node.status.declared_features
     )
 
 
@@ -255,7 +245,7 @@ class NewestSlices:
 
 
 def newest_slices(pool: PoolId, slices: Iterable[ResourceSlice], features: Features) -> NewestSlices:
-    """Of all slices of one pool (at least one) those that count, in their order (A-5.1 to A-5.4)."""
+    """The slices of a pool (at least one) that count, in their order (A-5.1 to A-5.4)."""
     newest, current = newest_generation(slices, generation_of)
     counted = tuple(slice_ for slice_ in current if features.compatibility_groups or not _has_groups(slice_))
     wanted = tuple(sorted({slice_.spec.pool.resource_slice_count for slice_ in current}))
@@ -278,10 +268,14 @@ def _pool(key: PoolId, slices: list[ResourceSlice], features: Features, numbers:
         if slice_.spec.shared_counters
     ]
     parts = tuple(_part(key, slice_, features, counters, numbers) for slice_ in newest.slices)
-    return Pool.of(key, parts, newest.problem)
+    names = [device.id.device for part in parts for device in part.devices]
+    positions = {name: position for position, name in enumerate(names)}
+    nodes = {slice_.spec.node_name for slice_ in newest.slices}
+    return Pool(key, parts, newest.problem, positions, local_node=nodes.pop() if len(nodes) == 1 else None)
 
 
-def _around(slice_: ResourceSlice, counters: Sequence[str]) -> str:
+def _context(slice_: ResourceSlice, counters: Sequence[str]) -> str:
+    """Everything that a slice and its pool say for all devices of the slice, apart from names."""
     spec = slice_.spec.model_dump_json(exclude={"devices", "pool", "node_name", "shared_counters"}, exclude_unset=True)
     return f"{spec} {' '.join(counters)}"
 
@@ -291,10 +285,10 @@ def _part(
 ) -> PoolSlice:
     spec = slice_.spec
     published = () if features.partitionable_devices and spec.shared_counters else spec.devices
-    around = _around(slice_, counters)
+    context = _context(slice_, counters)
     devices = [
         PoolDevice(
-            DeviceId(key.driver, key.pool, device.name), key, device, spec, *numbers.facts(key.driver, device, around)
+            DeviceId(key.driver, key.pool, device.name), key, device, spec, *numbers.facts(key.driver, device, context)
         )
         for device in published
     ]
@@ -303,24 +297,29 @@ def _part(
 
 def _fault(slices: Sequence[ResourceSlice], features: Features) -> str | None:
     """The first contradiction between a pool's slices, in the reference's words (A-5.4), or negative counter (AC-3)."""
-    counter_slices = [s for s in slices if features.partitionable_devices and s.spec.shared_counters]
-    device_slices = [s for s in slices if not (features.partitionable_devices and s.spec.shared_counters)]
+    partitionable = features.partitionable_devices
+    devices = [
+        device
+        for slice_ in slices
+        if not (partitionable and slice_.spec.shared_counters)
+        for device in slice_.spec.devices
+    ]
     names: set[str] = set()
-    for device in (device for slice_ in device_slices for device in slice_.spec.devices):
+    for device in devices:
         if device.name in names:
             return f"duplicate device name {device.name}"
         names.add(device.name)
-    if not features.partitionable_devices:
+    if not partitionable:
         return None
     sets: dict[str, frozenset[str]] = {}
-    for counter_set in (counter_set for slice_ in counter_slices for counter_set in slice_.spec.shared_counters):
+    for counter_set in (counter_set for slice_ in slices for counter_set in slice_.spec.shared_counters):
         if counter_set.name in sets:
             return f"duplicate counter set name {counter_set.name}"
         sets[counter_set.name] = frozenset(counter_set.counters)
         for counter in sorted(counter_set.counters):
             if counter_set.counters[counter].value.sign() < 0:
                 return f"counter {counter} in counter set {counter_set.name} is negative"  # AC-3
-    for device in (device for slice_ in device_slices for device in slice_.spec.devices):
+    for device in devices:
         for consumption in device.consumes_counters:
             if consumption.counter_set not in sets:
                 return f"counter set {consumption.counter_set} not found"

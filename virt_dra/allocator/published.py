@@ -49,8 +49,8 @@ class Values:
 
 
 def values_of(attribute: DeviceAttribute, *, lists: bool) -> Values | None:
-    """None for an attribute without a value of a known type. Lists count only with ``lists`` (ListTypeAttributes):
-    AC-18."""
+    """The values of an attribute; None if it has none of a known type. Lists count only with ``lists``
+    (ListTypeAttributes): AC-18."""
     if lists:
         if attribute.ints:
             return Values("int", attribute.ints)
@@ -114,38 +114,40 @@ class PublishedValues:
         """Of lists of several values, by number."""
         self._elements: dict[tuple[str, Scalar], int] = {}
 
-    def facts(self, driver: str, device: resource_v1.Device, around: str) -> DeviceFacts:
-        """The facts of a device. ``around``: a text that says the driver, and whatever else slice and pool say for all
+    def facts(self, driver: str, device: resource_v1.Device, context: str) -> DeviceFacts:
+        """The facts of a device. ``context``: a text with the driver, and everything that slice and pool say for all
         their devices."""
-        key = around, id(device)
-        found = self._facts_of_shared.get(key)
-        if found is None:
+        key = context, id(device)
+        facts = self._facts_of_shared.get(key)
+        if facts is None:
             columns, numbers = self._columns_and_numbers(driver, device)
-            found = DeviceFacts(
-                self._profile(device, around), columns, numbers, self._inconvertible.isdisjoint(numbers)
+            facts = DeviceFacts(
+                self._profile(device, context), columns, numbers, self._inconvertible.isdisjoint(numbers)
             )
             if len(self._facts_of_shared) < _KEPT_DEVICES:
-                self._facts_of_shared[key] = found
-        return found
+                self._facts_of_shared[key] = facts
+        return facts
 
-    def _profile(self, device: resource_v1.Device, around: str) -> int:
+    def _profile(self, device: resource_v1.Device, context: str) -> int:
         parts = [id(part) for name, part in device.__dict__.items() if name not in ("name", "attributes")]
-        shared = (around, id(device.model_fields_set), id(device.model_extra), *parts)
-        found = self._profiles_of_shared.get(shared)
-        if found is None:
+        shared = (context, id(device.model_fields_set), id(device.model_extra), *parts)
+        profile = self._profiles_of_shared.get(shared)
+        if profile is None:
             own = device.model_dump_json(exclude={"name", "attributes"}, exclude_unset=True)
-            found = self._profiles_of_shared[shared] = self._profiles.setdefault((around, own), len(self._profiles))
-        return found
+            profile = self._profiles_of_shared[shared] = self._profiles.setdefault((context, own), len(self._profiles))
+        return profile
 
     def _columns_and_numbers(
         self, driver: str, device: resource_v1.Device
     ) -> tuple[Mapping[str, int], tuple[int, ...]]:
-        attributes, known = device.attributes, self._numbers_of_shared
+        attributes, numbers = device.attributes, self._numbers_of_shared
         names = (driver, *attributes)
         columns = self._columns.get(names)
         if columns is None:
             columns = self._columns[names] = {name: place for place, name in enumerate(attributes)}
-        return columns, tuple([known.get(id(each)) or self._number(each) for each in attributes.values()])
+        return columns, tuple(
+            [numbers.get(id(attribute)) or self._number(attribute) for attribute in attributes.values()]
+        )
 
     def _number(self, attribute: DeviceAttribute) -> int:
         value = tuple(attribute.__dict__.values())  # all fields, in a third of the time that naming each takes

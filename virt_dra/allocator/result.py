@@ -40,7 +40,7 @@ class Results:
         """By request and PoolDevice.profile, whose results differ only in device and share; and whether they name a
         share."""
 
-    def of(
+    def write(
         self,
         claims: Sequence[ResourceClaim],
         picks: Sequence[Sequence[tuple[Request, int]]],
@@ -90,14 +90,11 @@ class Results:
 
     def _result(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> DeviceRequestAllocationResult:
         key = (request, device.profile)
-        known = self._stamps.get(key)
-        if known is None:
-            known = self._stamps[key] = self._stamp(claim, request, device)
-        stamp, shared = known
+        stamp, shared = self._stamps.get(key) or self._stamps.setdefault(key, self._stamp(claim, request, device))
         driver, pool, name = device.id
         if not shared:
             return stamp(driver=driver, pool=pool, device=name)
-        share = self._shares.of(claim, request, device)
+        share = self._shares.share(claim, request, device)
         if not share.consumed:
             return stamp(driver=driver, pool=pool, device=name, share_id=share.id)
         return stamp(driver=driver, pool=pool, device=name, share_id=share.id, consumed_capacity=share.consumed)
@@ -116,7 +113,9 @@ class Results:
         shared = self._shares.named(device)
         if shared:
             different += (
-                ["share_id", "consumed_capacity"] if self._shares.of(claim, request, device).consumed else ["share_id"]
+                ["share_id", "consumed_capacity"]
+                if self._shares.share(claim, request, device).consumed
+                else ["share_id"]
             )
         return Stamp(DeviceRequestAllocationResult, same, *different), shared
 
@@ -130,40 +129,31 @@ _allocation_there = Stamp(AllocationResult, {}, "devices", "node_selector")
 def _config(plan: ClaimPlan, selected: Mapping[int, int]) -> tuple[DeviceAllocationConfiguration, ...]:
     """The configuration of the classes, then that of the claim, with the requests each is for (A-18.2 to A-18.4)."""
     requests = [entry.alternatives[selected.get(i, 0)].request for i, entry in enumerate(plan.requests)]
-    entries: list[tuple[str, list[str], OpaqueDeviceConfiguration | None]] = []
-    by_class: dict[str, range] = {}
+    names = [(entry.name, request.full_name) for entry, request in zip(plan.requests, requests, strict=True)]
+    by_class: dict[str, list[Request]] = {}
     for request in requests:
-        known = by_class.get(request.device_class.name)
-        if known is not None:
-            for i in known:
-                entries[i][1].append(request.full_name)
-            continue
-        first = len(entries)
-        entries.extend((FROM_CLASS, [request.full_name], config.opaque) for config in request.device_class.spec.config)
-        by_class[request.device_class.name] = range(first, len(entries))
-    names = tuple((entry.name, request.full_name) for entry, request in zip(plan.requests, requests, strict=True))
-    for claim_config in plan.claim.spec.devices.config:
-        listed = list(claim_config.requests)
-        if not listed or any(base in listed or full in listed for base, full in names):
-            entries.append((FROM_CLAIM, listed, claim_config.opaque))
-    return tuple(
-        [
-            _entry(source, () if _covers_all(listed, names) else tuple(listed), opaque)
-            for source, listed, opaque in entries
-        ]
-    )
-
-
-def _covers_all(listed: Sequence[str], names: Sequence[tuple[str, str]]) -> bool:
-    """True for an entry that is for every request: it is written without names, since empty means all (A-18.4)."""
-    return all(base in listed or full in listed for base, full in names)
+        by_class.setdefault(request.device_class.name, []).append(request)
+    entries = [
+        _entry(FROM_CLASS, tuple(request.full_name for request in of_class), config.opaque, names)
+        for of_class in by_class.values()
+        for config in of_class[0].device_class.spec.config
+    ]
+    for config in plan.claim.spec.devices.config:
+        if not config.requests or any(base in config.requests or full in config.requests for base, full in names):
+            entries.append(_entry(FROM_CLAIM, config.requests, config.opaque, names))
+    return tuple(entries)
 
 
 def _entry(
-    source: str, requests: tuple[str, ...], opaque: OpaqueDeviceConfiguration | None
+    source: str,
+    requests: tuple[str, ...],
+    opaque: OpaqueDeviceConfiguration | None,
+    names: Sequence[tuple[str, str]],
 ) -> DeviceAllocationConfiguration:
+    """One entry of the configuration. ``names``: of all requests, the own and the full one; an entry for all of them is
+    written without names, since empty means all (A-18.4)."""
     entry = DeviceAllocationConfiguration(source=source)
-    if requests:
+    if requests and not all(base in requests or full in requests for base, full in names):
         entry = entry.with_(requests=requests)
     return entry if opaque is None else entry.with_(opaque=opaque)
 
@@ -205,7 +195,7 @@ def _only(node: str) -> NodeSelector:
 def _merge(requirements: Sequence[NodeSelectorRequirement], into: list[NodeSelectorRequirement]) -> None:
     for new in requirements:
         if not any(
-            known.key == new.key and known.operator == new.operator and set(known.values) == set(new.values)
-            for known in into
+            merged.key == new.key and merged.operator == new.operator and set(merged.values) == set(new.values)
+            for merged in into
         ):
             into.append(new)

@@ -68,8 +68,8 @@ class Search:
         pruner.start(self)
 
     def run(self) -> bool:
-        """Raises :class:`FatalError` for broken selectors that are reached, :class:`StepLimitExceeded`,
-        :class:`DeadlineExceeded`."""
+        """Search; True if there is a solution. Raises :class:`FatalError` for broken selectors that are reached,
+        :class:`StepLimitExceeded`, :class:`DeadlineExceeded`."""
         move: Move = Position(0)
         while True:
             if isinstance(move, Position):
@@ -91,8 +91,8 @@ class Search:
             self.deepest = max(self.deepest, at.entry)
             if at.entry and entries[at.entry - 1].claim != claim:
                 self._frames.append(_ClaimEnd(self))
-            if self.pruner.active and (known := self.pruner.known_failure(at)) is not None:
-                return known
+            if self.pruner.active and (failure := self.pruner.known_failure(at)) is not None:
+                return failure
             if plan.prioritized:
                 frame = _Alternatives(self, at, (claim, number), len(plan.alternatives))
                 self._frames.append(frame)
@@ -110,8 +110,8 @@ class Search:
             return SearchOutcome.TOO_MANY
         if slots.fixed is not None:
             return self._place_fixed(at, slots.request, slots.fixed[at.slot])
-        if at.slot and self.pruner.active and (known := self.pruner.known_failure(at)) is not None:
-            return known
+        if at.slot and self.pruner.active and (failure := self.pruner.known_failure(at)) is not None:
+            return failure
         scan = _Scan(self, at, slots)
         self._frames.append(scan)
         return scan.advance()

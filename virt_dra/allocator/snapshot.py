@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """See the module. Build with :meth:`build`, derive with :meth:`with_allocation` and :meth:`without_allocation`."""
+    """The slices and classes of a cluster, and the devices in use. Build with :meth:`build`, derive with
+    :meth:`with_allocation` and :meth:`without_allocation`."""
 
     slices: tuple[ResourceSlice, ...] = field(compare=False)
     classes: Mapping[str, DeviceClass] = field(compare=False)
@@ -55,17 +56,19 @@ class Snapshot:
         tainted = tuple(
             with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules"))
         )
-        allocated = [each for each in of_type(claims, ResourceClaim, "claims") if each.status.allocation is not None]
-        by_name = MappingProxyType({each.name: each for each in of_type(classes, DeviceClass, "classes")})
+        allocated = [claim for claim in of_type(claims, ResourceClaim, "claims") if claim.status.allocation is not None]
+        by_name = MappingProxyType(
+            {device_class.name: device_class for device_class in of_type(classes, DeviceClass, "classes")}
+        )
         caches = SnapshotCaches(
             tainted,
             by_name,
             compile_selector or cel_engine.compile_selector,
             compile_derived or cel_engine.compile_derived,
         )
-        by_key = PersistentMap({each.key: each for each in allocated if each.name})
+        by_key = PersistentMap({claim.key: claim for claim in allocated if claim.name})
         return cls(tainted, by_name, caches, allocated=by_key).with_allocation(
-            *(each.status.allocation for each in allocated if each.status.allocation is not None)
+            *(claim.status.allocation for claim in allocated if claim.status.allocation is not None)
         )
 
     def with_allocation(self, *allocations: AllocationResult) -> Snapshot:
@@ -80,10 +83,12 @@ class Snapshot:
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
         """The allocation that the snapshot was built with for the claim of that name, unless it was released or has
         another UID."""
-        known = self.allocated.get(claim.key)
-        if known is None or (claim.metadata.uid and known.metadata.uid and claim.metadata.uid != known.metadata.uid):
+        allocated = self.allocated.get(claim.key)
+        if allocated is None or (
+            claim.metadata.uid and allocated.metadata.uid and claim.metadata.uid != allocated.metadata.uid
+        ):
             return None
-        allocation = known.status.allocation
+        allocation = allocated.status.allocation
         return allocation if allocation is not None and all(self._knows(use) for use in uses_of([allocation])) else None
 
     def _knows(self, use: DeviceUse) -> bool:
@@ -109,10 +114,10 @@ class Snapshot:
 
 def of_type(objects: Iterable[T], wanted: type[T], argument: str) -> Iterator[T]:
     """The objects one by one. Raises TypeError at the first of another type. ``argument``: its name in the message."""
-    for position, each in enumerate(objects):
-        if not isinstance(each, wanted):
-            read = f"; {wanted.__name__}.from_wire reads one" if isinstance(each, Mapping) else ""
+    for position, obj in enumerate(objects):
+        if not isinstance(obj, wanted):
+            read = f"; {wanted.__name__}.from_wire reads one" if isinstance(obj, Mapping) else ""
             raise TypeError(
-                f"{argument}[{position}]: a {wanted.__name__} is needed, this is of type {type(each).__name__}{read}"
+                f"{argument}[{position}]: a {wanted.__name__} is needed, this is of type {type(obj).__name__}{read}"
             )
-        yield each
+        yield obj

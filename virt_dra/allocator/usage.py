@@ -75,15 +75,15 @@ def uses_of(allocations: Iterable[AllocationResult]) -> Iterator[DeviceUse]:
 
 def by_pool(uses: Iterable[DeviceUse]) -> dict[PoolId, list[DeviceUse]]:
     """The uses of each pool, in their order."""
-    found: dict[PoolId, list[DeviceUse]] = {}
+    uses_by_pool: dict[PoolId, list[DeviceUse]] = {}
     driver = pool = None
     of_pool: list[DeviceUse] = []
     for use in uses:
         if use.pool != pool or use.driver != driver:  # most often the next use is of the same pool
             driver, pool = use.driver, use.pool
-            of_pool = found.setdefault(PoolId(driver, pool), [])
+            of_pool = uses_by_pool.setdefault(PoolId(driver, pool), [])
         of_pool.append(use)
-    return found
+    return uses_by_pool
 
 
 def changed(before: PoolUse, changes: Iterable[DeviceUse], by: int) -> PoolUse:
@@ -104,11 +104,11 @@ def changed(before: PoolUse, changes: Iterable[DeviceUse], by: int) -> PoolUse:
             consumed = dict(before.consumed) if consumed is None else consumed
             amounts = dict(consumed.get(use.device, {}))
             for name, amount in use.consumed.items():
-                known = amounts.get(name)
+                consumed_before = amounts.get(name)
                 if by > 0:
-                    amounts[name] = amount if known is None else known + amount
-                elif known is not None:
-                    amounts[name] = known - amount
+                    amounts[name] = amount if consumed_before is None else consumed_before + amount
+                elif consumed_before is not None:
+                    amounts[name] = consumed_before - amount
             if by < 0 and not any(amounts.values()):  # nothing is left of it (A-3.4)
                 consumed.pop(use.device, None)
             else:

@@ -77,7 +77,7 @@ class FeatureTable:
     def selectable(self, request: Request, device: PoolDevice) -> bool:
         """True if the device is one of those that an All request asks for, free or not (A-8, A-9.2). Raises
         FatalError."""
-        return all(each.admits(request, device) for each in self.filters)
+        return all(filter_.admits(request, device) for filter_ in self.filters)
 
     def checks(self, claim: ResourceClaim) -> tuple[Check, ...]:
         """The checks of one claim, in the order of A-10. A constraint with both attributes gets both checks (AC-5)."""
@@ -99,41 +99,38 @@ class FeatureTable:
 
 def _derives(claim: ResourceClaim) -> bool:
     """True if requests derive attributes, so that a constraint may be an error."""
-    wanted = [
-        each
+    return any(
+        alternative is not None and alternative.derived_attributes
         for request in claim.spec.devices.requests
-        for each in (request.exactly, *request.first_available)
-        if each is not None
-    ]
-    return any(each.derived_attributes for each in wanted)
+        for alternative in (request.exactly, *request.first_available)
+    )
 
 
 def _counters(used: Used, pools: Pools, node: Node, features: Features) -> tuple[tuple[Check, ...], tuple[Bound, ...]]:
-    """A-10.4: groups before counters; with counters off, groups don't matter."""
+    """The checks and bounds for counters: groups before counters; with counters off, groups don't matter (A-10.4)."""
     if not features.partitionable_devices:
         return (CountersOff(),), ()
     counters = Counters(used, pools)
-    found = (CompatibilityGroups(used, pools, node), counters) if features.compatibility_groups else (counters,)
-    return found, (counters,)
+    checks = (CompatibilityGroups(used, pools, node), counters) if features.compatibility_groups else (counters,)
+    return checks, (counters,)
 
 
 REASONS = (
-    *(
-        capacity.EXHAUSTED,
-        match_attribute.DIFFERS,
-        distinct_attribute.REPEATED,
-        attributes.MISSING,
-        taints.TAINTED,
-        counters.INSUFFICIENT,
-    ),
-    *(
-        counters.UNKNOWN_USE,
-        compatibility_groups.INCOMPATIBLE,
-        node_operations.NOT_DECLARED,
-        static.FEATURE_OFF,
-        capacity.TOO_SMALL,
-    ),
-    *(capacity.POLICY, capacity.UNKNOWN, in_use.IN_USE, in_use.TAKEN),
+    capacity.EXHAUSTED,
+    match_attribute.DIFFERS,
+    distinct_attribute.REPEATED,
+    attributes.MISSING,
+    taints.TAINTED,
+    counters.INSUFFICIENT,
+    counters.UNKNOWN_USE,
+    compatibility_groups.INCOMPATIBLE,
+    node_operations.NOT_DECLARED,
+    static.FEATURE_OFF,
+    capacity.TOO_SMALL,
+    capacity.POLICY,
+    capacity.UNKNOWN,
+    in_use.IN_USE,
+    in_use.TAKEN,
 )
 """Reasons to refuse a device that the selectors select, last check first: an explanation names the device that came
 furthest."""
@@ -147,9 +144,9 @@ Writer: TypeAlias = Callable[[dict[str, Any], PoolDevice], None]
 
 def writers(features: Features) -> tuple[Writer, ...]:
     """The writers of the features that are on (A-18.1)."""
-    found: list[Writer] = []
+    enabled: list[Writer] = []
     if features.device_binding_and_status:
-        found.append(binding_conditions.write)
+        enabled.append(binding_conditions.write)
     if features.optional_node_operations:
-        found.append(node_operations.write)
-    return tuple(found)
+        enabled.append(node_operations.write)
+    return tuple(enabled)

@@ -15,17 +15,17 @@ Selectable = Callable[[Request, PoolDevice], bool]
 
 
 def slots(request: Request, reachable: Reachable, selectable: Selectable) -> Slots:
-    """Raises NodeError when mode All includes an incomplete or invalid pool (AC-9), FatalError for an unknown mode
-    (E8)."""
+    """The slots of a request. Raises NodeError when mode All includes an incomplete or invalid pool (AC-9), FatalError
+    for an unknown mode (E8)."""
     if request.mode == EXACT_COUNT:
         return Slots(request, request.count)
     subject = f"claim {request.claim.key}, request {request.name}"
     if request.mode != ALL:
         raise FatalError(f"{subject}: unsupported count mode {request.mode}")
-    found: list[PoolDevice] = []
+    devices: list[PoolDevice] = []
     for pool in reachable.pools:
         if pool.problem is not None:
             state = "being updated" if pool.problem.reason == INCOMPLETE else "invalid"
             raise NodeError(f"{subject}: asks for all devices, but resource pool {pool.id} is currently {state}")
-        found.extend(device for device in pool.devices if selectable(request, device))
-    return Slots(request, len(found), tuple(found))
+        devices.extend(device for device in pool.devices if selectable(request, device))
+    return Slots(request, len(devices), tuple(devices))

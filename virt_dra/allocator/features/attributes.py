@@ -4,6 +4,7 @@ set of values."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
@@ -79,15 +80,15 @@ class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
         """Reuse keys (model.Check): labels, None for a device without a value, an error's text."""
         if self._expression is not None:
             return [self._fact(device, interrupt) for device in devices]
-        found: list[Hashable] = []
+        keys: list[Hashable] = []
         for number in self._published.numbers(devices):
             fact = self._facts.get(number, _UNKNOWN)
             if fact is _UNKNOWN:
                 if len(self._facts) >= _REMEMBERED_VALUES:
                     self._facts.clear()
                 fact = self._facts[number] = self._label(self._numbers.elements(number, lists=self._lists))
-            found.append(fact)
-        return found
+            keys.append(fact)
+        return keys
 
     def _fact(self, device: PoolDevice, interrupt: Interrupt | None) -> Hashable:
         values = self.within(device, interrupt)
@@ -114,49 +115,42 @@ class Attributes:
     def __init__(self, compile_derived: CompileDerived, numbers: PublishedValues) -> None:
         self._compile = compile_derived
         self._numbers = numbers
-        self._known: dict[tuple[str, str | None, bool], ValuesOf] = {}
+        self._values: dict[tuple[str, str | None, bool], ValuesOf] = {}
 
-    def of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
+    def values_of(self, request: Request, name: str, *, lists: bool) -> ValuesOf:
         """The values that ``name`` stands for in the request: of the attribute it derives, else of the published one
         (A-15.2)."""
         key = (name, request.derived.get(name), lists)
-        known = self._known.get(key)
-        if known is None:
-            known = ValuesOf(name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers)
-            remember(self._known, key, known, _REMEMBERED_ATTRIBUTES)
-        return known
+        values = self._values.get(key)
+        if values is None:
+            values = ValuesOf(
+                name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers
+            )
+            remember(self._values, key, values, _REMEMBERED_ATTRIBUTES)
+        return values
 
 
+@dataclass(eq=False)
 class AttributeConstraint(Check):
-    """A constraint that compares the values of one attribute. ``requests`` empty: it covers all requests of the
-    claim."""
+    """A constraint that compares the values of one attribute."""
 
-    def __init__(
-        self,
-        name: str,
-        requests: tuple[str, ...],
-        features: Features,
-        attributes: Attributes,
-        interrupt: Interrupt | None = None,
-    ) -> None:
-        """``interrupt``: of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
-        self.name = name
-        self._requests = requests
-        self._lists = features.list_type_attributes
-        self._attributes = attributes
-        self._interrupt = interrupt
-        self._of: dict[Request, ValuesOf | None] = {}
-        """None for a request that isn't covered."""
+    name: str
+    requests: tuple[str, ...]
+    """Those of the claim that it covers; empty: all."""
+    features: Features
+    attributes: Attributes
+    interrupt: Interrupt | None = None
+    """Of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
+    _of: dict[Request, ValuesOf | None] = field(init=False, default_factory=dict)
+    """None for a request that isn't covered."""
 
     def _values_of(self, request: Request) -> ValuesOf | None:
         try:
             return self._of[request]
         except KeyError:
-            found = (
-                self._attributes.of(request, self.name, lists=self._lists) if applies(self._requests, request) else None
-            )
-            self._of[request] = found
-            return found
+            covered, lists = applies(self.requests, request), self.features.list_type_attributes
+            values = self._of[request] = self.attributes.values_of(request, self.name, lists=lists) if covered else None
+            return values
 
     def constrains(self, request: Request) -> bool:
         return self._values_of(request) is not None
@@ -171,7 +165,7 @@ class AttributeConstraint(Check):
         if of is None:
             return None
         try:
-            values = of.within(device, self._interrupt) if of.derived else of[device]
+            values = of.within(device, self.interrupt) if of.derived else of[device]
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
         if isinstance(values, FatalError):
@@ -193,12 +187,12 @@ class AttributeConstraint(Check):
             raise _of_request(request, error) from None
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
-        return self.reuse_keys(request, (device,), self._interrupt)[0]
+        return self.reuse_keys(request, (device,), self.interrupt)[0]
 
     def missing(self, constraint: str, request: Request, device: PoolDevice) -> Rejection:
         """The refusal of a device without a value. ``constraint``: its name in the message."""
-        what = "derived value is not comparable" if self.name in request.derived else "no comparable value"
-        return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {what}")
+        detail = "derived value is not comparable" if self.name in request.derived else "no comparable value"
+        return Rejection(MISSING, f"attribute {self.name} missing", device.id, f"{constraint} {self.name}: {detail}")
 
 
 def _of_request(request: Request, error: DeadlineExceeded) -> DeadlineExceeded:

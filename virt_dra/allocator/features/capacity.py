@@ -31,6 +31,7 @@ from virt_dra.allocator.features.consumption import (
     qualified,
     resolve,
 )
+from virt_dra.allocator.features.static import StaticCheck
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import Check, Filter, PoolDevice, Rejection, Request, Slots, SymmetryKey, Take, Upcoming
@@ -90,18 +91,18 @@ class Capacities:
     def outcomes(self, request: Request, *, fractional: bool) -> _Outcomes:
         """The outcomes known so far for equal capacity requests; the resolver adds to them."""
         key = (fractional, tuple((name, request.capacity[name].spelling) for name in sorted(request.capacity)))
-        known = self._outcomes.get(key)
-        if known is None:
-            known = remember(self._outcomes, key, {}, _REMEMBERED_REQUESTS)
-        return known
+        outcomes = self._outcomes.get(key)
+        if outcomes is None:
+            outcomes = remember(self._outcomes, key, {}, _REMEMBERED_REQUESTS)
+        return outcomes
 
     def stock(self, device: PoolDevice) -> Stock:
-        known = self._stock_of.get(device)
-        if known is None:
+        stock = self._stock_of.get(device)
+        if stock is None:
             capacities = device.published.capacity
             key = (device.id.driver, tuple((name, _content(capacities[name])) for name in sorted(capacities)))
-            known = self._stock_of[device] = self._stocks.setdefault(key, Stock(device.id.driver, capacities))
-        return known
+            stock = self._stock_of[device] = self._stocks.setdefault(key, Stock(device.id.driver, capacities))
+        return stock
 
 
 def _content(capacity: DeviceCapacity) -> Hashable:
@@ -114,7 +115,7 @@ def _policy_content(policy: CapacityRequestPolicy) -> Hashable:
     range_ = policy.valid_range
     bounds = () if range_ is None else (range_.min, range_.max, range_.step)
     amounts = (policy.default, *bounds, *policy.valid_values)
-    return len(bounds), tuple(None if each is None else each.spelling for each in amounts)
+    return len(bounds), tuple(None if amount is None else amount.spelling for amount in amounts)
 
 
 class Resolver:
@@ -125,31 +126,33 @@ class Resolver:
         self._fractional = features.fractional_capacity_range
         self._outcomes: dict[Request, _Outcomes] = {}
 
-    def of(self, request: Request, device: PoolDevice) -> Resolution:
+    def resolution(self, request: Request, device: PoolDevice) -> Resolution:
         outcomes = self._outcomes.get(request)
         if outcomes is None:
             outcomes = self._outcomes[request] = self._capacities.outcomes(request, fractional=self._fractional)
         stock = self._capacities.stock(device)
-        known = outcomes.get(stock)
-        if known is None:
-            known = outcomes[stock] = resolve(
+        resolution = outcomes.get(stock)
+        if resolution is None:
+            resolution = outcomes[stock] = resolve(
                 stock.driver, stock.capacities, request.capacity, fractional=self._fractional
             )
-        return known
+        return resolution
 
     def consumption(self, request: Request, device: PoolDevice) -> Consumption:
-        """For a device that the filter admits. Raises :class:`FatalError` for one that is an error."""
-        found = self.of(request, device)
-        if isinstance(found, Fault):
+        """The amounts that the request takes of a device that the filter admits. Raises :class:`FatalError` for a
+        fault."""
+        resolution = self.resolution(request, device)
+        if isinstance(resolution, Fault):
             raise FatalError(
                 f"claim {request.claim.key}, request {request.name}: rechecking "
-                f"capacity for device {device.id}: {found.text}"
+                f"capacity for device {device.id}: {resolution.text}"
             )
-        if isinstance(found, Refusal):
+        if isinstance(resolution, Refusal):
             raise AssertionError(
-                f"{device.id} was to be shared although its capacities can't serve {request.full_name}: {found.detail}"
+                f"{device.id} was to be shared although its capacities can't serve {request.full_name}: "
+                f"{resolution.detail}"
             )
-        return found
+        return resolution
 
 
 class CapacityFilter(Filter):
@@ -162,23 +165,23 @@ class CapacityFilter(Filter):
         self._resolver = resolver
 
     def admits(self, request: Request, device: PoolDevice) -> bool:
-        """Raises :class:`FatalError` for what can't be represented (E21)."""
+        """True if the request suits the unused device. Raises :class:`FatalError` for amounts that can't be represented
+        (E21)."""
         if not device.published.capacity and not request.capacity:
             return True
-        found = self._resolver.of(request, device)
-        if isinstance(found, Fault):
+        resolution = self._resolver.resolution(request, device)
+        if isinstance(resolution, Fault):
             shown = device.id.device if request.mode == ALL else device.id
-            raise FatalError(
-                f"claim {request.claim.key}, request {request.name}: checking capacity for device {shown}: {found.text}"
-            )
-        return isinstance(found, Consumption)
+            subject = f"claim {request.claim.key}, request {request.name}"
+            raise FatalError(f"{subject}: checking capacity for device {shown}: {resolution.text}")
+        return isinstance(resolution, Consumption)
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
-        found = self._resolver.of(request, device)
-        if not isinstance(found, Refusal):
+        resolution = self._resolver.resolution(request, device)
+        if not isinstance(resolution, Refusal):
             raise AssertionError(f"the capacity of {device.id} suffices: there is no refusal to explain")
-        words = {UNKNOWN: "missing", POLICY: "refuses the amount", TOO_SMALL: "too small"}[found.reason]
-        return Rejection(found.reason, f"capacity {found.capacity} {words}", device.id, found.detail)
+        words = {UNKNOWN: "missing", POLICY: "refuses the amount", TOO_SMALL: "too small"}[resolution.reason]
+        return Rejection(resolution.reason, f"capacity {resolution.capacity} {words}", device.id, resolution.detail)
 
 
 class SharedCapacity(Check):
@@ -207,29 +210,23 @@ class SharedCapacity(Check):
         too."""
         if not is_shared(device):
             return _EXCLUSIVE
-        return _SHARED if request.admin_access else self._resolver.of(request, device)
+        return _SHARED if request.admin_access else self._resolver.resolution(request, device)
 
     def has_room(self, request: Request, device: PoolDevice) -> bool:
         """True if `add` would take the device."""
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
         consumption = self._resolver.consumption(request, device)
-        shares = self._left.get(device)
-        return _fits(consumption.amounts, shares[-1] if shares else self._unused_of(device, consumption))
+        return _fits(consumption.amounts, self._left_of(device, consumption))
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         if not device.published.allow_multiple_allocations or request.admin_access:
             return True
         consumption = self._resolver.consumption(request, device)
-        shares = self._left.get(device)
-        left = shares[-1] if shares else self._unused_of(device, consumption)
+        left = self._left_of(device, consumption)
         if not _fits(consumption.amounts, left):
             return False
-        left = tuple(map(sub, left, consumption.amounts))
-        if shares is None:
-            self._left[device] = [left]
-        else:
-            shares.append(left)
+        self._left.setdefault(device, []).append(tuple(map(sub, left, consumption.amounts)))
         return True
 
     def remove(self, request: Request, device: PoolDevice) -> None:
@@ -254,14 +251,12 @@ class SharedCapacity(Check):
         if request.admin_access or not is_shared(device):
             return ()
         consumption = self._resolver.consumption(request, device)
-        each = zip(consumption.quantities, consumption.amounts, self._unused_of(device, consumption), strict=True)
-        return [Take(name, (device, name), amount, left) for name, amount, left in each if amount]
+        capacities = zip(consumption.quantities, consumption.amounts, self._unused_of(device, consumption), strict=True)
+        return [Take(name, (device, name), amount, left) for name, amount, left in capacities if amount]
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
         consumption = self._resolver.consumption(request, device)
-        unused = self._unused_of(device, consumption)
-        shares = self._left.get(device)
-        left = shares[-1] if shares else unused
+        unused, left = self._unused_of(device, consumption), self._left_of(device, consumption)
         for number, (name, quantity) in enumerate(consumption.quantities.items()):
             if consumption.amounts[number] > left[number]:
                 value = device.published.capacity[name].value
@@ -275,8 +270,8 @@ class SharedCapacity(Check):
         return is_shared(device)
 
     def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
-        """Of some capacity the requests take more than all shared devices have left, or in parts of which too few
-        fit."""
+        """True if the requests take more of some capacity than all shared devices have left, or too many parts of a
+        size."""
         left: dict[PoolDevice, dict[str, int]] = {}
         parts: dict[str, list[int]] = {}
         for alternatives in wanted:
@@ -285,7 +280,7 @@ class SharedCapacity(Check):
             ).items():
                 parts.setdefault(name, []).extend(amounts)
         return any(
-            _too_much(amounts, [each[name] for each in left.values() if name in each])
+            _too_much(amounts, [amounts_left[name] for amounts_left in left.values() if name in amounts_left])
             for name, amounts in parts.items()
         )
 
@@ -307,27 +302,31 @@ class SharedCapacity(Check):
             if device not in left:
                 left[device] = _totals(names, self._unused_of(device, consumption))
         if slots.fixed is None:
-            common = [name for name in takes[0] if all(name in each for each in takes)] if takes else []
-            return {name: [min(each[name] for each in takes)] * slots.count for name in common}
-        every = {name for each in takes for name in each}
-        return {name: sorted((each[name] for each in takes if name in each), reverse=True) for name in every}
+            common = [name for name in takes[0] if all(name in amounts for amounts in takes)] if takes else []
+            return {name: [min(amounts[name] for amounts in takes)] * slots.count for name in common}
+        every = {name for amounts in takes for name in amounts}
+        return {name: sorted((amounts[name] for amounts in takes if name in amounts), reverse=True) for name in every}
+
+    def _left_of(self, device: PoolDevice, consumption: Consumption) -> tuple[int, ...]:
+        shares = self._left.get(device)
+        return shares[-1] if shares else self._unused_of(device, consumption)
 
     def _unused_of(self, device: PoolDevice, consumption: Consumption) -> tuple[int, ...]:
-        known = self._unused.get(device)
-        if known is None:
-            known = consumption.limits
+        unused = self._unused.get(device)
+        if unused is None:
+            unused = consumption.limits
             use = self._used.get(device.pool)
             consumed = use.consumed.get(device.id.device) if use is not None else None
             if consumed:
                 used = (consumed.get(name) for name in consumption.quantities)
-                known = tuple(
-                    [limit - (0 if each is None else each.nano) for limit, each in zip(known, used, strict=True)]
+                unused = tuple(
+                    [limit - (0 if amount is None else amount.nano) for limit, amount in zip(unused, used, strict=True)]
                 )
-            self._unused[device] = known
-        return known
+            self._unused[device] = unused
+        return unused
 
 
-class RoomFirst(Check):
+class RoomFirst(StaticCheck):
     """Skips devices without room before constraints that can be errors (derived attributes) evaluate them (A-7.2).
 
     Not for mode All, where constraints come first (A-9.4). SharedCapacity, which keeps the amounts, runs last all the
@@ -340,17 +339,11 @@ class RoomFirst(Check):
     def add(self, request: Request, device: PoolDevice) -> bool:
         return request.mode == ALL or self._shared.has_room(request, device)
 
-    def remove(self, request: Request, device: PoolDevice) -> None:
-        """Holds nothing."""
-
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return True
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
         return True
-
-    def state(self, upcoming: Upcoming) -> Hashable:
-        return None
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
         return self._shared.explain(request, device)
@@ -361,7 +354,7 @@ _SHARED = "shared"
 
 
 def _totals(names: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
-    """A device may publish both forms of a name (AC-13)."""
+    """The amounts by name, summed where a device publishes both forms of one (AC-13)."""
     totals: Counter[str] = Counter()
     for name, amount in zip(names, amounts, strict=True):
         totals[name] += amount
@@ -369,10 +362,10 @@ def _totals(names: Sequence[str], amounts: Sequence[int]) -> dict[str, int]:
 
 
 def _fewest(alternatives: Sequence[dict[str, list[int]]]) -> dict[str, list[int]]:
-    """Parts of which every alternative has as many, and as large ones."""
+    """The parts that every alternative takes at least: as many, each the smallest of the alternatives'."""
     first, *others = alternatives
     return {
-        name: list(map(min, zip(parts, *(each.get(name, ()) for each in others), strict=False)))
+        name: list(map(min, zip(parts, *(other.get(name, ()) for other in others), strict=False)))
         for name, parts in first.items()
     }
 
@@ -381,7 +374,7 @@ def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
     """True if the parts provably don't fit into what is left: by their sum, or by the number of those of a size and
     above."""
     return sum(parts) > sum(left) or any(
-        sum(part >= size for part in parts) > sum(each // size for each in left) for size in set(parts) if size
+        sum(part >= size for part in parts) > sum(amount // size for amount in left) for size in set(parts) if size
     )
 
 
@@ -413,8 +406,8 @@ class ShareNames:
         """True if a result for the device names a share: not for an exclusive one."""
         return self._on and bool(device.published.allow_multiple_allocations)
 
-    def of(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> Share:
-        """``claim``: the owner of the share (``request`` may be an equal one of another claim)."""
+    def share(self, claim: ResourceClaim, request: Request, device: PoolDevice) -> Share:
+        """The share of the device that ``claim`` owns (``request`` may be an equal one of another claim)."""
         owner = claim.metadata.uid or claim.key
         share_id = uuid5(_SHARE_IDS, "\n".join((owner, request.full_name, *device.id)))
         return Share(str(share_id), self._resolver.consumption(request, device).quantities)

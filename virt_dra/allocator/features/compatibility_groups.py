@@ -36,7 +36,8 @@ def _admits(members: Mapping[int, Common], number: int, groups: frozenset[str]) 
 
 
 def _joined(members: Mapping[int, Common], number: int, groups: frozenset[str]) -> Common:
-    """Also defined for incompatible members: slices may change under allocated devices (A-13.1)."""
+    """The common groups once a device has joined, also for incompatible members: slices may change under allocated
+    devices (A-13.1)."""
     if number not in members:
         return groups or None
     common = members[number]
@@ -65,8 +66,10 @@ def _folded(sets: CounterSets, devices: Sequence[PoolDevice]) -> dict[int, Commo
 
 
 def _is_mixed(sets: CounterSets, devices: Sequence[PoolDevice]) -> bool:
-    found = {(number, not groups) for device in devices for number, groups in sets.charges[device.id.device].groups}
-    return len(found) > len({number for number, _ in found})
+    memberships = {
+        (number, not groups) for device in devices for number, groups in sets.charges[device.id.device].groups
+    }
+    return len(memberships) > len({number for number, _ in memberships})
 
 
 class _Members:
@@ -94,12 +97,12 @@ class CompatibilityGroups(Check):
         self._once = ChargedOnce(used)
 
     def _pool(self, pool: PoolId) -> _Members:
-        found = self._of.get(pool)
-        if found is None:
+        members = self._of.get(pool)
+        if members is None:
             sets = self._pools.counter_sets(pool)
             start = _baseline(sets, sets.account(self._used.get(pool)), self._targeting) if sets.grouped else {}
-            found = self._of[pool] = _Members(sets, start)
-        return found
+            members = self._of[pool] = _Members(sets, start)
+        return members
 
     def _targeting(self) -> Set[PoolDevice]:
         return frozenset(self._pools.reachable(self._node).devices)
@@ -113,7 +116,7 @@ class CompatibilityGroups(Check):
             return _NO_MEMBER
         return (
             (device.pool, charge.groups, charge.sharable)
-            if all(_admits(pool.start, *each) for each in charge.groups)
+            if all(_admits(pool.start, *membership) for membership in charge.groups)
             else None
         )
 
@@ -180,15 +183,17 @@ class CompatibilityGroups(Check):
 
     def _places(self, pool: _Members, number: int) -> int:
         """The most devices that can take from a counter set in this attempt."""
-        known = pool.places.get(number)
-        if known is None:
+        places = pool.places.get(number)
+        if places is None:
             sizes: Counter[str | None] = Counter()
             for device in pool.sets.members[number]:
-                groups = next(groups for each, groups in pool.sets.charges[device.id.device].groups if each == number)
+                groups = next(
+                    groups for set_number, groups in pool.sets.charges[device.id.device].groups if set_number == number
+                )
                 if _admits(pool.start, number, groups):
                     sizes.update((groups & (pool.start.get(number) or groups)) or (None,))
-            known = pool.places[number] = max(sizes.values(), default=0)
-        return known
+            places = pool.places[number] = max(sizes.values(), default=0)
+        return places
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
         pool = self._pool(device.pool)

@@ -60,7 +60,7 @@ Resolution = Consumption | Refusal | Fault
 
 
 class _Broken(Exception):
-    """``str()``: what is wrong with the request or the policy."""
+    """The request or the policy is broken; ``str()`` says how."""
 
 
 def qualified(driver: str, name: str) -> str:
@@ -117,13 +117,13 @@ def match(driver: str, published: Iterable[str], requested: CapacityRequests) ->
     if not requested:
         return {}, None
     by_name = {qualified(driver, name): name for name in sorted(requested, key=lambda name: "/" in name)}
-    found = {name: requested[by_name[full]] for name in published if (full := qualified(driver, name)) in by_name}
-    known = {qualified(driver, name) for name in published}
-    return found, min((name for name in requested if qualified(driver, name) not in known), default=None)
+    amounts = {name: requested[by_name[full]] for name in published if (full := qualified(driver, name)) in by_name}
+    full_names = {qualified(driver, name) for name in published}
+    return amounts, min((name for name in requested if qualified(driver, name) not in full_names), default=None)
 
 
 def _consumed(capacity: DeviceCapacity, wanted: Quantity | None, *, fractional: bool) -> Quantity:
-    """A-17.2. Raises :class:`_Broken`."""
+    """The amount that a request for ``wanted`` takes (A-17.2). Raises :class:`_Broken`."""
     policy = capacity.request_policy
     if wanted is None:
         return capacity.value if policy is None or policy.default is None else policy.default
@@ -135,7 +135,8 @@ def _consumed(capacity: DeviceCapacity, wanted: Quantity | None, *, fractional: 
 
 
 def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quantity, *, fractional: bool) -> Quantity:
-    """A-17.5, A-17.6. Raises :class:`_Broken` for what the arithmetic can't represent (E21)."""
+    """The amount rounded up to the range's next step (A-17.5, A-17.6). Raises :class:`_Broken` for amounts that the
+    arithmetic can't represent (E21)."""
     if wanted < least:
         return least
     step = range_.step
@@ -163,7 +164,7 @@ def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quanti
 
 
 def _shown(wanted: Quantity) -> str:
-    """As the reference prints it, which repeats some spellings."""
+    """The quantity as the reference prints it, which repeats some spellings."""
     return wanted.spelling.kept or str(wanted)
 
 

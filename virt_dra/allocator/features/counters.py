@@ -51,11 +51,11 @@ class Counters(Check):
         self._once = ChargedOnce(used)
 
     def _pool(self, pool: PoolId) -> _Taken:
-        found = self._of.get(pool)
-        if found is None:
+        taken = self._of.get(pool)
+        if taken is None:
             sets = self._pools.counter_sets(pool)
-            found = self._of[pool] = _Taken(sets, sets.account(self._used.get(pool)))
-        return found
+            taken = self._of[pool] = _Taken(sets, sets.account(self._used.get(pool)))
+        return taken
 
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         if request.admin_access or not device.published.consumes_counters:
@@ -128,11 +128,11 @@ class Counters(Check):
         return bool(device.published.consumes_counters)
 
     def exceeded(self, wanted: Sequence[Sequence[tuple[Slots, Sequence[PoolDevice]]]], effort: Effort) -> bool:
-        """By some weights of the counters (counter_supply.py)."""
+        """True if the requests exceed what is left by some weights of the counters (counter_supply.py)."""
 
         def pool_of(pool: PoolId) -> tuple[CounterSets, Account]:
-            found = self._pool(pool)
-            return found.sets, found.account
+            taken = self._pool(pool)
+            return taken.sets, taken.account
 
         return counter_supply.exceeded(wanted, pool_of, effort.counter_bound)
 

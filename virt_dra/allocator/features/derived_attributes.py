@@ -23,7 +23,7 @@ class DerivedError(Exception):
 
 class Derived(Protocol):
     def evaluate(self, device: PoolDevice, interrupt: Interrupt | None = None) -> DeviceAttribute:
-        """Raises :class:`DerivedError`, and what ``interrupt`` raises, which is polled."""
+        """The value for a device. Raises :class:`DerivedError`, and what ``interrupt``, which is polled, raises."""
 
 
 CompileDerived = Callable[[str], Derived]

@@ -4,10 +4,9 @@ inside (A-15.7)."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
-from virt_dra.allocator.errors import Interrupt
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes
-from virt_dra.allocator.gates import Features
+from virt_dra.allocator.features.attributes import AttributeConstraint
 from virt_dra.allocator.model import PoolDevice, Rejection, Request, Take, Upcoming
 from virt_dra.allocator.published import Values
 
@@ -15,17 +14,9 @@ REPEATED = "AttributeNotDistinct"
 """A device chosen before has the same value."""
 
 
+@dataclass(eq=False)
 class DistinctAttribute(AttributeConstraint):
-    def __init__(
-        self,
-        name: str,
-        requests: tuple[str, ...],
-        features: Features,
-        attributes: Attributes,
-        interrupt: Interrupt | None = None,
-    ) -> None:
-        super().__init__(name, requests, features, attributes, interrupt)
-        self._seen: list[tuple[PoolDevice, Values]] = []
+    _seen: list[tuple[PoolDevice, Values]] = field(init=False, default_factory=list)
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         if not self.constrains(request):

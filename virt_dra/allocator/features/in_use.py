@@ -35,7 +35,7 @@ class Selectors(RejectingFeature, Protocol):
     """The selectors of the requests, which explain their refusals."""
 
     def matches(self, request: Request, device: PoolDevice) -> bool | None:
-        """None if they fail."""
+        """True if the selectors match the device; None if they fail."""
 
 
 class InUse(Availability):

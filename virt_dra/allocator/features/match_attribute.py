@@ -6,10 +6,9 @@ The common values so far are a stack with one entry per device, so that undo res
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
 
-from virt_dra.allocator.errors import Interrupt
-from virt_dra.allocator.features.attributes import AttributeConstraint, Attributes
-from virt_dra.allocator.gates import Features
+from virt_dra.allocator.features.attributes import AttributeConstraint
 from virt_dra.allocator.model import PoolDevice, Rejection, Request, Upcoming
 from virt_dra.allocator.published import Values
 
@@ -17,17 +16,9 @@ DIFFERS = "AttributeDiffers"
 """The device's value is not the one that the devices chosen before have in common."""
 
 
+@dataclass(eq=False)
 class MatchAttribute(AttributeConstraint):
-    def __init__(
-        self,
-        name: str,
-        requests: tuple[str, ...],
-        features: Features,
-        attributes: Attributes,
-        interrupt: Interrupt | None = None,
-    ) -> None:
-        super().__init__(name, requests, features, attributes, interrupt)
-        self._common: list[Values] = []
+    _common: list[Values] = field(init=False, default_factory=list)
 
     def add(self, request: Request, device: PoolDevice) -> bool:
         if not self.constrains(request):

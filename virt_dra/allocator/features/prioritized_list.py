@@ -35,7 +35,7 @@ class Alternative:
 
 
 def alternatives(claim: ResourceClaim, entry: DeviceRequest) -> tuple[Alternative, ...]:
-    """In order of preference. Raises :class:`FatalError` for a request of neither form (AC-12)."""
+    """The alternatives in order of preference. Raises :class:`FatalError` for a request of neither form (AC-12)."""
     if entry.first_available:
         return tuple(Alternative(wanted.name, entry.name, wanted) for wanted in entry.first_available)
     if entry.exactly is None:

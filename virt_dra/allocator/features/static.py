@@ -11,7 +11,7 @@ FEATURE_OFF = "FeatureDisabled"
 
 
 class StaticCheck(Check):
-    """A check whose ``add`` depends on the request and the published device only, and changes nothing."""
+    """A check without memory. By default its ``add`` depends on the request and the published device only."""
 
     def symmetry_key(self, request: Request, device: PoolDevice) -> SymmetryKey:
         return self.add(request, device) or None

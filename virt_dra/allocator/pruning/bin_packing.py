@@ -31,6 +31,12 @@ class Bin(NamedTuple):
     sizes: ItemSizes
 
 
+class _PricedItem(NamedTuple):
+    price: int
+    item: int
+    amounts: tuple[int, ...]
+
+
 class DualPrices:
     """Prices of items, with the most valuable fillings of the bins met so far."""
 
@@ -48,9 +54,13 @@ class DualPrices:
     def refute(self, needs: Mapping[PackingNeed, int], bins: Mapping[Bin, int]) -> bool:
         """True if the needs are worth more than the bins can hold; both with how many there are of each. No item may be
         wanted more often than in ``wanted``."""
-        excess = sum(count * self._cheapest(need)[0] for need, count in needs.items())
-        for each, count in bins.items():
-            excess -= count * self._filling(each)[0]
+        excess = 0
+        for need, count in needs.items():
+            price, _, _ = self._cheapest(need)
+            excess += count * price
+        for bin_, count in bins.items():
+            value, _ = self._filling(bin_)
+            excess -= count * value
         return excess > 0
 
     def shortage(self, needs: Mapping[PackingNeed, int], bins: Mapping[Bin, int]) -> dict[int, float]:
@@ -60,35 +70,36 @@ class DualPrices:
         for need, count in needs.items():
             _, item, several = self._cheapest(need)
             wanted[item] += several * count
-        for each, count in bins.items():
-            for item, several in self._filling(each)[1].items():
+        for bin_, count in bins.items():
+            for item, several in self._filling(bin_)[1].items():
                 held[item] += several * count
         return {item: (wanted[item] - held[item]) / max(wanted[item] + held[item], 1) for item in wanted}
 
     def _cheapest(self, need: PackingNeed) -> tuple[int, int, int]:
+        """The price of the cheapest alternative, its item, and the number of bins."""
         return min((several * self._prices.get(item, 0), item, several) for item, several in need)
 
-    def _filling(self, each: Bin) -> tuple[int, Mapping[int, int]]:
+    def _filling(self, bin_: Bin) -> tuple[int, Mapping[int, int]]:
         """The most that a filling of the bin can be worth, and one that is worth so much, or nearly."""
-        known = self._best.get(each)
-        if known is None:
-            known = self._best[each] = self._fill(each)
-        return known
+        filling = self._best.get(bin_)
+        if filling is None:
+            filling = self._best[bin_] = self._fill(bin_)
+        return filling
 
-    def _fill(self, each: Bin) -> tuple[int, Mapping[int, int]]:
+    def _fill(self, bin_: Bin) -> tuple[int, Mapping[int, int]]:
         """Branch and bound, bounded by the fractional knapsack of each dimension; that bound itself if the limit is
         passed."""
         items = [
-            (self._prices[item], item, amounts)
-            for item, amounts in each.sizes
-            if self._prices.get(item) and all(amount <= left for amount, left in zip(amounts, each.left, strict=True))
+            _PricedItem(self._prices[item], item, amounts)
+            for item, amounts in bin_.sizes
+            if self._prices.get(item) and all(amount <= left for amount, left in zip(amounts, bin_.left, strict=True))
         ]
-        items.sort(key=lambda item: -item[0] / sum(item[2]))
-        density = _densities(items, len(each.left))
+        items.sort(key=lambda item: -item.price / sum(item.amounts))
+        density = _densities(items, len(bin_.left))
         best = 0
         filling: tuple[tuple[int, int], ...] = ()
         visited = 0
-        stack: list[tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]] = [(0, 0, each.left, ())]
+        stack: list[tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]] = [(0, 0, bin_.left, ())]
         while stack:
             number, value, left, held = stack.pop()
             if value > best:
@@ -98,7 +109,7 @@ class DualPrices:
             visited += 1
             if visited > self._limit:
                 self._spend(visited // _FILLINGS_A_STEP)
-                return _fractional(density[0], each.left), dict(filling)
+                return _fractional(density[0], bin_.left), dict(filling)
             price, item, amounts = items[number]
             most = min(rest // amount for rest, amount in zip(left, amounts, strict=True) if amount)
             for several in range(min(most, self._wanted.get(item, 0)) + 1):
@@ -108,12 +119,10 @@ class DualPrices:
         return best, dict(filling)
 
 
-def _densities(
-    items: Sequence[tuple[int, int, tuple[int, ...]]], dimensions: int
-) -> list[list[tuple[int, int] | None]]:
+def _densities(items: Sequence[_PricedItem], dimensions: int) -> list[list[tuple[int, int] | None]]:
     """Per item and dimension, the highest price per amount among the items from it on, as a fraction; None if one takes
     nothing."""
-    found: list[list[tuple[int, int] | None]] = []
+    densities: list[list[tuple[int, int] | None]] = []
     last: list[tuple[int, int] | None] = [(0, 1)] * dimensions
     for price, _, amounts in reversed(items):
         now: list[tuple[int, int] | None] = []
@@ -123,14 +132,16 @@ def _densities(
             else:
                 now.append((price, amount) if price * before[1] > before[0] * amount else before)
         last = now
-        found.append(now)
-    return found[::-1] or [last]
+        densities.append(now)
+    return densities[::-1] or [last]
 
 
 def _fractional(densities: Sequence[tuple[int, int] | None], left: Sequence[int]) -> int:
     """The value of the fractional knapsack of the tightest dimension; no bound but a huge one if each dimension has an
     item that takes nothing of it."""
-    bounds = [have * each[0] // each[1] for have, each in zip(left, densities, strict=True) if each is not None]
+    bounds = [
+        have * density[0] // density[1] for have, density in zip(left, densities, strict=True) if density is not None
+    ]
     return min(bounds) if bounds else sum(left) * _UNIT**3
 
 

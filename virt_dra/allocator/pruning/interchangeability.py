@@ -40,14 +40,14 @@ class Interchangeability:
 
     def group(self, request: Request) -> int:
         """The number of the request's group."""
-        known = self._groups.get(request)
-        if known is None:
-            known = self._groups[request] = self._group_numbers.setdefault(
+        group = self._groups.get(request)
+        if group is None:
+            group = self._groups[request] = self._group_numbers.setdefault(
                 self._identity(request), len(self._group_numbers)
             )
-            if known == len(self._keys_by_group):
+            if group == len(self._keys_by_group):
                 self._keys_by_group.append({})
-        return known
+        return group
 
     def _identity(self, request: Request) -> Hashable:
         checks = self._problem.checks[request.claim_index]
@@ -82,7 +82,7 @@ class Interchangeability:
         try:
             if problem.availability.symmetry_key(request, device) is None:
                 return None
-            if not all(each.admits(request, device) for each in problem.filters):
+            if not all(filter_.admits(request, device) for filter_ in problem.filters):
                 return None
             for check in problem.checks[request.claim_index]:
                 key = check.symmetry_key(request, device)
@@ -93,9 +93,8 @@ class Interchangeability:
             raise
         except FatalError:
             return Broken(device)
-        if (
-            reportable
-        ):  # a device that is taken already is refused before the constraint is asked, which is another outcome
+        if reportable:
+            # A device that is taken already is refused before the constraint is asked, which is another outcome.
             before = self._reportable[request]
             return device if before is None else (device in before, *keys)
         return tuple(keys)
@@ -110,30 +109,32 @@ class Interchangeability:
 
     def _any_broken(self, slots: Slots) -> bool:
         group = self.group(slots.request)
-        known = self._broken.get(group)
-        if known is None:
+        broken = self._broken.get(group)
+        if broken is None:
             devices = self._problem.devices(slots)
-            known = self._broken[group] = any(isinstance(self.key(slots.request, device), Broken) for device in devices)
-        return known
+            broken = self._broken[group] = any(
+                isinstance(self.key(slots.request, device), Broken) for device in devices
+            )
+        return broken
 
     def upcoming(self, entry: int) -> Upcoming:
         """All requests from an entry on, and the symmetry of devices to all of them together."""
-        known = self._upcoming.get(entry)
-        if known is None:
+        upcoming = self._upcoming.get(entry)
+        if upcoming is None:
             requests = tuple(
-                slots.request for each in self._problem.entries[entry:] for slots in each.plan.alternatives
+                slots.request for later in self._problem.entries[entry:] for slots in later.plan.alternatives
             )
-            one_of_each_group = {self.group(request): request for request in requests}
+            representatives = {self.group(request): request for request in requests}.values()
             keys: dict[PoolDevice, SymmetryKey] = {}
 
             def symmetry(device: PoolDevice) -> SymmetryKey:
                 if device not in keys:
-                    each = tuple([self.key(request, device) for request in one_of_each_group.values()])
-                    keys[device] = None if all(one is None for one in each) else each
+                    key = tuple([self.key(request, device) for request in representatives])
+                    keys[device] = None if all(part is None for part in key) else key
                 return keys[device]
 
-            known = self._upcoming[entry] = Upcoming(requests, symmetry)
-        return known
+            upcoming = self._upcoming[entry] = Upcoming(requests, symmetry)
+        return upcoming
 
     def upcoming_within(self, entry: int, request: Request, start: int) -> Upcoming:
         """The open slots of a request of the entry, whose candidates before index ``start`` are used up, and all

@@ -131,12 +131,12 @@ class LowerBounds:
     def _needs_from(self, entry: int, last: int) -> list[_Need]:
         """The needs of the entries from ``entry`` to ``last``. Needs of one group are summed into one if its devices
         are exclusive."""
-        known = self._needs_between.get((entry, last))
-        if known is None:
+        summarized = self._needs_between.get((entry, last))
+        if summarized is None:
             needs: list[_Need] = []
             sums: dict[int, int] = {}
-            for each in self._entries[entry : last + 1]:
-                options, exclusive = self._needs_of(each)
+            for request_entry in self._entries[entry : last + 1]:
+                options, exclusive = self._needs_of(request_entry)
                 if exclusive:
                     sums[options[0].group] = sums.get(options[0].group, 0) + options[0].wanted
                 else:
@@ -144,19 +144,19 @@ class LowerBounds:
             summed = [
                 (_Option(group, wanted, self._model.groups[group].devices),) for group, wanted in sums.items() if wanted
             ]
-            known = self._needs_between[entry, last] = summed + [
+            summarized = self._needs_between[entry, last] = summed + [
                 need for need in needs if all(option.wanted for option in need)
             ]
-        return known
+        return summarized
 
     def _needs_of(self, entry: RequestEntry) -> tuple[_Need, bool]:
         """The options of an entry; and True if it has only one, and the devices of that one's group are exclusive."""
-        known = self._needs_by_plan.get(id(entry.plan))
-        if known is None:
+        needed = self._needs_by_plan.get(id(entry.plan))
+        if needed is None:
             options = self._options(entry.plan.alternatives)
             exclusive = len(options) == 1 and self._is_exclusive(options[0].group)
-            known = self._needs_by_plan[id(entry.plan)] = options, exclusive
-        return known
+            needed = self._needs_by_plan[id(entry.plan)] = options, exclusive
+        return needed
 
     def _options(self, alternatives: Sequence[Slots]) -> _Need:
         """One option per group: the smallest of its alternatives, which is satisfied if any of them is."""
@@ -180,29 +180,29 @@ class _Packing:
     def __init__(self, spend: Callable[[int], None], effort: Effort) -> None:
         self._spend = spend
         self._effort = effort
-        self._known: list[bin_packing.DualPrices] = []
+        self._prices: list[bin_packing.DualPrices] = []
         self._inconclusive = 0
         self._interval = effort.packing_interval
 
     def forget(self) -> None:
-        self._known.clear()
+        self._prices.clear()
 
     def refutes(
         self, needs: Mapping[bin_packing.PackingNeed, int], bins: Mapping[bin_packing.Bin, int], *, thorough: bool
     ) -> bool:
-        for prices in self._known:
+        for prices in self._prices:
             if prices.refute(needs, bins):
                 return True
         self._inconclusive += 1
         if not thorough and self._inconclusive % self._interval:
             return False
-        found = bin_packing.refuting_prices(needs, bins, self._spend, self._effort)
-        if found is None:
+        refuting = bin_packing.refuting_prices(needs, bins, self._spend, self._effort)
+        if refuting is None:
             if not thorough:
                 self._interval *= 2
             return False
-        self._known.insert(0, found)
-        del self._known[self._effort.kept_prices :]
+        self._prices.insert(0, refuting)
+        del self._prices[self._effort.kept_prices :]
         return True
 
 
@@ -252,13 +252,13 @@ class _Relaxation:
         for need in needs:
             if len(need) == 1 and check in self._groups[need[0].group].labels:
                 option = need[0]
-                found = {
+                frequencies = {
                     label: count
                     for label, devices in self._groups[option.group].labels[check].items()
                     if (count := (devices & option.devices).bit_count()) >= option.wanted
                 }
-                if smallest is None or len(found) < len(smallest):
-                    smallest = found
+                if smallest is None or len(frequencies) < len(smallest):
+                    smallest = frequencies
         if smallest is not None:
             return sorted(smallest, key=lambda label: -smallest[label])
         every = (
@@ -270,7 +270,7 @@ class _Relaxation:
 
     def _narrowed(self, needs: list[_Need], check: int, label: Hashable) -> list[_Need] | None:
         """The needs with domains reduced to devices with the label; None if one can't be satisfied any more."""
-        found: list[_Need] = []
+        narrowed: list[_Need] = []
         for need in needs:
             options = []
             for option in need:
@@ -282,8 +282,8 @@ class _Relaxation:
                 options.append(option)
             if not options:
                 return None
-            found.append(tuple(options))
-        return found
+            narrowed.append(tuple(options))
+        return narrowed
 
     def _enough(self, needs: list[_Need]) -> bool:
         checks = {check for need in needs for option in need for check in self._groups[option.group].scarcest}
@@ -304,13 +304,13 @@ class _Relaxation:
                 scarcest = self._groups[option.group].scarcest.get(check, {})
                 users = union(scarcest.values())
                 own.append((option, scarcest, users, option.wanted - (option.devices & ~users).bit_count()))
-            least = min(each for _, _, _, each in own)
+            least = min(lacking for _, _, _, lacking in own)
             if least <= 0:
                 continue
             if check in self._model.single:
                 serving = union(option.devices & users for option, _, users, _ in own)
             else:
-                serving = union(numbering.of(option, scarcest) for option, scarcest, _, _ in own)
+                serving = union(numbering.units(option, scarcest) for option, scarcest, _, _ in own)
             wanted[serving] = wanted.get(serving, 0) + least * count
         return satisfiable([(units, serving) for serving, units in wanted.items()])
 
@@ -349,33 +349,34 @@ class _Units:
         self._left = left
         self._needs = needs
         self._wanted = sum(count * max(option.wanted for option in need) for need, count in needs.items())
-        self._known: dict[int, int] = {}
+        self._bits: dict[int, int] = {}
         self._count = 0
 
-    def of(self, option: _Option, scarcest: Mapping[int, int]) -> int:
-        return union([self._units(number) for number, users in scarcest.items() if users & option.devices])
+    def units(self, option: _Option, scarcest: Mapping[int, int]) -> int:
+        """The units of the scarcest resources of the option's devices, as bits."""
+        return union([self._of_resource(number) for number, users in scarcest.items() if users & option.devices])
 
-    def _units(self, number: int) -> int:
-        known = self._known.get(number)
-        if known is None:
+    def _of_resource(self, number: int) -> int:
+        bits = self._bits.get(number)
+        if bits is None:
             units = self._fitting(number)
-            known = self._known[number] = (1 << units) - 1 << self._count
+            bits = self._bits[number] = (1 << units) - 1 << self._count
             self._count += units
-        return known
+        return bits
 
     def _fitting(self, number: int) -> int:
         """The number of devices for which what is left of the resource suffices, smallest amounts first; at most as
         many as are wanted."""
         left = max(self._left[number], 0)
-        found = 0
+        fitting = 0
         for amount, users in sorted(self._resources[number].users.items()):
             devices = 0
             for need, count in self._needs.items():
                 devices += count * max((users.get(option.group, 0) & option.devices).bit_count() for option in need)
             devices = min(devices, left // amount)
-            found += devices
+            fitting += devices
             left -= devices * amount
-        return min(found, self._wanted)
+        return min(fitting, self._wanted)
 
 
 def _possible(need: _Need, excluded: Mapping[int, int]) -> _Need:

@@ -41,12 +41,12 @@ def _lowest(bits: int, count: int) -> int:
     """The ``count`` lowest bits, or all if there are fewer."""
     if bits.bit_count() <= count:
         return bits
-    found = 0
+    lowest = 0
     for _ in range(count):
         bit = bits & -bits
-        found |= bit
+        lowest |= bit
         bits ^= bit
-    return found
+    return lowest
 
 
 def _augment(start: int, wanted: list[tuple[int, int]], held: list[int], free: int) -> int:
@@ -59,9 +59,9 @@ def _augment(start: int, wanted: list[tuple[int, int]], held: list[int], free: i
     reached = 0
     for need in queue:
         new = wanted[need][1] & ~reached
-        found = new & free
-        if found:
-            unit = found & -found
+        available = new & free
+        if available:
+            unit = available & -available
             got = unit
             while True:
                 held[need] |= got

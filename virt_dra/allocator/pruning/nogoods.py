@@ -48,7 +48,7 @@ class Nogoods:
         held = 0 if self.has_room(at) else len(self._chosen[claim])
         return ReducedState(at, held, tuple([check.state(upcoming) for check in self._checks[claim]]))
 
-    def known(self, at: Position) -> SearchOutcome | None:
+    def recorded(self, at: Position) -> SearchOutcome | None:
         """The outcome below ``at``, if the present state is recorded."""
         failures = self._failures.get(at)
         return None if failures is None else failures.get(self.state(at))

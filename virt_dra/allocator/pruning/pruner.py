@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from math import inf
 
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
-from virt_dra.allocator.model import Bound, PoolDevice
+from virt_dra.allocator.model import Bound, PoolDevice, Slots
 from virt_dra.allocator.pruning.interchangeability import Interchangeability
 from virt_dra.allocator.pruning.lower_bounds import LowerBounds
 from virt_dra.allocator.pruning.nogoods import Nogoods, ReducedState
@@ -49,8 +49,8 @@ class SearchPruner(Pruner):
         """The whole search is known to fail."""
         self._refuted_up_to = -1
         """The entry up to which the empty assignment was last tried to be refuted."""
-        self._last_unskippable = (0, False, -1)
-        """(end, reported) -> the last entry before ``end`` that may not be skipped, for the latest arguments."""
+        self._last_unskippable: dict[tuple[int, bool], int] = {}
+        """(end, reported) -> the last entry before ``end`` that may not be skipped, -1 if all may."""
         self._horizon = -1
 
     def start(self, search: SearchState) -> None:
@@ -87,14 +87,14 @@ class SearchPruner(Pruner):
         if not self._skippable(0):
             return
         deepest = self._search.deepest
-        if all(each is None for each in state.checks):
+        if all(check_state is None for check_state in state.checks):
             self._over = True
         elif self._refuted_up_to < deepest:
             self._refuted_up_to = deepest
             self._over = self._lower_bounds.refutes(Position(0), (), deepest) or self.violates_bound()
 
     def known_failure(self, at: Position) -> SearchOutcome | None:
-        return self._nogoods.known(at)
+        return self._nogoods.recorded(at)
 
     def prunes_alternative(self, at: Position) -> bool:
         return self._looks_ahead() and at.entry < self._last() and self._refuted(at)
@@ -162,22 +162,14 @@ class SearchPruner(Pruner):
         """True if all requests together, also those not reached yet, exceed a bound of some feature."""
         if not self._bounds or not self._skippable(0, len(self._entries)):
             return False
-        wanted = [
-            [
-                (
-                    slots,
-                    [
-                        each
-                        for each in self._problem.devices(slots)
-                        if self._symmetry.key(slots.request, each) is not None
-                    ],
-                )
-                for slots in plan.alternatives
-            ]
-            for _, plan, _ in self._entries
-        ]
+        wanted = [[(slots, self._allowed(slots)) for slots in plan.alternatives] for _, plan, _ in self._entries]
         devices = {device for alternatives in wanted for _, candidates in alternatives for device in candidates}
         return any(bound.exceeded(wanted, self._effort) for bound in self._bounds if any(map(bound.concerns, devices)))
+
+    def _allowed(self, slots: Slots) -> Sequence[PoolDevice]:
+        """The devices that could fill one of the slots if nothing else were chosen."""
+        key, request = self._symmetry.key, slots.request
+        return [device for device in self._problem.devices(slots) if key(request, device) is not None]
 
     def _may_skip(self, at: Position) -> bool:
         """True if skipping everything below ``at`` hides nothing that is reported.
@@ -196,10 +188,11 @@ class SearchPruner(Pruner):
         if end is None:
             end = self._last() + 1
         reported = self._search.constraint_refusal is not None
-        if self._last_unskippable[:2] != (end, reported):
+        last = self._last_unskippable.get((end, reported))
+        if last is None:
             last = max((entry for entry in range(end) if self._unskippable(entry, reported)), default=-1)
-            self._last_unskippable = (end, reported, last)
-        return first > self._last_unskippable[2]
+            self._last_unskippable[end, reported] = last
+        return first > last
 
     def _unskippable(self, entry: int, reported: bool) -> bool:
         """True if some device is an error to the entry, or a refusal of it would be reported (only the first one

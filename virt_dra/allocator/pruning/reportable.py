@@ -16,7 +16,7 @@ None where that depends on other requests under the constraint."""
 
 def reportable(problem: Problem) -> Reportable:
     """Places devices for a try; nothing may be placed yet."""
-    found: Reportable = {}
+    devices_by_request: Reportable = {}
     for claim, of_claim in zip(problem.claims, problem.checks, strict=True):
         for plan in claim.requests:
             for slots in plan.alternatives:
@@ -25,12 +25,14 @@ def reportable(problem: Problem) -> Reportable:
                 covering = [check for check in of_claim if check.constrains(slots.request)]
                 if not covering:
                     continue
-                others = [each.request for other in claim.requests if other is not plan for each in other.alternatives]
+                others = [
+                    slots.request for other in claim.requests if other is not plan for slots in other.alternatives
+                ]
                 if any(check.constrains(other) for check in covering for other in others):
-                    found[slots.request] = None
+                    devices_by_request[slots.request] = None
                 elif (refused := _refused_alone(problem, slots.request, slots.fixed)) is not None:
-                    found[slots.request] = frozenset(slots.fixed[: refused + 1])
-    return found
+                    devices_by_request[slots.request] = frozenset(slots.fixed[: refused + 1])
+    return devices_by_request
 
 
 def _refused_alone(problem: Problem, request: Request, devices: Sequence[PoolDevice]) -> int | None:

@@ -8,6 +8,7 @@ here depends on what is chosen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
@@ -31,7 +32,7 @@ class LimitedResource:
     @property
     def scarcity(self) -> tuple[int, int]:
         """The lower, the sooner it is used up."""
-        users = sum(devices.bit_count() for each in self.users.values() for devices in each.values())
+        users = sum(devices.bit_count() for by_group in self.users.values() for devices in by_group.values())
         return self.left // min(self.users), -users
 
     @property
@@ -140,8 +141,9 @@ class ResourceModel:
     def _derive(self) -> None:
         types = {resource.type for resource in self.resources}
         several = {resource.type[0] for resource in self.resources if not resource.belongs_to_one}
-        several |= {check for check, of in types if any(check == other and of != each for other, each in types)}
-        self.single = frozenset(check for check, _ in types) - several
+        types_of_check = Counter(check for check, _ in types)
+        several |= {check for check, count in types_of_check.items() if count > 1}
+        self.single = frozenset(types_of_check) - several
         self.bins = self._find_bins()
         self.summed = {}
         for number, resource in enumerate(self.resources):
@@ -190,17 +192,17 @@ class ResourceModel:
         for number, resource in enumerate(self.resources):
             if resource.type[0] in shared:
                 numbers.setdefault((resource.type[0], owners[number]), []).append(number)
-        found: dict[int, list[tuple[tuple[int, ...], ItemSizes]]] = {}
+        bins: dict[int, list[tuple[tuple[int, ...], ItemSizes]]] = {}
         for (check, _), own in numbers.items():
             sizes: dict[int, list[int]] = {}
             for dimension, number in enumerate(own):
                 for amount, users in self.resources[number].users.items():
                     for group in users:
                         sizes.setdefault(group, [0] * len(own))[dimension] = amount
-            found.setdefault(check, []).append(
+            bins.setdefault(check, []).append(
                 (tuple(own), tuple((group, tuple(amounts)) for group, amounts in sorted(sizes.items())))
             )
-        return found
+        return bins
 
 
 def _consumes(check: object) -> TypeGuard[ResourceConsumer]:
@@ -213,7 +215,7 @@ def _agrees(check: object) -> TypeGuard[DeviceLabeler]:
 
 def union(sets: Iterable[int]) -> int:
     """The union of sets of devices."""
-    found = 0
-    for each in sets:
-        found |= each
-    return found
+    members = 0
+    for devices in sets:
+        members |= devices
+    return members

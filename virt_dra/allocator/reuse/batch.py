@@ -41,7 +41,8 @@ def wanted_nodes(nodes: int) -> int:
 
 
 class BatchAllocator:
-    """``snapshot`` is replaced with every pod that is placed and every allocation that is released."""
+    """Places pod after pod. ``snapshot`` is replaced with every pod that is placed and every allocation that is
+    released."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class BatchAllocator:
         self._changes: list[PoolId] = []
         """Pools whose use changed, in order."""
         self._fits: dict[PodClass, _Fits] = {}
-        self._found: dict[int, AttemptResult] = {}
-        """The first solution found for the present pod; most often its node is the one that is chosen."""
+        self._solution: dict[int, AttemptResult] = {}
+        """The first solution for the present pod, by node; most often that node is chosen."""
 
     def place(self, claims: Sequence[ResourceClaim]) -> Placed | None:
         """Choose a node for one pod's claims; None: they fit nowhere. Raises FatalError as `allocate` does."""
@@ -79,12 +80,12 @@ class BatchAllocator:
             self.snapshot, claims, self._features, step_limit=self._step_limit, interrupt=self._interrupt
         )
         fits = self._up_to_date(allocator.pod_class)
-        self._found.clear()
+        self._solution.clear()
         index = self._first(allocator, fits) if self._first_only else self._among_many(allocator, fits)
         if index is None:
             return None
         node = self._nodes[index]
-        results = allocator.write(self._found.get(index) or allocator.decide(node))
+        results = allocator.write(self._solution.get(index) or allocator.decide(node))
         self._use(results, 1)
         return Placed(node, results)
 
@@ -98,8 +99,7 @@ class BatchAllocator:
         self._changes.extend(uses)
 
     def _up_to_date(self, pod_class: PodClass | None) -> _Fits:
-        """The known fits of the class, without those that changes of use made stale. Claims that break a rule have
-        none."""
+        """The fits of the class, without those that changes of use made stale. Claims that break a rule have none."""
         fits = None if pod_class is None else self._fits.get(pod_class)
         if fits is None:
             fits = _Fits(len(self._changes))
@@ -109,43 +109,43 @@ class BatchAllocator:
         for pool in self._changes[fits.changes_applied :]:
             stale |= self._reached_from.get(pool, 0)
         fits.changes_applied = len(self._changes)
-        fits.known &= ~stale
+        fits.decided &= ~stale
         fits.fitting &= ~stale
         return fits
 
     def _first(self, allocator: Allocator, fits: _Fits) -> int | None:
         for low, high in ((self._start, len(self._nodes)), (0, self._start)):
-            position = _next(fits.fitting | ~fits.known & self._everything, low)
+            position = _next(fits.fitting | ~fits.decided & self._everything, low)
             while position is not None and position < high:
                 if fits.fitting >> position & 1 or self._try(allocator, fits, position):
                     self._start = position
                     return position
-                position = _next(fits.fitting | ~fits.known & self._everything, position + 1)
+                position = _next(fits.fitting | ~fits.decided & self._everything, position + 1)
         return None
 
     def _among_many(self, allocator: Allocator, fits: _Fits) -> int | None:
         """The first node that fits, once enough are found or all nodes have been tried."""
         total = len(self._nodes)
         chosen: int | None = None
-        found = 0
+        fitting_count = 0
         for position, fitting in self._runs(allocator, fits):
             if fitting and chosen is None:
                 chosen = position + _lowest(fitting)
             several = fitting.bit_count()
-            if found + several >= self._wanted:
-                self._start = (position + _nth(fitting, self._wanted - found) + 1) % total
+            if fitting_count + several >= self._wanted:
+                self._start = (position + _nth(fitting, self._wanted - fitting_count) + 1) % total
                 return chosen
-            found += several
+            fitting_count += several
         return chosen
 
     def _runs(self, allocator: Allocator, fits: _Fits) -> Iterator[tuple[int, int]]:
         """The nodes in the order of trying, in runs: the first node, and which of the run fit, as bits. A run is a
-        sequence of nodes that are known, or one node that is tried now."""
+        sequence of decided nodes, or one node that is tried now."""
         for low, high in ((self._start, len(self._nodes)), (0, self._start)):
             position = low
             while position < high:
-                unknown = _next(~fits.known & self._everything, position)
-                end = high if unknown is None or unknown > high else unknown
+                undecided = _next(~fits.decided & self._everything, position)
+                end = high if undecided is None else min(undecided, high)
                 if end > position:
                     yield position, fits.fitting >> position & (1 << end - position) - 1
                 if end < high:
@@ -160,25 +160,25 @@ class BatchAllocator:
             for pool in self._pools.reachable(node).pools:
                 self._reached_from[pool.id] = self._reached_from.get(pool.id, 0) | bit
         try:
-            found = allocator.decide(node)
+            attempt = allocator.decide(node)
         except NodeError:
-            found = None
-        fits.known |= bit
-        if found is None or found.solution is None:
+            attempt = None
+        fits.decided |= bit
+        if attempt is None or attempt.solution is None:
             return False
         fits.fitting |= bit
-        if not self._found:
-            self._found[index] = found
+        if not self._solution:
+            self._solution[index] = attempt
         return True
 
 
 class _Fits:
-    """The nodes that fit a class of pods: bit i of ``fitting`` is valid if bit i of ``known`` is set."""
+    """The nodes that fit a class of pods: bit i of ``fitting`` is valid if bit i of ``decided`` is set."""
 
-    __slots__ = ("changes_applied", "fitting", "known")
+    __slots__ = ("changes_applied", "decided", "fitting")
 
     def __init__(self, changes_applied: int) -> None:
-        self.known = 0
+        self.decided = 0
         self.fitting = 0
         self.changes_applied = changes_applied
 

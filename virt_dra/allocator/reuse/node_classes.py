@@ -34,27 +34,25 @@ class NodeClasses:
     def __init__(self, pools: Pools, requests: Sequence[Request]) -> None:
         self._pools = pools
         self._requests = requests
-        self._next = count().__next__
-        self._numbers: dict[Hashable, int] = {}
-        self._known: dict[Reachable, int] = {}
+        self._by_facts: defaultdict[Hashable, int] = defaultdict(count().__next__)
+        self._by_node: dict[Reachable, int] = {}
         self._columns: list[_Column] | None = None
 
-    def of(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> int | None:
+    def number(
+        self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]
+    ) -> int | None:
         """The number of the node's class; None if a feature doesn't support reuse. ``features`` is called only where it
         is needed."""
-        known = self._known.get(reachable)
-        if known is None:
+        number = self._by_node.get(reachable)
+        if number is None:
             facts = self._facts(reachable, selectors, features)
             if facts is NOT_REUSABLE:
                 return None
-            if len(self._known) >= _REMEMBERED_NODES:
-                self._known.clear()
-                self._numbers.clear()
-            number = self._numbers.get(facts)
-            if number is None:
-                number = self._numbers[facts] = self._next()
-            known = self._known[reachable] = number
-        return known
+            if len(self._by_node) >= _REMEMBERED_NODES:
+                self._by_node.clear()
+                self._by_facts.clear()
+            number = self._by_node[reachable] = self._by_facts[facts]
+        return number
 
     def _facts(self, reachable: Reachable, selectors: SelectorFilter, features: Callable[[], FeatureTable]) -> Hashable:
         if self._columns is None:
@@ -69,28 +67,16 @@ class NodeClasses:
                 # a class of its own: expressions that fail may be costly, so they aren't evaluated for all devices
                 return reachable
             facts.append(of_request)
-        pools = tuple(
-            [
-                (
-                    each.id.driver,
-                    len(each.devices),
-                    each.problem and each.problem.reason,
-                    self._identity(each, reachable.node),
-                )
-                for each in reachable.pools
-            ]
-        )
-        return pools, tuple(facts)
+        return tuple([self._pool_facts(pool, reachable.node) for pool in reachable.pools]), tuple(facts)
 
-    def _identity(self, seen: ReachablePool, node: str) -> Hashable:
-        """None for a pool of this node alone. A pool that other nodes see too is equal only to itself, with the same
-        devices visible."""
-        pool = self._pools.pool(seen.id)
-        return (
-            None
-            if pool.local_node == node
-            else (pool.id, tuple([pool.positions[device.id.device] for device in seen.devices]))
+    def _pool_facts(self, visible: ReachablePool, node: str) -> Hashable:
+        """A pool that several nodes see is equal only to itself, with the same devices visible."""
+        pool = self._pools.pool(visible.id)
+        shared = pool.local_node != node
+        identity = (
+            (pool.id, tuple([pool.positions[device.id.device] for device in visible.devices])) if shared else None
         )
+        return visible.id.driver, len(visible.devices), visible.problem and visible.problem.reason, identity
 
 
 class _Column:
@@ -100,7 +86,7 @@ class _Column:
     def __init__(self, request: Request, features: FeatureTable) -> None:
         """``features``: of any node."""
         self._request = request
-        self._constraints = [each for each in features.checks(request.claim) if each.constrains(request)]
+        self._constraints = [check for check in features.checks(request.claim) if check.constrains(request)]
         self._rest_by_alike: dict[tuple[str, ...], dict[int, Hashable]] = {}
         """By the features that a node declares, and PoolDevice.profile."""
 
@@ -115,40 +101,43 @@ class _Column:
         matching = selectors.matching(self._request, reachable.devices)
         if matching is None:
             return None
-        known = self._rest_by_alike.setdefault(reachable.declared_features, {})
+        rests_by_profile = self._rest_by_alike.setdefault(reachable.declared_features, {})
         selected = list(compress(reachable.devices, matching))
         rests: list[Hashable] = []
         for device in selected:
-            rest = known.get(device.profile, _UNKNOWN)
+            rest = rests_by_profile.get(device.profile, _UNKNOWN)
             if rest is _UNKNOWN:
                 rest = self._rest(device, features())
                 if not device.slice.per_device_node_selection:  # else it depends on the node
-                    known[device.profile] = rest
+                    rests_by_profile[device.profile] = rest
             if rest is NOT_REUSABLE:
                 return NOT_REUSABLE
             if rest is _BROKEN:
                 return None
             rests.append(rest)
         constrained = [
-            labels.numbered(each.reuse_keys(self._request, selected, selectors.interrupt)) for each in self._constraints
+            labels.numbered(constraint.reuse_keys(self._request, selected, selectors.interrupt))
+            for constraint in self._constraints
         ]
         return NOT_REUSABLE if NOT_REUSABLE in constrained else (tuple(matching), tuple(rests), *constrained)
 
     def _rest(self, device: PoolDevice, features: FeatureTable) -> Hashable:
         """Everything but selectors and constraints: equal for devices that publish the same apart from names and
         attributes."""
-        filters = [each for each in features.filters if each is not features.selectors]
-        if not all(each.reusable for each in filters):
+        filters = [filter_ for filter_ in features.filters if filter_ is not features.selectors]
+        if not all(filter_.reusable for filter_ in filters):
             return NOT_REUSABLE
         try:
-            if not all(each.admits(self._request, device) for each in filters):
+            if not all(filter_.admits(self._request, device) for filter_ in filters):
                 return False
         except Aborted:
             raise
         except FatalError:
             return _BROKEN
         checks = features.checks(self._request.claim)
-        keys = tuple([each.reuse_key(self._request, device) for each in checks if not each.constrains(self._request)])
+        keys = tuple(
+            [check.reuse_key(self._request, device) for check in checks if not check.constrains(self._request)]
+        )
         return NOT_REUSABLE if NOT_REUSABLE in keys else keys
 
 
@@ -160,7 +149,7 @@ class _LabelNumbers:
         self._numbers: dict[Hashable, defaultdict[Hashable, int]] = {}
 
     def numbered(self, keys: Iterable[Hashable]) -> Hashable:
-        found: list[Hashable] = []
+        numbered: list[Hashable] = []
         for key in keys:
             if isinstance(key, Label):
                 space, values = key
@@ -170,8 +159,8 @@ class _LabelNumbers:
                 key = (space, numbers[values[0]] if len(values) == 1 else tuple(map(numbers.__getitem__, values)))
             elif key is NOT_REUSABLE:
                 return NOT_REUSABLE
-            found.append(key)
-        return tuple(found)
+            numbered.append(key)
+        return tuple(numbered)
 
 
 class UsageKeys:
@@ -181,20 +170,20 @@ class UsageKeys:
         self._pools = pools
         self._latest: dict[PoolId, tuple[PoolUse, Hashable]] = {}
 
-    def of(self, reachable: Reachable, used: Used) -> Hashable:
+    def key(self, reachable: Reachable, used: Used) -> Hashable:
         """Equal for nodes of one class on which the same devices, by position, are in the same use."""
         if len(reachable.pools) == 1:
-            return self._of_pool(reachable.pools[0].id, used)
-        return tuple([self._of_pool(each.id, used) for each in reachable.pools])
+            return self._pool_key(reachable.pools[0].id, used)
+        return tuple([self._pool_key(pool.id, used) for pool in reachable.pools])
 
-    def _of_pool(self, pool: PoolId, used: Used) -> Hashable:
+    def _pool_key(self, pool: PoolId, used: Used) -> Hashable:
         use = used.get(pool)
         if use is None:
             return 0
-        known = self._latest.get(pool)
-        if known is None or known[0] is not use:
-            known = self._latest[pool] = use, usage_key(use, self._pools.pool(pool))
-        return known[1]
+        latest = self._latest.get(pool)
+        if latest is None or latest[0] is not use:
+            latest = self._latest[pool] = use, usage_key(use, self._pools.pool(pool))
+        return latest[1]
 
 
 def usage_key(use: PoolUse, pool: Pool) -> Hashable:

@@ -66,8 +66,8 @@ class PodClass:
         self, reachable: Reachable, used: Used, selectors: SelectorFilter, features: Callable[[], FeatureTable]
     ) -> OutcomeKey | None:
         """The key of the outcome on the node; None if it can't be reused."""
-        number = self._nodes.of(reachable, selectors, features)
-        return None if number is None else (number, self._usage.of(reachable, used))
+        number = self._nodes.number(reachable, selectors, features)
+        return None if number is None else (number, self._usage.key(reachable, used))
 
     def remember(self, key: OutcomeKey | None, solution: Solution | None) -> None:
         if key is not None:
@@ -91,11 +91,12 @@ class PodClasses:
         self._by_value: dict[tuple[str, ...], PodClass] = {}
         self._nodes: dict[tuple[str, ...], NodeClasses] = {}
 
-    def of(self, claims: Sequence[ResourceClaim]) -> PodClass | None:
-        """None for claims that break a rule: which one is found by planning them on a node, in the order of A-6."""
+    def pod_class(self, claims: Sequence[ResourceClaim]) -> PodClass | None:
+        """The class of a pod with these claims; None if they break a rule: which one, planning them on a node tells
+        (A-6)."""
         identity = tuple([id(claim.spec) for claim in claims])
-        known = self._by_identity.get(identity)
-        if known is None:
+        specs, pod_class = self._by_identity.get(identity, ((), None))
+        if pod_class is None:
             specs = tuple(claim.spec for claim in claims)
             texts = tuple(spec.model_dump_json(by_alias=True, exclude_unset=True) for spec in specs)
             pod_class = self._by_value.get(texts)
@@ -105,8 +106,8 @@ class PodClasses:
                 except AllocationError:
                     return None
             # Holding the specs keeps their identities from being reused.
-            known = remember(self._by_identity, identity, (specs, pod_class), _REMEMBERED_CLASSES)
-        return known[1]
+            remember(self._by_identity, identity, (specs, pod_class), _REMEMBERED_CLASSES)
+        return pod_class
 
     def _plan(self, claims: Sequence[ResourceClaim]) -> PodClass:
         plans = plan_claims(claims, self._device_classes, Reachable("", (), (), ()), self._features, _never)
@@ -118,7 +119,7 @@ class PodClasses:
         key = tuple(sorted(requests))
         nodes = self._nodes.get(key)
         if nodes is None:
-            nodes = NodeClasses(self.pools, tuple(requests[each] for each in key))
+            nodes = NodeClasses(self.pools, tuple(requests[signature] for signature in key))
             remember(self._nodes, key, nodes, _REMEMBERED_CLASSES)
         return PodClass(plans, nodes, self._usage, Results(plans, self._features, self._capacities))
 
@@ -148,7 +149,7 @@ def solution_of(
     ``named``: equal ones, whose requests the solution refers to."""
     devices = {device: number for number, device in enumerate(reachable.devices)}
     requests = dict(zip(_requests(plans), _requests(named), strict=True))
-    picks = tuple(tuple((requests[choice.request], devices[choice.device]) for choice in each) for each in chosen)
+    picks = tuple(tuple((requests[choice.request], devices[choice.device]) for choice in choices) for choices in chosen)
     by_claim: tuple[dict[int, int], ...] = tuple({} for _ in plans)
     for (claim, entry), alternative in selected.items():
         by_claim[claim][entry] = alternative

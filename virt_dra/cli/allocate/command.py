@@ -166,7 +166,7 @@ def command(
         given, groups, nodes = _read((*filenames, *paths), live, claims, node, namespace, gates, output)
         with progress("trying nodes") as report, collector.rare_collections():
             steps = allocate_each(
-                given.snapshot(), groups, nodes, Features.of(gates),
+                given.snapshot(), groups, nodes, Features.from_gates(gates),
                 everywhere=all_nodes, explain=explain, progress=report, deadline=deadline,
             )  # fmt: skip
             answers = tuple(steps)

@@ -120,7 +120,7 @@ def command(
         from virt_dra.extender.server import ExtenderPorts
         from webhooks.tls.reloading import CertificateError, CertificateFolder, ReloadingTls
     json_logging(sys.stderr, log_level)
-    settings = AdvisorSettings(policy, Features.of(feature_gates or PLAIN), timeout)
+    settings = AdvisorSettings(policy, Features.from_gates(feature_gates or PLAIN), timeout)
     try:
         tls = None if tls_dir is None else ReloadingTls(CertificateFolder(tls_dir), client_ca)
         asyncio.run(

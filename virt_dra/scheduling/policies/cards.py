@@ -109,7 +109,7 @@ class CardCatalog:
             return 0
         if not is_shared(device) or device.published.consumes_counters:
             return part.amount
-        found = self._resolver.of(request, device)
+        found = self._resolver.resolution(request, device)
         if not isinstance(found, Consumption):
             return None
         shares = [

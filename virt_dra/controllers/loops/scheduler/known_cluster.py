@@ -61,7 +61,9 @@ class DeviceGates:
     @classmethod
     def of(cls, context: LoopContext) -> DeviceGates:
         gates = context.gates
-        return cls(Features.of(gates), gates.device_taints and gates.device_taint_rules, gates.workload_resource_claims)
+        return cls(
+            Features.from_gates(gates), gates.device_taints and gates.device_taint_rules, gates.workload_resource_claims
+        )
 
 
 class KnownCluster:
