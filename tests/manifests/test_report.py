@@ -16,7 +16,7 @@ from virt_dra.cli.main import cli
 from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import BESIDE_KUBEVIRT, STANDALONE, Choices, Overlay, packaged, planned
 from virt_dra.installation.plan import KINDS as INSTALLED_KINDS
-from virt_dra.report_server.kinds import KINDS
+from virt_dra.model.kinds import READ
 from virt_dra.report_server.viewers import resources_of
 
 Json = dict[str, Any]
@@ -47,7 +47,11 @@ def test_its_account_reads_what_the_page_shows_and_asks_for_reviews_and_nothing_
         for group in rule["apiGroups"]
         for name in rule["resources"]
     }
-    read = {(verb, each.group, each.plural) for verb in ("list", "watch") for each in resources_of(KINDS)}
+    read = {
+        (verb, each.group, each.plural)
+        for verb in ("list", "watch")
+        for each in resources_of(READ["report-server"].all)
+    }
     reviews = {
         ("create", "authentication.k8s.io", "tokenreviews"),
         ("create", "authorization.k8s.io", "subjectaccessreviews"),
@@ -69,7 +73,7 @@ def test_the_role_for_viewers_is_exactly_what_they_are_asked_for() -> None:
         for group in rule["apiGroups"]
         for name in rule["resources"]
     }
-    assert granted == {("list", each.group, each.plural) for each in resources_of(KINDS)}
+    assert granted == {("list", each.group, each.plural) for each in resources_of(READ["report-server"].all)}
 
 
 def test_its_container_may_do_nothing_that_it_need_not() -> None:

@@ -16,6 +16,7 @@ import virt_dra.model
 from virt_dra.allocator import Features, Snapshot
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.scheme import read_object
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.api.wire import Json
@@ -187,6 +188,13 @@ def test_objects_without_a_name_are_all_kept_and_those_without_a_namespace_get_i
     model = ClusterModel(unnamed, namespace="team-a")
     assert sorted(pod.spec.node_name or "" for pod in model.of(Pod)) == list(NODES)
     assert {pod.namespace for pod in model.of(Pod)} == {"team-a"}
+
+
+def test_objects_of_kinds_without_a_type_are_kept_apart() -> None:
+    kinds = ("VirtualMachinePreference", "VirtualMachineInstancetype")
+    raw: Json = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "metadata": {"name": "m", "namespace": "t"}}
+    objects = [read_object({**raw, "kind": kind}) for kind in kinds]
+    assert {obj.kind for obj in ClusterModel(objects).objects} == set(kinds)
 
 
 def test_a_kind_that_was_not_read_is_known_neither_whole_nor_in_part() -> None:

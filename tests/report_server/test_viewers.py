@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from virt_dra.cli.report.making import KINDS as MADE_OF
-from virt_dra.report_server.kinds import KINDS, OPTIONAL
+from virt_dra.model.kinds import READ
 from virt_dra.report_server.viewers import (
     MOST_TOKEN,
     ListedResource,
@@ -24,13 +23,8 @@ USER = {"username": "ann", "uid": "u1", "groups": ["system:authenticated", "team
 ANN = Viewer("ann", "u1", ("system:authenticated", "team"), {"scopes": ("a", "b")})
 
 
-def test_the_kinds_that_are_followed_are_those_that_a_report_is_made_of() -> None:
-    assert set(KINDS) == set(MADE_OF)
-    assert set(OPTIONAL) < set(KINDS)
-
-
 def test_a_viewer_must_be_allowed_each_kind_that_the_page_shows() -> None:
-    assert [str(each) for each in resources_of(KINDS)] == [
+    assert [str(each) for each in resources_of(READ["report-server"].all)] == [
         "nodes",
         "pods",
         "kubevirts.kubevirt.io",

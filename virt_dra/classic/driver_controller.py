@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from virt_dra.api.core_v1 import ObjectReference, Pod
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSettings, ParametersReader, PendingClaim
 from virt_dra.classic.driver_plans import (
     AllocateNow,
@@ -45,7 +46,6 @@ from virt_dra.classic.objects import (
     driver_finalizer,
 )
 from virt_dra.classic.pod_claims import PodClaim, is_reserved, with_consumer
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened

@@ -9,6 +9,7 @@ from typing import Literal
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject, UnknownObject
 from virt_dra.api.reading.scheme import known_kind
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourcePoolStatusRequest, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodGroup, Workload
 
@@ -62,19 +63,6 @@ def resource_of(subject: TypedObject | type[TypedObject]) -> ApiResource:
     raise ValueError("an object without a type of its own must name its apiVersion and kind; see unknown_kind()")
 
 
-@lru_cache(maxsize=1024)
-def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
-    """A class that stands for a kind we have no type for, to be handed to ``get``, ``list``, ``patch``, ``delete`` and
-    ``watch``.
-
-    It is namespaced unless it is one of Kubernetes' own cluster-scoped kinds or is called ``Cluster…``, as is the
-    custom of others.
-    """
-    namespaced = kind not in _CLUSTER_SCOPED and not kind.startswith("Cluster")
-    attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": namespaced}
-    return type(kind, (UnknownObject,), {**attributes, "__module__": __name__})
-
-
 def is_namespaced(api_version: str, kind: str) -> bool:
     """Whether objects of the kind, known or not, live in namespaces."""
     return (known_kind(api_version, kind) or unknown_kind(api_version, kind)).NAMESPACED
@@ -108,24 +96,5 @@ def _counts_generation(kind: type[TypedObject], native: bool) -> bool:
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
-
-def _plural(kind: str) -> str:
-    """The usual resource name of a kind, as apimachinery guesses it."""
-    word = kind.lower()
-    if word == "endpoints":
-        return word
-    if word.endswith("s"):
-        return f"{word}es"
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-
-
-_CLUSTER_SCOPED = frozenset({
-    "APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ComponentStatus",
-    "CustomResourceDefinition", "DeviceClass", "FlowSchema", "IngressClass", "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume",
-    "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass", "StorageClass", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment", "VolumeAttributesClass",
-    "VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
-})  # fmt: skip
 
 NAMESPACE = resource_of(Namespace)

@@ -4,8 +4,8 @@ both.
 Everything is asynchronous because the real API is. Objects are the immutable types of :mod:`virt_dra.api`. For one
 object of a namespaced kind an empty namespace means ``default``; for lists and watches it means all namespaces. For
 cluster-scoped kinds a namespace is ignored. Kinds without a type of ours are named by
-:func:`virt_dra.cluster.kinds.unknown_kind`. Errors are the API server's: see the exceptions below; ``status`` is its
-HTTP code, ``reason`` its machine-readable word.
+:func:`virt_dra.api.reading.unknown_kinds.unknown_kind`. Errors are the API server's: see the exceptions below;
+``status`` is its HTTP code, ``reason`` its machine-readable word.
 """
 
 from __future__ import annotations

@@ -22,11 +22,10 @@ from multiprocessing import get_context
 from typing import Final, Literal, TypeVar
 
 from virt_dra.allocator import Features
-from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderRequestError, filter_answer, prioritize_answer, read_arguments
+from virt_dra.model.kinds import READ
 
 T = TypeVar("T")
 
@@ -34,17 +33,7 @@ Verb = Literal["filter", "prioritize"]
 ObjectChange = tuple[str, str, bytes | None]
 """Kind and key of an object, and its JSON; None if it is gone."""
 
-KINDS: Final[tuple[type[TypedObject], ...]] = (
-    Node,
-    ResourceSlice,
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    Pod,
-    Namespace,
-)
-"""What the advisor reads."""
-_BY_NAME: Final = {kind.KIND: kind for kind in KINDS}
+_BY_NAME: Final = {kind.KIND: kind for kind in READ["extender"].all}
 _GRACE: Final = 5.0
 """Seconds after its own limit, in which it may be reading objects, until it is killed."""
 _PREPARING: Final = 60.0

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Final
 
 from virt_dra.api.meta import UnknownObject
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.wire import Json
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import AlreadyExists, ApiError, Cluster, Conflict, NotFound
 from webhooks.tls.authority import Bundle, BundleError, KeySource, SystemKeys
 from webhooks.tls.secret import (

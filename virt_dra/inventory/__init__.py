@@ -1,5 +1,5 @@
 """What there is and who has it: VMs, devices, claims, pools and drivers as rows, made of a cluster's objects. For
 ``virt-dra get`` and ``describe``.
 
-Pure but for ``reading``, which reads a live cluster. Must not write, decide what should be, or know the terminal.
+Pure. Must not read, write, decide what should be, or know the terminal.
 """

@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.meta import ObjectT, TypedObject
+from virt_dra.api.meta import ObjectT, TypedObject, UnknownObject
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
 
@@ -48,7 +48,7 @@ class ClusterModel:
                 obj = obj.with_(metadata=obj.metadata.with_(namespace=namespace))
             of_kind = by_kind[type(obj)]
             # Files may have objects that the API server is to name: none replaces another.
-            of_kind[obj.key if obj.name else f"{obj.key}#{len(of_kind)}"] = obj
+            of_kind[_key(obj) if obj.name else f"{obj.key}#{len(of_kind)}"] = obj
         self._by_kind = {kind: PersistentMap(objects) for kind, objects in by_kind.items()}
         self._ordered: dict[type[TypedObject], tuple[TypedObject, ...]] = {}
         self._derived: dict[DerivedValue[Any], Any] = {}
@@ -108,9 +108,9 @@ class ClusterModel:
         Shares with this model what was derived of other kinds; values that can follow a change do."""
         changes: defaultdict[type[TypedObject], dict[str, TypedObject | None]] = defaultdict(dict)
         for obj in removed:
-            changes[type(obj)][obj.key] = None
+            changes[type(obj)][_key(obj)] = None
         for obj in put:
-            changes[type(obj)][obj.key] = obj
+            changes[type(obj)][_key(obj)] = obj
         return self._with(changes) if changes else self
 
     def _with(self, changes: Mapping[type[TypedObject], Mapping[str, TypedObject | None]]) -> Self:
@@ -142,6 +142,11 @@ class ClusterModel:
 
 
 _NONE: PersistentMap[str, Any] = PersistentMap()
+
+
+def _key(obj: TypedObject) -> str:
+    """The key among the objects of its class, of which several kinds that we have no type for share one."""
+    return f"{obj.api_version} {obj.kind} {obj.key}" if isinstance(obj, UnknownObject) else obj.key
 
 
 class DerivedValue(Generic[T]):

@@ -29,7 +29,7 @@ from virt_dra.api.meta import ObjectT, TypedObject
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.cluster.watching.transforms import leaving_out
-from virt_dra.report_server.kinds import KINDS, OPTIONAL
+from virt_dra.model.kinds import OFTEN_NOT_SERVED, READ
 from virt_dra.report_server.messages import BadMessage, encoded
 from virt_dra.report_server.pace import Pace
 from webhooks.server.log import json_logging
@@ -97,7 +97,7 @@ class Following:
         self._settings, self._send = settings, send
         self._pace, self._explaining = replace(settings.pace), replace(settings.pace)
         self._wake = asyncio.Event()
-        self._informers = tuple(self._informer(cluster, kind) for kind in KINDS)
+        self._informers = tuple(self._informer(cluster, kind) for kind in READ["report-server"].all)
         self._version = ""
 
     @property
@@ -157,7 +157,7 @@ class Following:
 
     def _informer(self, cluster: ListerWatcher, kind: type[ObjectT]) -> Informer[ObjectT]:
         made = Informer(
-            cluster, kind, optional=kind in OPTIONAL, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE
+            cluster, kind, optional=kind in OFTEN_NOT_SERVED, transform=_TRIMS.get(kind), longest_pause=_LONGEST_PAUSE
         )
         made.on_change(self._changed)
         return made

@@ -16,7 +16,7 @@ from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.inventory.changes import RowChange
 from virt_dra.inventory.fields import RowFilter
 from virt_dra.inventory.kinds import RowKind, RowOptions
-from virt_dra.inventory.reading import ReadScope
+from virt_dra.live.reading import ReadScope
 
 Step = Callable[[], Awaitable[object]]
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

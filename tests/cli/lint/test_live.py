@@ -17,7 +17,8 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.main import cli
 from virt_dra.cluster.port import ApiError, Forbidden, Listed, NotFound, Reader
-from virt_dra.live.lint import gather
+from virt_dra.live.reading import read_cluster
+from virt_dra.model.kinds import READ
 
 
 class Room:
@@ -152,9 +153,9 @@ async def test_instancetypes_are_read_where_they_are_served_and_allowed() -> Non
     }
     fault = {"VirtualMachineInstancetype": NotFound("not served"), "ControllerRevision": Forbidden("may not")}
     served = _Served(fault, read_object(raw))
-    gathered = await gather(cast("Reader", served))
-    assert [(each.kind, each.name) for each in gathered.objects] == [("VirtualMachineClusterInstancetype", "m")]
-    assert gathered.unknown == {"ControllerRevision"}
+    objects, scope = await read_cluster(cast("Reader", served), READ["lint"])
+    assert [(obj.kind, obj.name) for obj in objects] == [("VirtualMachineClusterInstancetype", "m")]
+    assert {kind.KIND for kind in scope.unread} == {"ControllerRevision"}
     assert served.labels["ControllerRevision"] == "instancetype.kubevirt.io/object-name"
 
 

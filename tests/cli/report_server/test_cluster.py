@@ -20,7 +20,7 @@ from devtools.deployed.webhook import kubevirt_kinds, until
 from tests.manifests.acting import acting_as
 from virt_dra.installation.kustomize import build
 from virt_dra.installation.plan import packaged
-from virt_dra.report_server.kinds import KINDS
+from virt_dra.model.kinds import READ
 from virt_dra.report_server.viewers import ListedResource, Viewer, access_review, resources_of, token_review
 
 Json = dict[str, Any]
@@ -231,7 +231,7 @@ def test_its_rights_are_those_that_it_needs(room: Room) -> None:
     }
     reading = [rule for rule in roles["virt-dra-report"] if rule["verbs"] == ["list", "watch"]]
     read = {(group, name) for rule in reading for group in rule["apiGroups"] for name in rule["resources"]}
-    assert read == {(each.group, each.plural) for each in resources_of(KINDS)}
+    assert read == {(each.group, each.plural) for each in resources_of(READ["report-server"].all)}
     assert read == {
         (group, name) for rule in roles[VIEWER] for group in rule["apiGroups"] for name in rule["resources"]
     }
@@ -240,7 +240,7 @@ def test_its_rights_are_those_that_it_needs(room: Room) -> None:
     assert rest == [(["tokenreviews"], ["create"]), (["subjectaccessreviews"], ["create"])]
     # Each kind that it may list was listed.
     listed = {key for key in room.running.said("following")[0] if key[:1].isupper()}
-    assert listed == {kind.KIND for kind in KINDS}
+    assert listed == {kind.KIND for kind in READ["report-server"].all}
 
 
 @pytest.mark.control_plane

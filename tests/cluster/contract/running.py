@@ -19,6 +19,7 @@ import pytest
 from devtools.cluster.control_plane import ControlPlane
 from virt_dra.api.core_v1 import Container, Namespace, Pod, PodSpec
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import (
     DeviceClaim,
     DeviceClass,
@@ -32,7 +33,6 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.port import ApiError, Cluster, NotFound, WatchEvent
 

@@ -17,6 +17,7 @@ from tests.cluster.contract.running import (
 )
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject, parse_time
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -38,7 +39,6 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceClaimTemplateSpec,
 )
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.names import ALPHABET
 from virt_dra.cluster.port import (
     AlreadyExists,

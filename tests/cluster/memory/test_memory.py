@@ -19,8 +19,9 @@ from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, OwnerReference, TypedObject, UnknownObject
 from virt_dra.api.reading.scheme import all_kinds, read_object
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim
-from virt_dra.cluster.kinds import is_namespaced, resource_of, unknown_kind
+from virt_dra.cluster.kinds import is_namespaced, resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.cluster.memory.names import ALPHABET, counted_suffixes, generated, random_suffixes

@@ -12,9 +12,9 @@ from typing import TypeVar
 from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import ObjectT
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.wire import Json
 from virt_dra.cel.validation import compiled_rules
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.cluster.memory.rules import KindRules

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from virt_dra.api.core_v1 import Pod
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import counted_suffixes
 from virt_dra.simulator.agents.claim_manager import Prepared, PreparedClaim

@@ -11,6 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from virt_dra.api.instancetypes.names import (
+    CLUSTER_INSTANCETYPE,
+    CLUSTER_PREFERENCE,
+    GROUP,
+    INSTANCETYPE,
+    KINDS,
+    PREFERENCE,
+    REVISED,
+    REVISION,
+)
 from virt_dra.api.instancetypes.rules import (
     INVALID,
     NOT_FOUND,
@@ -25,19 +35,6 @@ from virt_dra.api.instancetypes.rules import (
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstanceTemplate
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import WireError
-
-GROUP: Final = "instancetype.kubevirt.io"
-API_VERSION: Final = f"{GROUP}/v1beta1"
-INSTANCETYPE: Final = "VirtualMachineInstancetype"
-CLUSTER_INSTANCETYPE: Final = "VirtualMachineClusterInstancetype"
-PREFERENCE: Final = "VirtualMachinePreference"
-CLUSTER_PREFERENCE: Final = "VirtualMachineClusterPreference"
-REVISION: Final = "ControllerRevision"
-KINDS: Final = (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE)
-NAMESPACED_KINDS: Final = (INSTANCETYPE, PREFERENCE)
-
-REVISED: Final = f"{GROUP}/object-name"
-"""Label of a ControllerRevision: which object it holds."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
 from virt_dra.simulator.allocation import AllocationAnswer, allocate_each
 from virt_dra.simulator.allocation_input import (
-    RELEVANT,
     AllocationInput,
     InputError,
     allocation_input,
@@ -260,7 +259,7 @@ def _read(
     with status(f"reading {', '.join([*paths, *(['the cluster'] if live else [])])}"):
         loaded = read_inputs(paths)
         if live:
-            of_cluster = live_sourced(live, RELEVANT, namespace, output)
+            of_cluster = live_sourced(live, "allocate", namespace, output)
             loaded = Loaded((*of_cluster, *loaded.objects), loaded.problems)
     try:
         given = allocation_input(loaded, namespace, format_time(datetime.now(UTC)), gates)

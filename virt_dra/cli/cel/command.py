@@ -227,7 +227,7 @@ def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> 
     loaded = read_inputs(paths)
     if loaded.problems:
         refuse([str(problem) for problem in loaded.problems], output)
-    of_cluster = live_sourced(live, (ResourceSlice,), DEFAULT_NAMESPACE, output) if live else []
+    of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output) if live else []
     once = applied(
         (each for each in (*of_cluster, *loaded.objects) if isinstance(each.object, ResourceSlice)), DEFAULT_NAMESPACE
     )

@@ -15,6 +15,7 @@ import click
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.wire import Json
 from virt_dra.cli.describe.sections import section_lines
 from virt_dra.cli.get.command import GetRequest
@@ -24,13 +25,12 @@ from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_option
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
 from virt_dra.cli.shared.output import json_text, refuse
 from virt_dra.cli.shared.suggestions import suggesting
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.port import ApiError, Reader
 from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
 from virt_dra.inventory.fields import BadFilter, RowFilter
 from virt_dra.inventory.kinds import ROW_KINDS, RowOptions, row_kind
-from virt_dra.inventory.reading import READ
-from virt_dra.live.lint import gather
+from virt_dra.live.reading import read_cluster
+from virt_dra.model.kinds import READ
 from webhooks.lint import LintSettings, ObjectFindings, lint_documents
 from webhooks.lint.inputs import EVERYTHING
 
@@ -101,14 +101,13 @@ def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: s
     now = datetime.now(UTC)
     options = RowOptions(now, source.address_keys)
     request = GetRequest(chosen, RowFilter(names, source.scope), None, lambda: options)
-    kinds = tuple(dict.fromkeys((*READ[chosen], *READ["drivers"])))
     with collector_paused():
         documents = source.documents(output)
-        known, _ = source.read(kinds, output, documents)
-        rows, missing = request.rows(known)
-        subjects = [each for row in rows for each in subjects_of(row, known)]
+        model, _ = source.read(READ[f"describe {chosen}"], output, documents)
+        rows, missing = request.rows(model)
+        subjects = [each for row in rows for each in subjects_of(row, model)]
         remarks = _live_remarks(source, subjects) if source.live else _remarks_of(documents, source)
-        _print([details_of(row, DetailSources(known, options, remarks)) for row in rows], now, output)
+        _print([details_of(row, DetailSources(model, options, remarks)) for row in rows], now, output)
     for each in missing:
         say(f"error: {each}", err=True)
     sys.exit(1 if missing else 0)
@@ -167,14 +166,14 @@ async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: In
             notes.append(f"events can't be read: {error}")
             break
     try:
-        gathered = await gather(cluster)
+        objects, scope = await read_cluster(cluster, READ["lint"])
     except ApiError as error:
         return _Remarks(events, (), (*notes, f"not checked: {error}"))
     wanted = {(kind, namespace, name) for kind, namespace, name in subjects}
     judged = lint_documents(
-        (), LintSettings.for_command(), known=EVERYTHING - gathered.unknown, address_keys=source.address_keys,
-        existing=gathered.objects,
-        also=[Sourced(each, DocumentSource("cluster", 0)) for each in gathered.objects if (each.KIND, each.namespace,
+        (), LintSettings.for_command(), known=EVERYTHING - {kind.KIND for kind in scope.unread},
+        address_keys=source.address_keys, existing=objects,
+        also=[Sourced(each, DocumentSource("cluster", 0)) for each in objects if (each.KIND, each.namespace,
             each.name) in wanted],
     )  # fmt: skip
     return _Remarks(events, judged.checked, tuple(notes))

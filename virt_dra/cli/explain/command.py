@@ -141,9 +141,9 @@ def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
 
 def _lived(cluster: ClusterChoice, namespace: str, output: str) -> Sequence[TypedObject]:
     from virt_dra.cli.shared.live_input import live_objects  # not needed for pages
-    from virt_dra.simulator.explaining.state import READ
+    from virt_dra.model.kinds import READ
 
-    objects, _ = live_objects(cluster, READ, namespace, output)
+    objects, _ = live_objects(cluster, READ["explain"], namespace, output)
     return objects
 
 

@@ -32,8 +32,8 @@ from virt_dra.inventory.fields import (
     read_conditions,
 )
 from virt_dra.inventory.kinds import FIELDS, ROW_KINDS, RowKind, RowOptions, row_kind, rows_of
-from virt_dra.inventory.reading import READ
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import READ
 
 FORMATS: Final = ("text", "wide", "name", "json", "yaml", "csv")
 
@@ -91,9 +91,9 @@ class GetRequest:
     sort_by: str | None
     options: Callable[[], RowOptions]
 
-    def rows(self, known: ClusterModel) -> tuple[list[InventoryRow], list[str]]:
+    def rows(self, model: ClusterModel) -> tuple[list[InventoryRow], list[str]]:
         """The rows that are wanted, in their order; and the names that no row has."""
-        found = rows_of(self.kind, known, self.options())
+        found = rows_of(self.kind, model, self.options())
         wanted = [row for row in found if self.wanted.wants(row)]
         missing = self.wanted.missing(wanted)
         ordered = in_order(wanted, self.sort_by, FIELDS[self.kind]) if self.sort_by else wanted
@@ -141,12 +141,13 @@ def command(
         watch_rows(request, source, output)
         return
     with collector_paused():  # all objects are used until the end
-        known, scope = source.read(READ[chosen], output)
-        rows, missing = request.rows(known)
+        kinds = READ[f"get {chosen}"]
+        model, scope = source.read(kinds, output)
+        rows, missing = request.rows(model)
         _print(chosen, rows, output)
     for each in missing:
         say(f"error: {each}", err=True)
-    sys.exit(1 if missing or not scope.serves(chosen) else 0)
+    sys.exit(1 if missing or not scope.serves(kinds) else 0)
 
 
 def _chosen(

@@ -21,8 +21,9 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.inventory.changes import RowChange, WatchedRows
 from virt_dra.inventory.kinds import RowKind
-from virt_dra.inventory.reading import READ, ReadScope, read_objects_of
+from virt_dra.live.reading import ReadScope, read_cluster
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import READ
 
 if TYPE_CHECKING:
     from virt_dra.cli.get.command import GetRequest
@@ -36,10 +37,11 @@ def watch_rows(request: GetRequest, source: InventoryInput, output: str) -> None
 
     async def watch() -> None:
         async with source.cluster.connected() as connected:
-            _, scope = await read_objects_of(connected, READ[request.kind], source.namespace or DEFAULT_NAMESPACE)
+            kinds = READ[f"get {request.kind}"]
+            _, scope = await read_cluster(connected, kinds, source.namespace or DEFAULT_NAMESPACE)
             for note in scope.notes:
                 say(note, err=True)
-            if not scope.serves(request.kind):
+            if not scope.serves(kinds):
                 refuse([f"nothing of which {request.kind} are made can be read"], "text")
             await follow_rows(request, connected, scope, change_printer(request.kind, output))
 

@@ -37,7 +37,8 @@ from virt_dra.cli.shared.options import (
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import STDIN, Written, read_written
-from virt_dra.live.lint import Gathered, gather
+from virt_dra.live.reading import ReadScope, read_cluster
+from virt_dra.model.kinds import READ
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
 from webhooks.lint.documents import ProgressCallback
@@ -176,7 +177,7 @@ def command(
     written = read_written(paths)
     if written.problems:
         _refuse(written.problems, output)
-    gathered = _gathered(cluster, output) if live else Gathered(())
+    existing, scope = _read_live(cluster, output) if live else ([], ReadScope({}))
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
@@ -185,11 +186,11 @@ def command(
     ) -> LintResult:
         return lint_documents(
             latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
-            known=EVERYTHING - gathered.unknown if complete or live else None,
+            known=EVERYTHING - {kind.KIND for kind in scope.unread} if complete or live else None,
             address_keys=address_keys,
-            existing=gathered.objects, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
+            existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
             also=[Sourced(each,
-                _source(each)) for each in gathered.objects if all_namespaces or each.namespace == namespace],
+                _source(each)) for each in existing if all_namespaces or each.namespace == namespace],
         )  # fmt: skip
 
     with progress("checking VMs") as report_progress:
@@ -296,13 +297,13 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 
 
-def _gathered(cluster: ClusterChoice, output: str) -> Gathered:
+def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], ReadScope]:
     """All objects of a cluster that the lint needs. Ends the process if they can't be read."""
     from virt_dra.cluster.port import ApiError
 
-    async def read() -> Gathered:
+    async def read() -> tuple[list[TypedObject], ReadScope]:
         async with cluster.connected() as connected:
-            return await gather(connected)
+            return await read_cluster(connected, READ["lint"])
 
     try:
         return asyncio.run(read())

@@ -72,12 +72,13 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
     if out is None:
         raise click.UsageError("name the file to write: -o report.html, or --out FILE")
     with kept_for_good():
-        from virt_dra.cli.report.making import KINDS, contents_of
+        from virt_dra.cli.report.making import contents_of
+        from virt_dra.model.kinds import READ
 
         with status("reading"):
-            known, _ = source.read(KINDS, "text")
+            model, _ = source.read(READ["report"], "text")
         contents = contents_of(
-            known, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
+            model, ReportSettings(source.namespace or DEFAULT_NAMESPACE, source.address_keys, most), now, progress
         )
         title = f"{'cluster' if source.live else ', '.join(source.paths)} on {now:%Y-%m-%d %H:%M} UTC"
         text = report_page(contents, title) if output == "html" else json_text(contents_json(contents), indent=2) + "\n"

@@ -15,19 +15,15 @@ from virt_dra.api.reading.documents import DocumentSource, Sourced
 from virt_dra.cli.report.contents import ReportContents, free_of_models, state_counts, taken_by_day
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.reading import READ
 from virt_dra.inventory.topology import folded, topology
 from virt_dra.inventory.vm_rows import VmRow, vm_rows
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.deadline import AllocationDeadline
-from virt_dra.simulator.explaining.state import READ as EXPLAINED
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.waiting import WaitingAnswers, still_waiting, waiting_answers
 from webhooks.lint import LintSettings, lint_documents
 from webhooks.lint.inputs import EVERYTHING
 
-KINDS: Final[tuple[type[TypedObject], ...]] = tuple(dict.fromkeys((*READ["vms"], *READ["drivers"], *EXPLAINED)))
-"""What a report is made of."""
 _EXPLAIN_SECONDS: Final = 1.0
 """For judging the nodes of one waiting VM, and again for its ways out."""
 _LINTED: Final = 50
@@ -38,7 +34,7 @@ ReportProgress = Callable[[str], AbstractContextManager[Callable[[int, int], Non
 
 
 def contents_of(
-    known: ClusterModel,
+    model: ClusterModel,
     settings: ReportSettings,
     now: datetime,
     progress: ReportProgress,
@@ -48,9 +44,9 @@ def contents_of(
 
     ``explained``: answers of before, of which those are taken whose subjects wait still; None: all are found anew.
     """
-    objects = known.objects
-    rows = device_rows(known, settings.address_keys)
-    nodes = topology(rows, [node.name for node in known.of(Node)])
+    objects = model.objects
+    rows = device_rows(model, settings.address_keys)
+    nodes = topology(rows, [node.name for node in model.of(Node)])
     deadline = AllocationDeadline(_EXPLAIN_SECONDS)
     notes: tuple[str, ...] = ()
     waiting = WaitingAnswers(())
@@ -64,8 +60,8 @@ def contents_of(
                 waiting = still_waiting(explained, objects, settings.namespace)
     except FatalError as error:
         notes = (f"What waits can't be explained: {error}",)
-    vms = tuple(vm_rows(known, now, settings.address_keys))
-    chosen, left_out = _linted(known, vms)
+    vms = tuple(vm_rows(model, now, settings.address_keys))
+    chosen, left_out = _linted(model, vms)
     if left_out:
         notes += (
             f"Findings are those of {len(chosen):,} VMs, the ones that aren't ready first; virt-dra lint checks all.",
@@ -89,9 +85,9 @@ def contents_of(
     )
 
 
-def _linted(known: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
+def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
     """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
     unready = {(row.namespace, row.name) for row in rows if row.reason}
-    found: list[TypedObject] = [*known.of(VirtualMachine), *known.of(VirtualMachineInstance)]
+    found: list[TypedObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
     found.sort(key=lambda each: (each.namespace, each.name) not in unready)
     return found[:_LINTED], max(len(found) - _LINTED, 0)

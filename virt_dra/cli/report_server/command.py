@@ -124,9 +124,9 @@ async def _serve(
     cluster: ClusterChoice, following: FollowSettings, tls: ReloadingTls, host: str, port: int, plain_port: int
 ) -> None:
     from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
+    from virt_dra.model.kinds import READ
     from virt_dra.report_server.gate import Gate
     from virt_dra.report_server.hardening import unreadable_to_others
-    from virt_dra.report_server.kinds import KINDS
     from virt_dra.report_server.metrics import ReportMetrics
     from virt_dra.report_server.rendering import RenderingProcess
     from virt_dra.report_server.reviews import REVIEW_LIMITS, ClusterReviews
@@ -146,7 +146,12 @@ async def _serve(
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected(REVIEW_LIMITS))
         metrics = ReportMetrics()
-        gate = Gate(ClusterReviews(connected.transport), resources_of(KINDS), time.monotonic, observer=metrics)
+        gate = Gate(
+            ClusterReviews(connected.transport),
+            resources_of(READ["report-server"].all),
+            time.monotonic,
+            observer=metrics,
+        )
         rendering = RenderingProcess(following, metrics)
         server = ReportServer(rendering, gate, Sessions(), LiveNotice(NOTICE, LIVE_POLICY), tls, metrics)
         try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ import click
 
 from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document
 from virt_dra.api.wire import Json
 from virt_dra.cli.run.table import outcome_name, outcome_table
@@ -182,7 +181,7 @@ def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) ->
     with status(f"reading {job.title}"):
         written = read_written(job.paths)
         if live:
-            of_cluster = live_sourced(live, _kinds(), namespace, output)
+            of_cluster = live_sourced(live, "run", namespace, output)
             written = replace(
                 written,
                 documents=(*(Document(each.object.to_wire(), each.source) for each in of_cluster), *written.documents),
@@ -190,15 +189,6 @@ def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) ->
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
     return written
-
-
-def _kinds() -> Sequence[type[TypedObject]]:
-    """What a run reads of a cluster. The modules are imported where one is read."""
-    from virt_dra.api.core_v1 import Namespace
-    from virt_dra.live.lint import INSTANCETYPES
-    from virt_dra.simulator.explaining.state import READ
-
-    return [*READ, Namespace, *INSTANCETYPES]
 
 
 def _lint(

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -21,8 +20,9 @@ from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, 
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs, read_written
-from virt_dra.inventory.reading import ReadScope
+from virt_dra.live.reading import ReadScope
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import ReadKinds
 
 R = TypeVar("R")
 
@@ -63,7 +63,7 @@ class InventoryInput:
         return written.documents
 
     def read(
-        self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None = None
+        self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None = None
     ) -> tuple[ClusterModel, ReadScope]:
         """The objects of the kinds. Ends the command if they can't be read; what is left out is said on standard error.
 
@@ -71,13 +71,11 @@ class InventoryInput:
         left out.
         """
         if not self.live:
-            return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds, ""))
+            return self._of_files(kinds, output, documents), ReadScope(dict.fromkeys(kinds.all, ""))
         objects, scope = live_objects(self.cluster, kinds, self.namespace or DEFAULT_NAMESPACE, output)
         return ClusterModel(objects, unread=scope.unread, partial=scope.partial), scope
 
-    def _of_files(
-        self, kinds: Sequence[type[TypedObject]], output: str, documents: Sequence[Document] | None
-    ) -> ClusterModel:
+    def _of_files(self, kinds: ReadKinds, output: str, documents: Sequence[Document] | None) -> ClusterModel:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
             if documents is None:
@@ -87,7 +85,7 @@ class InventoryInput:
                 found = loaded.objects
             else:
                 found = tuple(each for each in map(read_document, documents) if isinstance(each, Sourced))
-            once = applied((each for each in found if isinstance(each.object, tuple(kinds))), namespace)
+            once = applied((each for each in found if isinstance(each.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)
         objects = [each.object for each in once.objects]

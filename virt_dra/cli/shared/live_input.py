@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,8 @@ from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import refuse
 
 if TYPE_CHECKING:
-    from virt_dra.inventory.reading import ReadScope
+    from virt_dra.live.reading import ReadScope
+    from virt_dra.model.kinds import ReadKinds
 
 R = TypeVar("R")
 
@@ -40,7 +41,7 @@ def live_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def live_objects(
-    cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str
+    cluster: ClusterChoice, kinds: ReadKinds, namespace: str, output: str
 ) -> tuple[list[TypedObject], ReadScope]:
     """All objects of the kinds in a cluster; where that isn't allowed, those of the namespace. What is left out is said
     on standard error.
@@ -48,11 +49,11 @@ def live_objects(
     Ends the command if there is no connection, or nothing can be read.
     """
     from virt_dra.cluster.port import ApiError
-    from virt_dra.inventory.reading import read_objects_of
+    from virt_dra.live.reading import read_cluster
 
     async def read() -> tuple[list[TypedObject], ReadScope]:
         async with cluster.connected() as connected:
-            return await read_objects_of(connected, kinds, namespace or DEFAULT_NAMESPACE)
+            return await read_cluster(connected, kinds, namespace or DEFAULT_NAMESPACE)
 
     try:
         objects, scope = asyncio.run(read())
@@ -63,9 +64,9 @@ def live_objects(
     return objects, scope
 
 
-def live_sourced(
-    cluster: ClusterChoice, kinds: Sequence[type[TypedObject]], namespace: str, output: str
-) -> list[Sourced[TypedObject]]:
-    """As :func:`live_objects`, each with a name for where it was read."""
-    objects, _ = live_objects(cluster, kinds, namespace, output)
+def live_sourced(cluster: ClusterChoice, capability: str, namespace: str, output: str) -> list[Sourced[TypedObject]]:
+    """The objects that a capability reads, as :func:`live_objects`, each with a name for where it was read."""
+    from virt_dra.model.kinds import READ  # imports every kind
+
+    objects, _ = live_objects(cluster, READ[capability], namespace, output)
     return [Sourced(each, DocumentSource(f"cluster: {each.kind or each.KIND} {each.key}", 0)) for each in objects]

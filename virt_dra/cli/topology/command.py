@@ -10,19 +10,16 @@ from typing import Final
 import click
 
 from virt_dra.api.core_v1 import Node
-from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import nearest
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaimTemplate
 from virt_dra.cli.shared.console import output_console, say
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.inventory.device_rows import device_rows
-from virt_dra.inventory.reading import READ
 from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import READ
 from virt_dra.simulator.collector import kept_for_good
 
 HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
@@ -47,9 +44,6 @@ Exit codes: 0 shown, 2 bad usage or unreadable input.
 """
 
 _FORMATS: Final = ("text", "json", "yaml", "svg", "png", "html")
-_READ: Final[tuple[type[TypedObject], ...]] = (
-    *READ["devices"], VirtualMachine, VirtualMachineInstance, Node, DeviceClass, ResourceClaimTemplate,
-)  # fmt: skip
 PNG_NEEDS: Final = (
     "-o png needs resvg_py, and a font of matplotlib; install them with: "
     "pip install 'virt-dra[plots]'; -o svg needs nothing"
@@ -78,11 +72,11 @@ def command(
     if output == "png" and out is None:
         raise click.UsageError("-o png needs --out FILE")
     with kept_for_good():
-        known, _ = source.read(_READ, output)
+        model, _ = source.read(READ["topology"], output)
         asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
-        overlay = _overlay(known, *asked, output) if asked is not None and asked[1] is not None else None
-        rows = device_rows(known, source.address_keys)
-        nodes = topology(rows, [node.name for node in known.of(Node)], overlay)
+        overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else None
+        rows = device_rows(model, source.address_keys)
+        nodes = topology(rows, [node.name for node in model.of(Node)], overlay)
         if only is not None:
             chosen = [node for node in nodes if node.name == only]
             if not chosen:
@@ -161,14 +155,14 @@ def _png(folds: Sequence[NodeFold]) -> bytes:
     return bytes(drawn)
 
 
-def _overlay(known: ClusterModel, word: str, name: str, output: str) -> DeviceVerdicts:
+def _overlay(model: ClusterModel, word: str, name: str, output: str) -> DeviceVerdicts:
     """Ends the command for what isn't there."""
     from virt_dra.allocator import FatalError
     from virt_dra.simulator.explaining.overlay import overlay_of
     from virt_dra.simulator.explaining.subject import NoSubject
 
     try:
-        return overlay_of(word, name, known.objects)
+        return overlay_of(word, name, model.objects)
     except (NoSubject, FatalError) as error:
         refuse([str(error)], output)
     sys.exit(2)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from virt_dra.api.core_v1 import ObjectReference
 from virt_dra.api.meta import format_time
-from virt_dra.cluster.kinds import unknown_kind
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.cluster.port import ApiError, NotFound, Writer
 
 log = logging.getLogger(__name__)

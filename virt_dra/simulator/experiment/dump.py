@@ -17,7 +17,7 @@ from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
 
-_USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod)
+USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim, Pod)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     by_key: dict[tuple[type, str], TypedObject] = {}
     others: Counter[str] = Counter()
     for each in objects:
-        if isinstance(each, _USED):
+        if isinstance(each, USED):
             by_key[type(each), each.key] = each
         else:
             others[each.kind] += 1

@@ -14,9 +14,9 @@ from typing import Any, Final
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.meta import ObjectMeta, TypedObject, format_time
 from virt_dra.api.reading.scheme import all_kinds, read_object
+from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.api.wire import Json, WireError
-from virt_dra.cluster.kinds import unknown_kind
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import strict_cluster
 from virt_dra.cluster.memory.names import random_suffixes

@@ -1,0 +1,100 @@
+"""Which kinds of objects each capability reads: the one table for ``--live``, informers and permissions.
+
+A test compares it with the rules of every role in virt_dra/manifests, and with the informers that are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.instancetypes import names
+from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.unknown_kinds import unknown_kind
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
+
+Kinds = tuple[type[TypedObject], ...]
+
+INSTANCETYPES: Final = tuple(unknown_kind(names.API_VERSION, kind) for kind in names.KINDS)
+REVISIONS: Final = unknown_kind("apps/v1", names.REVISION)
+"""What instancetypes were when a VM was started."""
+
+OFTEN_NOT_SERVED: Final = frozenset({
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceDevices, KubeVirt, DeviceTaintRule, *INSTANCETYPES,
+})  # fmt: skip
+"""Kinds that a cluster may not serve (yet): then it has no object of them."""
+LABELS: Final[Mapping[type[TypedObject], str]] = {REVISIONS: names.REVISED}
+"""Label selectors of kinds of which most objects are of no interest."""
+
+
+@dataclass(frozen=True)
+class ReadKinds:
+    """``required``: kinds without which there is no answer; ``optional``: left out, and named, where they can't be
+    read; ``one_of``: those of which one must be readable."""
+
+    required: Kinds = ()
+    optional: Kinds = ()
+    one_of: Kinds = ()
+
+    @property
+    def all(self) -> Kinds:
+        return tuple(dict.fromkeys((*self.required, *self.optional)))
+
+    def __or__(self, other: ReadKinds) -> ReadKinds:
+        """What both read; what one of them requires is required of both."""
+        return ReadKinds(
+            tuple(dict.fromkeys((*self.required, *other.required))),
+            tuple(dict.fromkeys((*self.optional, *other.optional))),
+            self.one_of or other.one_of,
+        )
+
+
+_VMS: Final = (VirtualMachine, VirtualMachineInstance)
+_USE: Final = (ResourceSlice, ResourceClaim, Pod, DeviceTaintRule)
+_ALLOCATION: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim)
+_PLACEMENT: Final = ReadKinds(optional=(*_ALLOCATION, Pod, ResourceClaimTemplate, KubeVirt, *_VMS))
+_ROWS: Final[Mapping[str, ReadKinds]] = {
+    "get vms": ReadKinds(
+        optional=(*_VMS, *_USE, VirtualMachineInstanceDevices), one_of=(*_VMS, Pod, ResourceClaim)
+    ),
+    "get devices": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
+    "get claims": ReadKinds(optional=(ResourceClaim, Pod), one_of=(ResourceClaim,)),
+    "get pools": ReadKinds(optional=_USE, one_of=(ResourceSlice,)),
+    "get drivers": ReadKinds(optional=(*_USE, DeviceClass), one_of=(ResourceSlice,)),
+}  # fmt: skip
+_REPORT: Final = _ROWS["get vms"] | _ROWS["get drivers"] | _PLACEMENT
+_WEBHOOK: Final = (
+    ResourceClaimTemplate,
+    ResourceClaim,
+    DeviceClass,
+    ResourceSlice,
+    Node,
+    DeviceTaintRule,
+    *_VMS,
+    KubeVirt,
+)
+_OPERATOR: Final = (*_ALLOCATION, Pod, VirtualMachineInstance, VirtualMachineInstanceDevices)
+
+READ: Final[Mapping[str, ReadKinds]] = {
+    **_ROWS,
+    **{f"describe {rows.removeprefix('get ')}": kinds | _ROWS["get drivers"] for rows, kinds in _ROWS.items()},
+    "topology": _ROWS["get devices"] | ReadKinds(optional=(*_VMS, Node, DeviceClass, ResourceClaimTemplate)),
+    "report": _REPORT,
+    "report-server": ReadKinds(required=_REPORT.all),
+    "explain": _PLACEMENT,
+    "run": _PLACEMENT | ReadKinds(optional=(Namespace, *INSTANCETYPES)),
+    "lint": ReadKinds(required=_WEBHOOK, optional=(*INSTANCETYPES, REVISIONS)),
+    "allocate": ReadKinds(optional=(*_ALLOCATION, ResourceClaimTemplate)),
+    "cel": ReadKinds(optional=(ResourceSlice,)),
+    "simulate": ReadKinds(optional=(*_ALLOCATION, Pod)),
+    "webhook": ReadKinds(required=_WEBHOOK),
+    "operator beside-kubevirt": ReadKinds(required=_OPERATOR),
+    "operator standalone": ReadKinds(required=(*_OPERATOR, VirtualMachine, KubeVirt)),
+    "extender": ReadKinds(required=(*_ALLOCATION, Pod, Namespace)),
+    "doctor": ReadKinds(optional=(KubeVirt, ResourceSlice, DeviceClass)),
+}
+"""By command, with the kind of rows or the mode where these read differently."""
