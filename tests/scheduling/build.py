@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
-from virt_dra.allocator import Snapshot
-from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from virt_dra.scheduling.placement import ClusterView
+from virt_dra.api.core_v1 import Pod
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.model.cluster import ClusterModel
 
 Json = dict[str, Any]
 
@@ -36,14 +34,12 @@ def on_each_node(nodes: Sequence[str | Mapping[str, Any]], devices: Sequence[Any
     return [build.slice_({"name": name, "pool": name, "node": name, "devices": devices}) for name in names]
 
 
-def view(
+def cluster(
     nodes: Sequence[str | Mapping[str, Any]],
     claims: Sequence[ResourceClaim],
     slices: Sequence[ResourceSlice] | None = None,
     classes: Sequence[str | Mapping[str, Any]] = ("gpu",),
-) -> ClusterView:
-    built: tuple[Node, ...] = tuple(build.node(node) for node in nodes)
-    known: list[DeviceClass] = [build.device_class(each) for each in classes]
+) -> ClusterModel:
     published = on_each_node(nodes) if slices is None else slices
-    snapshot = Snapshot.build(published, known, claims, compile_selector=Toy)
-    return ClusterView(built, {claim.key: claim for claim in claims}, snapshot)
+    built = [*(build.node(node) for node in nodes), *(build.device_class(device_class) for device_class in classes)]
+    return ClusterModel([*built, *claims, *published])

@@ -8,9 +8,9 @@ from typing import Any
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
 from virt_dra.scheduling.default_preemption import NoVictims, Victims, choose_victims
+from virt_dra.scheduling.filters.node_resources import NodeResourcesFit, NodeUsages
 from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, SchedulingCycle
 from virt_dra.scheduling.framework.node_table import NodeTable
-from virt_dra.scheduling.node_resources import NodeResourcesFit, NodeUsages
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 

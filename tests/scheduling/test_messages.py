@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from virt_dra.scheduling.framework.messages import Diagnosis, event_note, not_preempting
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
-DEVICES = PluginRefusal("DynamicResources", ("cannot allocate all claims",))
-TAINT = PluginRefusal("TaintToleration", ("node(s) had untolerated taint(s)",))
-FULL = PluginRefusal("NodeResourcesFit", ("Insufficient cpu", "Too many pods"), resolvable=True)
+DEVICES = FilterRefusal("DynamicResources", ("cannot allocate all claims",))
+TAINT = FilterRefusal("TaintToleration", ("node(s) had untolerated taint(s)",))
+FULL = FilterRefusal("NodeResourcesFit", ("Insufficient cpu", "Too many pods"), resolvable=True)
 
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
@@ -22,7 +22,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 
 def test_a_refusal_of_the_pod_stands_for_all_nodes() -> None:
     found = Diagnosis(
-        3, everywhere=PluginRefusal("DynamicResources", ("resource claim lab/c is in the process of being allocated",))
+        3, everywhere=FilterRefusal("DynamicResources", ("resource claim lab/c is in the process of being allocated",))
     )
     assert found.after("preemption: …").message == (
         "0/3 nodes are available: resource claim lab/c is in the process of being allocated. preemption: …"

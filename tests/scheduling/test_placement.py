@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from devtools.allocator import build
-from tests.scheduling.build import Json, claim, on_each_node, pod, view, with_status
+from tests.scheduling.build import Json, claim, cluster, on_each_node, pod, with_status
 from virt_dra.allocator import Features
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
-from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
+from virt_dra.scheduling.fit import FitOptions
+from virt_dra.scheduling.placement import Placement, Unplaced, place
 
 
 def placed(outcome: Placement | Unplaced) -> tuple[str, dict[str, list[str]]]:
@@ -29,8 +30,8 @@ def refused(outcome: Placement | Unplaced) -> tuple[str, str]:
 
 def test_the_first_node_that_fits_is_taken() -> None:
     slices = on_each_node(["n1", "n2", "n3"])
-    cluster = view(["n1", "n2", "n3"], [claim("other", allocated=["gpu.example.com/n1/d0"]), claim("c")], slices)
-    assert placed(place(pod("pod", "c"), cluster)) == ("n2", {"c": ["r0 n2/d0"]})
+    model = cluster(["n1", "n2", "n3"], [claim("other", allocated=["gpu.example.com/n1/d0"]), claim("c")], slices)
+    assert placed(place(pod("pod", "c"), model)) == ("n2", {"c": ["r0 n2/d0"]})
 
 
 def test_a_pod_without_claims_is_placed_by_its_filters_alone() -> None:
@@ -40,14 +41,14 @@ def test_a_pod_without_claims_is_placed_by_its_filters_alone() -> None:
         {"name": "n3", "labels": {"zone": "b"}},
         {"name": "n4", "labels": {"zone": "a"}},
     ]
-    assert placed(place(pod(spec={"nodeSelector": {"zone": "a"}}), view(nodes, []))) == ("n4", {})
+    assert placed(place(pod(spec={"nodeSelector": {"zone": "a"}}), cluster(nodes, []))) == ("n4", {})
 
 
 def test_the_histogram_counts_nodes_by_reason() -> None:
     nodes: list[Any] = ["n1", "n2", "n3", {"name": "n4", "spec": {"unschedulable": True}}]
     used = claim("other", allocated=["gpu.example.com/n1/d0", "gpu.example.com/n2/d0"])
     slices = on_each_node(["n1", "n2", "n4"])
-    outcome = place(pod("pod", "c"), view(nodes, [used, claim("c")], slices))
+    outcome = place(pod("pod", "c"), cluster(nodes, [used, claim("c")], slices))
     assert refused(outcome) == (
         "Unschedulable",
         "0/4 nodes can allocate: 2 device in use, 1 no device on the node, 1 node(s) were unschedulable",
@@ -72,7 +73,7 @@ def test_required_affinity_ors_terms_and_ignores_faulty_ones() -> None:
     nodes: list[Json] = [
         {"name": name, "labels": {"rack": rack, "zone": "a"}} for name, rack in (("n1", "9"), ("n2", "3"), ("n3", "4"))
     ]
-    assert placed(place(pod(spec={"affinity": AFFINITY}), view(nodes, []))) == ("n3", {})
+    assert placed(place(pod(spec={"affinity": AFFINITY}), cluster(nodes, []))) == ("n3", {})
 
 
 @pytest.mark.parametrize(
@@ -87,26 +88,26 @@ def test_required_affinity_ors_terms_and_ignores_faulty_ones() -> None:
 )
 def test_node_taints_need_tolerations(toleration: Json, fits: bool) -> None:
     node: Json = {"name": "n1", "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}}
-    outcome = place(pod(spec={"tolerations": [toleration]}), view([node], []))
+    outcome = place(pod(spec={"tolerations": [toleration]}), cluster([node], []))
     assert isinstance(outcome, Placement) is fits
     if not fits:
         assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 node(s) had untolerated taint(s)")
 
 
 def test_only_node_restricts_the_choice() -> None:
-    cluster = view(["n1", "n2"], [claim("c")])
-    assert placed(place(pod("pod", "c"), cluster, only_node="n2")) == ("n2", {"c": ["r0 n2/d0"]})
-    assert refused(place(pod("pod", "c"), cluster, only_node="n9")) == ("Unschedulable", 'node "n9" not found')
+    model = cluster(["n1", "n2"], [claim("c")])
+    assert placed(place(pod("pod", "c"), model, only_node="n2")) == ("n2", {"c": ["r0 n2/d0"]})
+    assert refused(place(pod("pod", "c"), model, only_node="n9")) == ("Unschedulable", 'node "n9" not found')
 
 
 def test_no_nodes() -> None:
-    assert refused(place(pod(), view([], []))) == ("Unschedulable", "no nodes available to schedule pods")
+    assert refused(place(pod(), cluster([], []))) == ("Unschedulable", "no nodes available to schedule pods")
 
 
 def test_an_allocated_claim_pulls_the_pod_to_its_node() -> None:
     there = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}
     allocated = with_status(claim("old"), {"allocation": {"nodeSelector": there, "devices": {"results": []}}})
-    assert placed(place(pod("pod", "old", "new"), view(["n1", "n2"], [allocated, claim("new")]))) == (
+    assert placed(place(pod("pod", "old", "new"), cluster(["n1", "n2"], [allocated, claim("new")]))) == (
         "n2",
         {"new": ["r0 n2/d0"]},
     )
@@ -122,11 +123,11 @@ def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
         claim("shared"),
         {"allocation": {"nodeSelector": gone}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "uid-x"}]},
     )
-    outcome = place(pod("pod", "shared", "mine"), view(["n1"], [shared, mine]))
+    outcome = place(pod("pod", "shared", "mine"), cluster(["n1"], [shared, mine]))
     assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
     assert isinstance(outcome, Unplaced)
     assert outcome.deallocate == mine
-    only_shared = place(pod("pod", "shared"), view(["n1"], [shared]))
+    only_shared = place(pod("pod", "shared"), cluster(["n1"], [shared]))
     assert isinstance(only_shared, Unplaced)
     assert only_shared.deallocate is None
 
@@ -141,8 +142,8 @@ def test_an_allocation_that_skips_node_operations_needs_a_node_that_can() -> Non
     }
     old = with_status(claim("old"), {"allocation": {"devices": {"results": [result]}}})
     nodes: list[Any] = ["n1", {"name": "n2", "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}]
-    assert placed(place(pod("pod", "old"), view(nodes, [old]))) == ("n2", {})
-    nowhere = place(pod("pod", "old"), view(["n1"], [old]))
+    assert placed(place(pod("pod", "old"), cluster(nodes, [old]))) == ("n2", {})
+    nowhere = place(pod("pod", "old"), cluster(["n1"], [old]))
     assert refused(nowhere) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
     assert isinstance(nowhere, Unplaced)
     assert nowhere.deallocate == old
@@ -200,7 +201,8 @@ BLOCKED: list[tuple[str, Pod, list[ResourceClaim], str, str]] = [
         pod("pod", "c"),
         [claim("c", {"when": ['device.attributes["gpu.example.com"].x == 1']})],
         "SchedulerError",
-        "claim ns/c: selector #0 on device gpu.example.com/n1/d0: CEL runtime error: no such key: x",
+        "claim ns/c: selector #0 on device gpu.example.com/n1/d0: CEL runtime error: no such key: x. consider using "
+        "CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
     ),
 ]  # fmt: skip
 
@@ -209,13 +211,13 @@ BLOCKED: list[tuple[str, Pod, list[ResourceClaim], str, str]] = [
     ("pod_", "claims", "reason", "message"), [case[1:] for case in BLOCKED], ids=[case[0] for case in BLOCKED]
 )
 def test_claims_that_block_everywhere(pod_: Pod, claims: list[ResourceClaim], reason: str, message: str) -> None:
-    assert refused(place(pod_, view(["n1"], claims))) == (reason, message)
+    assert refused(place(pod_, cluster(["n1"], claims))) == (reason, message)
 
 
 def test_generated_claim_of_this_pod_is_used_and_unneeded_entry_skipped() -> None:
     mine = templated([{"name": "entry", "resourceClaimName": "c"}])
-    assert placed(place(mine, view(["n1"], [owned("c", "uid-pod")]))) == ("n1", {"c": ["r0 n1/d0"]})
-    assert placed(place(templated([{"name": "entry"}]), view(["n1"], []))) == ("n1", {})
+    assert placed(place(mine, cluster(["n1"], [owned("c", "uid-pod")]))) == ("n1", {"c": ["r0 n1/d0"]})
+    assert placed(place(templated([{"name": "entry"}]), cluster(["n1"], []))) == ("n1", {})
 
 
 def test_an_earlier_alternative_on_a_later_node_wins() -> None:
@@ -224,28 +226,31 @@ def test_an_earlier_alternative_on_a_later_node_wins() -> None:
         build.slice_({"name": name, "pool": name, "node": name, "devices": [{"name": "d0", "attributes": {"m": m}}]})
         for name, m in (("n1", 2), ("n2", 1), ("n3", 1))
     ]
-    assert placed(place(pod("pod", "c"), view(["n1", "n2", "n3"], [wanted], slices))) == ("n2", {"c": ["r0/s0 n2/d0"]})
+    assert placed(place(pod("pod", "c"), cluster(["n1", "n2", "n3"], [wanted], slices))) == (
+        "n2",
+        {"c": ["r0/s0 n2/d0"]},
+    )
 
 
 def test_a_claim_named_by_two_entries_is_allocated_once() -> None:
-    assert placed(place(pod("pod", "c", "c"), view(["n1"], [claim("c")]))) == ("n1", {"c": ["r0 n1/d0"]})
+    assert placed(place(pod("pod", "c", "c"), cluster(["n1"], [claim("c")]))) == ("n1", {"c": ["r0 n1/d0"]})
 
 
-def test_reserve_takes_devices_and_release_gives_exactly_them_back() -> None:
-    cluster = view(["n1"], [claim("c"), claim("d")])
-    first = place(pod("pod", "c"), cluster)
+def test_an_allocated_claim_has_its_devices_and_gives_exactly_them_back() -> None:
+    model = cluster(["n1"], [claim("c"), claim("d")])
+    first = place(pod("pod", "c"), model)
     assert isinstance(first, Placement)
-    reserved = cluster.reserve(first)
-    assert refused(place(pod("pod2", "d"), reserved)) == ("Unschedulable", "0/1 nodes can allocate: 1 device in use")
-    assert refused(place(pod("pod2", "c"), reserved)) == (
-        "Unschedulable",
-        "resource claim ns/c is in the process of being allocated",
-    )
-    assert reserved.release(first) == cluster
+    (allocation,) = first.allocations
+    allocated = model.changed([with_status(allocation.claim, {"allocation": allocation.result.to_wire()})])
+    assert refused(place(pod("pod2", "d"), allocated)) == ("Unschedulable", "0/1 nodes can allocate: 1 device in use")
+    assert placed(place(pod("pod2", "c"), allocated)) == ("n1", {})
+    assert placed(place(pod("pod2", "d"), allocated.changed([allocation.claim]))) == ("n1", {"d": ["r0 n1/d0"]})
 
 
 def test_prioritized_list_off() -> None:
-    outcome = place(pod("pod", "c"), view(["n1"], [claim("c", {"first": [{}]})]), Features(prioritized_list=False))
+    outcome = place(
+        pod("pod", "c"), cluster(["n1"], [claim("c", {"first": [{}]})]), FitOptions(Features(prioritized_list=False))
+    )
     message = "resource claim ns/c, request r0: has subrequests, but the DRAPrioritizedList feature is disabled"
     assert refused(outcome) == ("Unschedulable", message)
 
@@ -255,12 +260,12 @@ def test_node_error_leaves_other_nodes() -> None:
         build.slice_({"name": "a", "pool": "a", "node": "n1", "count": 2, "devices": ["d0"]}),
         build.slice_({"name": "b", "pool": "b", "node": "n2", "devices": ["d0"]}),
     ]
-    cluster: ClusterView = view(["n1", "n2"], [claim("c", {"all": True})], slices)
-    assert placed(place(pod("pod", "c"), cluster)) == ("n2", {"c": ["r0 b/d0"]})
+    model = cluster(["n1", "n2"], [claim("c", {"all": True})], slices)
+    assert placed(place(pod("pod", "c"), model)) == ("n2", {"c": ["r0 b/d0"]})
     message = (
         "claim ns/c, request r0: asks for all devices, but resource pool gpu.example.com/a is currently being updated"
     )
-    assert refused(place(pod("pod", "c"), cluster, only_node="n1")) == (
+    assert refused(place(pod("pod", "c"), model, only_node="n1")) == (
         "Unschedulable",
         f"0/1 nodes can allocate: 1 {message}",
     )

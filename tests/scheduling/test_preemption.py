@@ -4,17 +4,19 @@ victims."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from random import Random
 
 import pytest
 
 from devtools.allocator import build
-from tests.scheduling.build import Json, claim, on_each_node, pod, view, with_status
+from tests.scheduling.build import Json, claim, cluster, on_each_node, pod, with_status
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.placement import Placement, place
 from virt_dra.scheduling.preemption import (
     LOWEST_PRIORITY,
@@ -80,10 +82,13 @@ class Lab:
         reserved = [{"resource": "pods", "name": each, "uid": f"uid-{each}"} for each in consumers]
         return with_status(ResourceClaim.from_wire(allocated), allocated["status"] | {"reservedFor": reserved})
 
-    def cluster(self, wanted: int = 1) -> TrialCluster:
+    def model(self, wanted: int = 1) -> ClusterModel:
         slices = on_each_node(self.nodes, self.gpus) if self.slices is None else self.slices
-        waiting = claim("wanted", {"count": wanted})
-        return TrialCluster(view(self.nodes, [*self.claims, waiting], slices), tuple(self.pods))
+        return cluster(self.nodes, [*self.claims, claim("wanted", {"count": wanted})], slices)
+
+    def cluster(self, wanted: int = 1) -> TrialCluster:
+        model = self.model(wanted)
+        return TrialCluster(model.of(Node), model.claims, snapshot_of(model), tuple(self.pods))
 
 
 def urgent(priority: int = 100, **spec: str) -> Pod:
@@ -267,12 +272,12 @@ def test_other_filters_are_asked_with_the_pods_that_stay() -> None:
     lab = Lab(["n1"])
     lab.vm("busy", "n1", priority=3)
     lab.vm("lazy", "n1", priority=1)
-    cluster = lab.cluster()
+    trials = lab.cluster()
 
     def only_beside_lazy(pod: Pod, node: Node, beside: Sequence[Pod]) -> bool:
         return {other.name for other in beside} <= {"lazy"}
 
-    whole = TrialCluster(cluster.view, cluster.pods, cluster.features, only_beside_lazy)
+    whole = replace(trials, other_filters=only_beside_lazy)
     assert planned(plan_preemption(urgent(), whole)) == ("n1", ["busy"])
 
 
@@ -307,9 +312,9 @@ def test_a_plan_is_as_cheap_as_the_cheapest_of_all_sets(seed: int) -> None:
                     at=f"{10 + chance.randrange(9)}:00",
                 )
     wanted = chance.choice([1, 2, 2, 3])
-    cluster = lab.cluster(wanted)
-    free = place(urgent(), cluster.view)
-    outcome = plan_preemption(urgent(), cluster)
+    model = lab.model(wanted)
+    free = place(urgent(), model)
+    outcome = plan_preemption(urgent(), lab.cluster(wanted))
     if isinstance(free, Placement):
         return
     costs = []
@@ -317,26 +322,25 @@ def test_a_plan_is_as_cheap_as_the_cheapest_of_all_sets(seed: int) -> None:
         candidates = [each for each in lab.pods if each.spec.node_name == node and priority_of(each) < 100]
         for size in range(1, len(candidates) + 1):
             for chosen in combinations(candidates, size):
-                if _fits_without(cluster, node, chosen):
+                if _fits_without(model, node, chosen):
                     costs.append(_cost(chosen))
     if not costs:
         assert refused(outcome) == "PreemptionNotHelpful"
         return
     assert isinstance(outcome, PreemptionPlan)
     assert _cost(outcome.victims) == min(costs)
-    assert _fits_without(cluster, outcome.node, outcome.victims)
+    assert _fits_without(model, outcome.node, outcome.victims)
 
 
-def _fits_without(cluster: TrialCluster, node: str, victims: Sequence[Pod]) -> bool:
+def _fits_without(model: ClusterModel, node: str, victims: Sequence[Pod]) -> bool:
     gone = {victim.metadata.uid for victim in victims}
     freed = [
-        each.status.allocation
-        for each in cluster.view.claims.values()
-        if each.status.allocation is not None and all(consumer.uid in gone for consumer in each.status.reserved_for)
+        allocated.with_(status=ResourceClaimStatus())
+        for allocated in model.claims.values()
+        if allocated.status.allocation is not None
+        and all(consumer.uid in gone for consumer in allocated.status.reserved_for)
     ]
-    snapshot = cluster.view.snapshot.without_allocation(*freed)
-    without = type(cluster.view)(cluster.view.nodes, cluster.view.claims, snapshot)
-    return isinstance(place(urgent(), without, only_node=node), Placement)
+    return isinstance(place(urgent(), model.changed(freed), only_node=node), Placement)
 
 
 def _cost(victims: Sequence[Pod]) -> tuple[int, int, int, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.queue import QueuedPod, SchedulingQueue
 
 FIT = frozenset({"Fit"})
@@ -28,7 +28,7 @@ def pod(name: str, priority: int = 0, *gates: str) -> Pod:
 
 def queue() -> SchedulingQueue:
     return SchedulingQueue(
-        HINTS, lambda pod: PluginRefusal("Gates", ("waiting",)) if pod.spec.scheduling_gates else None
+        HINTS, lambda pod: FilterRefusal("Gates", ("waiting",)) if pod.spec.scheduling_gates else None
     )
 
 

@@ -4,7 +4,7 @@ One pod at a time, in the order in which they are woken. A pod that no node fits
 back-off; one that waits for a driver is tried again as soon as the driver has answered. Deterministic: see
 :mod:`.extension_points`.
 
-Beside claims only nodes' taints and the pod's node affinity count (:class:`virt_dra.scheduling.node_fit.PodFit`).
+Beside claims only nodes' taints and the pod's node affinity count.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virt_dra.api.core_v1 import Node, Pod, PodCondition, reference_to
-from virt_dra.api.meta import format_time
+from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
+from virt_dra.api.meta import TypedObject, format_time
 from virt_dra.classic.assumed_claims import AssumedClaims
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import deallocated, with_finalizer
@@ -53,7 +53,11 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.context import LoopContext
-from virt_dra.scheduling.node_fit import PodFit
+from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
+from virt_dra.scheduling.filters.taints import TaintToleration
+from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
+from virt_dra.scheduling.fit import prepare
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 
 SCHEDULER = "default-scheduler"
 _USES = "classic claims that pods use"
@@ -309,7 +313,7 @@ class ClassicScheduler:
             raise
         if state.context is not None:
             await self._finish(state.context)
-        self._events.record(reference_to(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+        self._events.record(_about(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
         return None
 
     async def _publish(self, state: SchedulingState, spec: SchedulingContextSpec) -> None:
@@ -369,7 +373,7 @@ class ClassicScheduler:
     # --- what is said about a pod ---
 
     async def _report(self, pod: Pod, message: str, reason: str) -> None:
-        self._events.record(reference_to(pod), "Warning", "FailedScheduling", shortened(message))
+        self._events.record(_about(pod), "Warning", "FailedScheduling", shortened(message))
         await self._condition(
             pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message))
         )
@@ -413,12 +417,12 @@ def _filtered(
     state: SchedulingState, nodes: Sequence[Node]
 ) -> tuple[dict[str, NodeFits], list[NodeRefused], list[str]]:
     """The nodes that fit, the refusals of claims, and those of other filters."""
-    fit = PodFit(state.pod)
+    fit = prepare(state.pod, (NodeUnschedulable(), TaintToleration(), NodeAffinityFilter()), NodeTable())
     fits: dict[str, NodeFits] = {}
     refused: list[NodeRefused] = []
     other: list[str] = []
     for node in nodes:
-        refusal = fit.refuse(node)
+        refusal = fit.refusal(NodeState(node))
         if refusal is not None:
             other.append(refusal.message)
             continue
@@ -450,3 +454,7 @@ def _is_ours(pod: Pod) -> bool:
     """Whether the pod is to be scheduled here: no node, not going away, no gates."""
     waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.finished
     return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
+
+
+def _about(obj: TypedObject) -> ObjectReference:
+    return ObjectReference(api_version="v1", kind="Pod", name=obj.name, namespace=obj.namespace, uid=obj.metadata.uid)

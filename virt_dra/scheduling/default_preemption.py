@@ -16,10 +16,11 @@ from typing import Final
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import parse_time
 from virt_dra.api.scheduling_v1 import PodDisruptionBudget
-from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, PluginPart, refusal_beside_nominated
+from virt_dra.scheduling.fit import Fit, PluginPart
+from virt_dra.scheduling.framework.cycle import FoundNode, NotFitting, refusal_beside_nominated
 from virt_dra.scheduling.framework.messages import NEVER_PREEMPTS, NO_VICTIMS, NOT_HELPFUL, Diagnosis
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
-from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
+from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
 
 MARKED: Final = "PreemptionByScheduler"
 """The reason of a victim's condition DisruptionTarget."""
@@ -63,7 +64,7 @@ def choose_victims(
         return NoVictims("preemption: not eligible due to a terminating pod on the nominated node.")
     planning = _Planning(pod, outcome.parts, table, budgets)
     candidates: list[Victims] = []
-    refusals: dict[str, PluginRefusal] = {}
+    refusals: dict[str, FilterRefusal] = {}
     helped = sorted(name for name, refusal in outcome.diagnosis.refusals.items() if refusal.resolvable)
     enough = max(len(helped) // 10, _WANTED_NODES)
     for name in helped:
@@ -73,8 +74,8 @@ def choose_victims(
         try:
             found = planning.on(state)
         except AttemptError as error:
-            found = PluginRefusal("", (str(error),))
-        if isinstance(found, PluginRefusal):
+            found = FilterRefusal("", (str(error),))
+        if isinstance(found, FilterRefusal):
             refusals[name] = found
             continue
         candidates.append(found)
@@ -82,7 +83,7 @@ def choose_victims(
             break
     if candidates:
         return min(candidates, key=_harm)
-    diagnosis = Diagnosis(outcome.diagnosis.total, refusals, elsewhere=PluginRefusal("", (NOT_HELPFUL,)))
+    diagnosis = Diagnosis(outcome.diagnosis.total, refusals, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
     return NoVictims(f"preemption: {diagnosis.message}", hopeless=True)
 
 
@@ -112,8 +113,8 @@ def _fit_beside(spared: Pod, assignments: Sequence[tuple[Pod, FoundNode]], table
     fits = True
     for pod, found in assignments:
         state = table.get(found.node)
-        parts = [part for part in found.parts if part.plugin.name != DEVICES]
-        if state is None or refusal_beside_nominated(pod, parts, state, table.nominations) is not None:
+        parts = tuple(part for part in found.parts if part.plugin.name != DEVICES)
+        if state is None or refusal_beside_nominated(Fit(pod, parts, table), state, table.nominations) is not None:
             fits = False
             break
         table.assign(pod, found.node)
@@ -154,17 +155,17 @@ class _Planning:
     """For one pod."""
 
     def __init__(
-        self, pod: Pod, parts: Sequence[PluginPart], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
+        self, pod: Pod, parts: tuple[PluginPart, ...], table: NodeTable, budgets: Sequence[PodDisruptionBudget]
     ) -> None:
         self._pod, self._parts, self._table, self._budgets = pod, parts, table, budgets
 
-    def on(self, state: NodeState) -> Victims | PluginRefusal:
+    def on(self, state: NodeState) -> Victims | FilterRefusal:
         """The victims on a node, or why evicting doesn't help there. Raises AttemptError."""
         candidates = sorted(
             (each for each in state.pods.values() if _priority(each) < _priority(self._pod)), key=_importance
         )
         if not candidates:
-            return PluginRefusal("", (NO_VICTIMS,))
+            return FilterRefusal("", (NO_VICTIMS,))
         gone = {each.metadata.uid for each in candidates}
         refusal = self._refusal(state, gone)
         if refusal is not None:
@@ -180,9 +181,9 @@ class _Planning:
             raise AttemptError(f'expected at least one victim pod on node "{state.name}"')
         return Victims(state.name, victims, violations)
 
-    def _refusal(self, state: NodeState, gone: set[str]) -> PluginRefusal | None:
+    def _refusal(self, state: NodeState, gone: set[str]) -> FilterRefusal | None:
         supposed = state.supposing({uid: each for uid, each in state.pods.items() if uid not in gone})
-        return refusal_beside_nominated(self._pod, self._parts, supposed, self._table.nominations)
+        return refusal_beside_nominated(Fit(self._pod, self._parts, self._table), supposed, self._table.nominations)
 
 
 def _by_protection(candidates: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> tuple[list[Pod], list[Pod]]:

@@ -10,7 +10,7 @@ from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.scheduling.claim_references import pod_group_name
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
 
@@ -45,18 +45,18 @@ class GangScheduling(SchedulingPlugin):
             Hint(frozenset({ClusterEvent.POD_GROUP_UPDATE}), _fewer_suffice),
         )
 
-    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
+    def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         key = group_key(pod)
         if key is None:
             return None
         group = self._group_of(pod)
         if group is None:
-            return PluginRefusal(
+            return FilterRefusal(
                 self.name, (f'waiting for pods\'s pod group "{pod_group_name(pod)}" to appear in scheduling queue',)
             )
         gang = group.spec.scheduling_policy.gang
         if gang is not None and self._pods_of(key) < gang.min_count:
-            return PluginRefusal(self.name, (TOO_FEW_PODS,))
+            return FilterRefusal(self.name, (TOO_FEW_PODS,))
         return None
 
 

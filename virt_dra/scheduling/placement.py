@@ -1,70 +1,26 @@
-"""Choosing a node for one pod (C-5.2 to C-5.9): checks on its claims, then node by node, then the best of those that
-fit.
+"""Choosing the first of the nodes on which a pod's devices are preferred most (C-5.8), and why there is none.
 
-Deterministic: nodes are tried in the order given; among nodes with equal score the first wins.
+Deterministic: nodes are tried in the order of their names; among nodes with equal score the first wins.
+kube-scheduler's own choice is :mod:`virt_dra.scheduling.framework.cycle`, that of a policy
+:mod:`virt_dra.scheduling.policies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from virt_dra.allocator import (
-    DEFAULT,
-    DEFAULT_STEP_LIMIT,
-    DeadlineExceeded,
-    Explanation,
-    FatalError,
-    Features,
-    Interrupt,
-    NodeError,
-    Snapshot,
-)
+from virt_dra.allocator import DeadlineExceeded, Explanation, FatalError, NodeError
 from virt_dra.allocator.explain import histogram
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.claim_checks import (
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    Blocked,
-    check_claims,
-    each_once,
-    pod_claims,
-)
-from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR, DeviceLimits, PodDevices
-from virt_dra.scheduling.node_fit import PodFit
-
-
-@dataclass(frozen=True)
-class ClusterView:
-    """The inputs of placement. ``nodes`` in the order in which they are tried; ``claims`` by ``namespace/name``.
-
-    ``in_flight``: claim UID -> allocation chosen but not yet written (C-4.3); their devices are in use in ``snapshot``
-    already.
-    """
-
-    nodes: tuple[Node, ...]
-    claims: Mapping[str, ResourceClaim]
-    snapshot: Snapshot
-    in_flight: Mapping[str, AllocationResult] = field(default_factory=dict)
-
-    def reserve(self, placement: Placement) -> ClusterView:
-        """The view after a placement was chosen and before it is written (C-5.9)."""
-        if not placement.allocations:
-            return self
-        chosen = {allocation.claim.metadata.uid: allocation.result for allocation in placement.allocations}
-        return replace(
-            self, snapshot=self.snapshot.with_allocation(*chosen.values()), in_flight={**self.in_flight, **chosen}
-        )
-
-    def release(self, placement: Placement) -> ClusterView:
-        """The view after a placement was given up (C-5.15): the exact reverse of :meth:`reserve`."""
-        if not placement.allocations:
-            return self
-        gone = {allocation.claim.metadata.uid: allocation.result for allocation in placement.allocations}
-        kept = {uid: result for uid, result in self.in_flight.items() if uid not in gone}
-        return replace(self, snapshot=self.snapshot.without_allocation(*gone.values()), in_flight=kept)
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
+from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR
+from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FilterError, Fit, FitOptions, fit
+from virt_dra.scheduling.framework.messages import NO_NODES
+from virt_dra.scheduling.framework.node_table import NodeState
 
 
 @dataclass(frozen=True)
@@ -76,13 +32,24 @@ class ClaimAllocation:
 
 
 @dataclass(frozen=True)
+class SpecialClaim:
+    """The claim to make for the extended resources of a pod, and which request stands for which container's resource
+    (C-7.5)."""
+
+    claim: ResourceClaim
+    result: AllocationResult
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+@dataclass(frozen=True)
 class Placement:
-    """The pod goes to ``node``. ``allocations``: claims allocated now; ``claims``: all claims of the pod, in its
-    order."""
+    """The pod goes to ``node``. ``allocations``: claims allocated now; ``claims``: all that the pod names, in its
+    order. ``special``: the claim for extended resources that devices serve there."""
 
     node: str
     claims: tuple[ResourceClaim, ...]
     allocations: tuple[ClaimAllocation, ...]
+    special: SpecialClaim | None = None
 
 
 @dataclass(frozen=True)
@@ -111,71 +78,78 @@ class Unplaced:
 
 
 def place(
-    pod: Pod,
-    view: ClusterView,
-    features: Features = DEFAULT,
-    *,
-    only_node: str | None = None,
-    step_limit: int = DEFAULT_STEP_LIMIT,
-    interrupt: Interrupt | None = None,
+    pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS, *, only_node: str | None = None
 ) -> Placement | Unplaced:
-    """Decide for one pod. ``only_node`` restricts the choice. Never raises for what is in the cluster: errors are
-    Unplaced values.
+    """The decision for one pod. ``only_node`` restricts the choice. What is wrong in the cluster is an Unplaced value.
 
-    ``interrupt`` is polled; True raises DeadlineExceeded.
+    Raises DeadlineExceeded.
     """
-    claims = pod_claims(pod, view.claims)
-    if isinstance(claims, Blocked):
-        return Unplaced(claims.reason, claims.message, claims.subject)
-    blocked = check_claims(claims, view.snapshot.classes, view.in_flight, features)
-    if blocked is not None:
-        return Unplaced(blocked.reason, blocked.message, blocked.subject)
-    nodes = view.nodes if only_node is None else tuple(node for node in view.nodes if node.name == only_node)
-    if not nodes:
-        message = "no nodes available to schedule pods" if only_node is None else f'node "{only_node}" not found'
-        return Unplaced(UNSCHEDULABLE, message, pod.key)
     try:
-        devices = PodDevices(each_once(claims), view.snapshot, DeviceLimits(features, step_limit, interrupt))
-        return _choose(pod, devices, nodes)
+        asked = fit(pod, model, options)
+        if asked.everywhere is not None:
+            return Unplaced(UNSCHEDULABLE, asked.everywhere.message, asked.everywhere.subject or pod.key)
+        return _choose(asked, only_node)
     except DeadlineExceeded:
         raise
+    except FilterError as error:
+        return Unplaced(SCHEDULER_ERROR, str(error), error.subject or pod.key)
     except FatalError as error:
         return Unplaced(SCHEDULER_ERROR, str(error), pod.key)
 
 
-def _choose(pod: Pod, devices: PodDevices, nodes: Sequence[Node]) -> Placement | Unplaced:
-    """Node by node; the first of those with the best score. Raises FatalError."""
-    fit = PodFit(pod)
-    best: tuple[int, Node] | None = None
-    perfect = PREFERENCE_SCORE_MAX * devices.preferences
-    refused: list[NodeOutcome] = []
-    for node in nodes:
-        refusal = fit.refuse(node) or devices.refuse(node)
+def _choose(asked: Fit, only_node: str | None) -> Placement | Unplaced:
+    """Node by node; the first of those with the best score. Raises FilterError, FatalError."""
+    states = [state for state in asked.table.states if only_node in (None, state.name)]
+    if not states:
+        message = NO_NODES if only_node is None else f'node "{only_node}" not found'
+        return Unplaced(UNSCHEDULABLE, message, asked.pod.key)
+    devices = asked.devices
+    perfect = 0 if devices is None else PREFERENCE_SCORE_MAX * devices.preferences
+    best: tuple[int, str] | None = None
+    refused: list[tuple[NodeState, NodeOutcome]] = []
+    for state in states:
+        refusal = asked.refusal(state)
         if refusal is not None:
-            refused.append(NodeOutcome(node.name, refusal.reason, refusal.message))
+            refused.append((state, NodeOutcome(state.name, refusal.code, refusal.message)))
             continue
-        score = devices.preference(node.name)
+        score = 0 if devices is None else devices.preference(state.name)
         if best is None or score > best[0]:
-            best = score, node
+            best = score, state.name
             if score >= perfect:
                 break  # no other node can score higher (C-5.8)
     if best is not None:
-        chosen = devices.allocations(best[1].name)
-        allocations = tuple(ClaimAllocation(claim, chosen[claim.key]) for claim in devices.unallocated)
-        return Placement(best[1].name, tuple(devices.claims), allocations)
-    by_name = {node.name: node for node in nodes}
-    why = tuple(_explained(devices, outcome, by_name[outcome.node]) for outcome in refused)
-    message = histogram(len(nodes), (outcome.summary for outcome in why))
-    return Unplaced(UNSCHEDULABLE, message, pod.key, why, devices.deallocatable(pod.metadata.uid))
+        return _placement(best[1], devices)
+    why = tuple(outcome if devices is None else _explained(devices, outcome, state) for state, outcome in refused)
+    message = histogram(len(states), (outcome.summary for outcome in why))
+    deallocate = None if devices is None else devices.deallocatable()
+    return Unplaced(UNSCHEDULABLE, message, asked.pod.key, why, deallocate)
 
 
-def _explained(devices: PodDevices, outcome: NodeOutcome, node: Node) -> NodeOutcome:
+def _placement(node: str, devices: DeviceAttempt | None) -> Placement:
+    there = None if devices is None else devices.nodes.found(node)
+    if devices is None or there is None:
+        return Placement(node, (), ())
+    results, named = there.allocations(node), {claim.key for claim in devices.nodes.claims}
+    special = next(
+        (
+            SpecialClaim(claim, results[claim.key], devices.nodes.mappings(node))
+            for claim in there.unallocated
+            if claim.key not in named
+        ),
+        None,
+    )
+    allocations = tuple(ClaimAllocation(claim, results[claim.key]) for claim in there.unallocated if claim.key in named)
+    return Placement(node, tuple(devices.nodes.claims), allocations, special)
+
+
+def _explained(devices: DeviceAttempt, outcome: NodeOutcome, state: NodeState) -> NodeOutcome:
     """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises
     FatalError."""
-    if outcome.reason not in (DEVICES, NODE_ERROR):
+    needed = devices.nodes.needed_on(state.node) if outcome.reason in (DEVICES, NODE_ERROR) else None
+    if needed is None:
         return outcome
     try:
-        why = devices.explain(node)
+        why = needed.explain(state.node)
     except NodeError:
         return outcome  # the error is about the request itself (A-9.1), its text says all there is
     return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from virt_dra.allocator import DEFAULT, FatalError, Features
+from virt_dra.allocator import DEFAULT, FatalError, Features, Snapshot
 from virt_dra.allocator.node_selection import NodeMatcher, NodeSelectorError
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus
-from virt_dra.scheduling.claim_checks import Blocked, check_claims, each_once, pod_claims
 from virt_dra.scheduling.claim_references import PODS
-from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
-from virt_dra.scheduling.node_fit import PodFit
-from virt_dra.scheduling.placement import ClusterView
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources
+from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.plugin import PluginAttempt
+from virt_dra.scheduling.framework.refusals import AttemptError
 
 OtherFilters = Callable[[Pod, Node, Sequence[Pod]], bool]
-"""Whether a pod fits on a node with these pods, for all but devices and :mod:`.node_fit`: the node's resources, say."""
+"""Whether a pod fits on a node with these pods, for all filters but that for devices."""
 
 
 def no_other_filters(pod: Pod, node: Node, beside: Sequence[Pod]) -> bool:
@@ -25,9 +27,11 @@ def no_other_filters(pod: Pod, node: Node, beside: Sequence[Pod]) -> bool:
 
 @dataclass(frozen=True)
 class TrialCluster:
-    """The cluster as it is: ``pods`` are all that there are."""
+    """The cluster as it is: ``pods`` are all that there are, ``claims`` by ``namespace/name``."""
 
-    view: ClusterView
+    nodes: tuple[Node, ...]
+    claims: Mapping[str, ResourceClaim]
+    snapshot: Snapshot
     pods: tuple[Pod, ...]
     features: Features = DEFAULT
     other_filters: OtherFilters = no_other_filters
@@ -40,17 +44,16 @@ class PreemptionTrial:
 
     def __init__(self, pod: Pod, cluster: TrialCluster, may_go: Callable[[Pod], bool], budget: int) -> None:
         self._pod, self._cluster, self._budget = pod, cluster, budget
-        self._fit = PodFit(pod)
         self.tried = 0
         """Trials so far."""
-        self._nodes = {node.name: node for node in cluster.view.nodes}
+        self._nodes = {node.name: node for node in cluster.nodes}
         others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
         there = {each.metadata.uid for each in (pod, *cluster.pods)}
         self._going = frozenset(
             {each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.finished}
             | {
                 each.uid
-                for claim in cluster.view.claims.values()
+                for claim in cluster.claims.values()
                 for each in claim.status.reserved_for
                 if each.uid not in there
             }
@@ -68,7 +71,7 @@ class PreemptionTrial:
         self._own = _claim_keys(pod)
         self._claims_of: dict[str, list[ResourceClaim]] = {}
         self._remote: list[tuple[NodeMatcher | None, tuple[Pod, ...]]] = []
-        for claim in cluster.view.claims.values():
+        for claim in cluster.claims.values():
             self._learn(claim)
 
     def _learn(self, claim: ResourceClaim) -> None:
@@ -124,32 +127,25 @@ class PreemptionTrial:
         self.tried += 1
         if not self._cluster.other_filters(self._pod, machine, beside):
             return False
-        if self._fit.refuse(machine) is not None:
-            return False
-        view = self._without(gone)
-        claims = pod_claims(self._pod, view.claims, workload_claims=self._cluster.workload_claims)
-        if (
-            isinstance(claims, Blocked)
-            or check_claims(claims, view.snapshot.classes, view.in_flight, self._cluster.features) is not None
-        ):
-            return False
         try:
-            return (
-                PodDevices(each_once(claims), view.snapshot, DeviceLimits(self._cluster.features)).refuse(machine)
-                is None
-            )
-        except FatalError:
+            attempt = self._without(gone).attempt(self._pod)
+            if attempt is None:
+                return True
+            return isinstance(attempt, PluginAttempt) and attempt.filter(NodeState(machine)) is None
+        except (AttemptError, FatalError):
             return False
 
-    def _without(self, gone: frozenset[str]) -> ClusterView:
-        view = self._cluster.view
+    def _without(self, gone: frozenset[str]) -> DynamicResources:
+        """The filter for devices once these pods are gone."""
+        cluster = self._cluster
         released = {claim.key: claim for claim in self._released(gone)}
-        if not released:
-            return view
         allocations = [claim.status.allocation for claim in released.values() if claim.status.allocation is not None]
         shared = {key: claim.with_(status=ResourceClaimStatus()) for key, claim in released.items() if key in self._own}
-        claims = {**view.claims, **shared} if shared else view.claims
-        return replace(view, claims=claims, snapshot=view.snapshot.without_allocation(*allocations))
+        claims = {**cluster.claims, **shared} if shared else cluster.claims
+        snapshot = cluster.snapshot.without_allocation(*allocations) if allocations else cluster.snapshot
+        limits = DeviceLimits(cluster.features)
+        options = DeviceOptions(limits=lambda: limits, workload_claims=cluster.workload_claims)
+        return DynamicResources(claims, DeviceLedger.holding(snapshot), lambda claim: (), options)
 
     def _released(self, gone: frozenset[str]) -> Iterator[ResourceClaim]:
         for uid in sorted(gone):

@@ -17,7 +17,7 @@ from typing import Any
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint, target_pod_events
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 LONGEST_UNSCHEDULABLE = 300.0
 """Seconds after which a pod that nothing woke is tried again."""
@@ -89,7 +89,7 @@ class SchedulingQueue:
     def __init__(
         self,
         hints: Mapping[str, tuple[Hint, ...]],
-        held: Callable[[Pod], PluginRefusal | None],
+        held: Callable[[Pod], FilterRefusal | None],
         limits: PodBackoff = PodBackoff(),
         group: Callable[[Pod], str | None] = lambda pod: None,
     ) -> None:

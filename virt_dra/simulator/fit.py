@@ -11,8 +11,8 @@ from typing import Protocol
 
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
-from virt_dra.allocator import DeadlineExceeded, Snapshot
-from virt_dra.api.core_v1 import Node, Pod, PodResourceClaimStatus
+from virt_dra.allocator import DeadlineExceeded
+from virt_dra.api.core_v1 import Namespace, Node, Pod, PodResourceClaimStatus
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.go_text import quoted
@@ -33,10 +33,13 @@ from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_resources import RenderError
-from virt_dra.model.feeds.stand_ins import labelled, stand_ins
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.claim_references import consumer_reference
-from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
+from virt_dra.scheduling.fit import FitOptions
+from virt_dra.scheduling.placement import Placement, Unplaced, place
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.devices import DeviceSources, variables_of
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
@@ -87,7 +90,7 @@ class Fitting:
         self._limit = limit
         self._objects = objects
         self._configuration = configuration
-        self._outcomes: dict[tuple[str, str], Placement | Unplaced | TooLong] = {}
+        self._outcomes: dict[tuple[object, ...], Placement | Unplaced | TooLong] = {}
         """Memoized by namespace and the part of the pod that decides its placement: many VMs are equal in it."""
         self._spent = 0
         self._last: tuple[VmObject, str, _Trial | None] | None = None
@@ -179,23 +182,22 @@ class Fitting:
             return None
         names = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=claim.name) for entry, claim in claims)
         pod = pod.with_(status=pod.status.with_(resource_claim_statuses=names))
-        asked = (namespace, json.dumps(pod.spec.without("containers", "hostname").to_wire(), sort_keys=True))
+        spec = json.dumps(pod.spec.without("containers", "hostname").to_wire(), sort_keys=True)
+        asked = namespace, spec, frozenset(pod_requests(pod).items())
         if asked not in self._outcomes:
             self._outcomes[asked] = self._placed(pod, claims)
         return _Trial(vmi, pod, tuple(claims), self._outcomes[asked])
 
     def _placed(self, pod: Pod, claims: Sequence[tuple[str, ResourceClaim]]) -> Placement | Unplaced | TooLong:
-        held = {claim.key: claim.status.allocation for _, claim in claims if claim.status.allocation is not None}
-        snapshot = self._snapshot.with_allocation(*held.values())
-        view = ClusterView(self._nodes, {claim.key: claim for _, claim in claims}, snapshot)
+        model = self._empty_cluster.changed(claim for _, claim in claims)
         limit = self._limit
         if limit is None:
-            return place(pod, view)
+            return place(pod, model)
         if self._spent >= _SPENT:
             return TooLong("other VMs of the input took too long already")
         limit.start()
         try:
-            return place(pod, view, interrupt=limit)
+            return place(pod, model, FitOptions(interrupt=limit))
         except DeadlineExceeded as error:
             self._spent += 1
             where = f"{error.subject.removeprefix(f'claim {pod.namespace}/')}: " if error.subject else ""
@@ -212,14 +214,10 @@ class Fitting:
         return PublishedDevices.of(self._of_kind(ResourceSlice))
 
     @cached_property
-    def _snapshot(self) -> Snapshot:
-        of = self._of_kind
-        return Snapshot.build(of(ResourceSlice), of(DeviceClass), (), of(DeviceTaintRule))
-
-    @cached_property
-    def _nodes(self) -> tuple[Node, ...]:
-        there = (*self._objects, *stand_ins(self._objects, None))
-        return tuple(sorted((labelled(each) for each in there if isinstance(each, Node)), key=lambda node: node.name))
+    def _empty_cluster(self) -> ClusterModel:
+        """The cluster with nobody on it."""
+        kinds = (Node, Namespace, ResourceSlice, DeviceClass, DeviceTaintRule)
+        return placeable_model(obj for obj in self._objects if isinstance(obj, kinds))
 
     def _of_kind(self, kind: type[ObjectT]) -> list[ObjectT]:
         """The objects of a kind, defaulted like an API server would."""

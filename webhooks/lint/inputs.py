@@ -71,7 +71,7 @@ class KubeVirtAtHand:
         newest release."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = (
-            ObservedVersion.parse(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
+            ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
         )
         release = version or (observed.version if observed else NEWEST)
         gates = Gates.configured(release, configuration.developer_configuration, choices)
@@ -171,7 +171,7 @@ class LintInputs:
             users=claim_users((each for each in objects if isinstance(each, VmObject)), namespace),
             known=frozenset(known),
             refused=refused or {},
-            instancetypes=Instancetypes.from_objects(objects, namespace),
+            instancetypes=Instancetypes.of(objects, namespace),
         )
 
     def permits_admin_access(self, namespace: str) -> bool:

@@ -18,7 +18,7 @@ PROMPT = "READY>"
 
 
 class Terminal:
-    """What was typed and printed since the last completion."""
+    """What was typed and printed since :meth:`forget`."""
 
     def __init__(self, master: int) -> None:
         self._master = master

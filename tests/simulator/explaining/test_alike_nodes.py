@@ -13,7 +13,7 @@ from virt_dra.allocator import Explanation
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import TypedObject
 from virt_dra.scheduling.dynamic_resources.pod_devices import PodDevices
-from virt_dra.simulator.explaining.misses import judged
+from virt_dra.scheduling.why import judged
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import find_subject
 
@@ -61,7 +61,9 @@ def test_nodes_judged_together_are_judged_as_each_alone(seed: int) -> None:
     found = _cluster(random.Random(seed))
     state = ClusterState.of(found)
     wish, names = _wish(found), sorted(state.nodes)
-    assert list(judged(state, wish, names)) == [next(iter(judged(state, wish, [name]))) for name in names]
+    assert list(judged(state.fit(wish), names, state.devices)) == [
+        next(iter(judged(state.fit(wish), [name], state.devices))) for name in names
+    ]
 
 
 def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +81,7 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
         *nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"])
     )
     state = ClusterState.of(found)
-    misses = list(judged(state, _wish(found), sorted(state.nodes)))
+    misses = list(state.judged(_wish(found)))
     assert searched == ["node-00", "node-07"]
     assert [[str(device) for device, _ in each.devices] for each in misses[:2]] == [
         ["gpu.example.com/node-00/gpu-0", "gpu.example.com/node-00/gpu-1"],

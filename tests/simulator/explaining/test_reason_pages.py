@@ -13,14 +13,15 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_objects
 from virt_dra.cli.explain.pages import page, page_names
+from virt_dra.scheduling.why import KNOWN_REASONS
 from virt_dra.simulator.explaining.answer import FITS, answered
-from virt_dra.simulator.explaining.misses import KNOWN_REASONS
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reasons"
 PAGES: Final = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
 WITHOUT_EXAMPLE: Final = {
+    "ClaimNotShareable": "its gate is off in a plain cluster",
     "FeatureDisabled": "explanations are made with the gates of a plain cluster",
     "GroupsIncompatible": "its gate is off in a plain cluster",
     "NodeError": "it comes with other reasons that say more",
@@ -40,7 +41,7 @@ def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
     """The verdict on what is called ``wanted``, and all reasons."""
     kind = "pod" if any(isinstance(each, Pod) and each.name == "wanted" for each in there) else "claim"
     found = answered(find_subject(kind, "wanted", "default", there), ClusterState.of(there), lambda done, total: None)
-    return found.verdict, {found.reason, *(miss.reason for group in found.groups for miss in group.reasons)}
+    return found.verdict, {found.reason, *(miss.code for group in found.groups for miss in group.reasons)}
 
 
 @pytest.mark.parametrize("reason", [each for each in PAGES if each not in WITHOUT_EXAMPLE])

@@ -31,25 +31,25 @@ def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
     """The changes of an object in any version, or in v1 with fields where an older version has them; () if none is
     needed. Raises :class:`CannotChange` for fields in both places."""
     version, kind = str(raw.get("apiVersion")).rpartition("/")[2], str(raw.get("kind"))
-    changes: list[ValueChange] = []
+    found: list[ValueChange] = []
     if version != "v1":
-        changes.append(SetMember(("apiVersion",), json.dumps(V1), add=False))
+        found.append(SetMember(("apiVersion",), json.dumps(V1), add=False))
     if kind in _REQUESTS:
         for index, request in _objects(raw, _REQUESTS[kind]):
-            changes += _of_request(request, (*_REQUESTS[kind], index))
+            found += _of_request(request, (*_REQUESTS[kind], index))
     elif kind == "ResourceSlice":
         for index, device in _objects(raw, ("spec", "devices")):
-            changes += _of_device(device, ("spec", "devices", index), version)
-        changes += _of_slice(raw.get("spec"), version)
-    return tuple(changes)
+            found += _of_device(device, ("spec", "devices", index), version)
+        found += _of_slice(raw.get("spec"), version)
+    return tuple(found)
 
 
 def _objects(raw: object, path: MemberPath) -> Iterator[tuple[int, dict[str, Any]]]:
     for step in path:
         raw = raw.get(step) if isinstance(raw, dict) else None
-    for index, item in enumerate(raw if isinstance(raw, list) else ()):
-        if isinstance(item, dict):
-            yield index, item
+    for index, each in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(each, dict):
+            yield index, each
 
 
 def _of_request(request: dict[str, Any], path: MemberPath) -> Iterator[ValueChange]:
@@ -75,8 +75,8 @@ def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterat
         if isinstance(capacity, dict) and (version == "v1alpha3" or owner is basic):
             yield from (
                 WrapMember((*within, "capacity", name), "value")
-                for name, value in capacity.items()
-                if is_bare_quantity(value)
+                for name, each in capacity.items()
+                if is_bare_quantity(each)
             )
     if "basic" in device:
         yield UnnestMember((*path, "basic"))

@@ -121,10 +121,10 @@ def apply_instancetype(
         f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value
     ]
     annotations |= instancetype.annotations
-    rooted = (field if field.startswith("annotations.") else f"spec.template.spec.{field}" for field in conflicts)
+    rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
     return [
-        InstancetypeRefusal(INVALID, f"VM field(s) {field} conflicts with selected instance type", field)
-        for field in rooted
+        InstancetypeRefusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each)
+        for each in rooted
     ]
 
 
@@ -213,7 +213,7 @@ def _topology(vcpus: int, preference: PreferenceSpec | None) -> Json:
 
 
 def _preferred_topology(preference: PreferenceSpec | None) -> str:
-    """``sockets``, ``cores``, …; older names begin with ``prefer``."""
+    """``sockets``, ``cores``, …: older names say ``preferCores``."""
     choice = preference.cpu.preferred_cpu_topology if preference is not None and preference.cpu is not None else None
     return choice.removeprefix("prefer").lower() if choice else "sockets"
 
@@ -341,5 +341,5 @@ def unmet_requirement(
     return None
 
 
-def _lacking(resource: str, place: str) -> InstancetypeRefusal:
-    return InstancetypeRefusal(NOT_FOUND, f"failure checking preference requirements: insufficient {resource}", place)
+def _lacking(what: str, place: str) -> InstancetypeRefusal:
+    return InstancetypeRefusal(NOT_FOUND, f"failure checking preference requirements: insufficient {what}", place)

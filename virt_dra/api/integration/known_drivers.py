@@ -13,8 +13,7 @@ MetadataSupport = Literal["always", "optional", "never", "unknown"]
 
 @dataclass(frozen=True)
 class KnownDriver:
-    """A driver that is known by name. ``classes``: DeviceClasses that it brings along. ``unfit``: why its devices can't
-    serve VMs, or ""."""
+    """``classes``: DeviceClasses that the driver brings along. ``unfit``: why its devices can't serve VMs, or ""."""
 
     name: str
     metadata: MetadataSupport

@@ -10,7 +10,7 @@ For each pair (claim entry, request) of the container ``compute`` one path is de
 
 The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these
 functions and nowhere else. What the annotations hold is read in ``device_claims`` (the user's) and
-``record`` (ours).
+``integration_record`` (ours).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LINT_IGNORE_ANNOTATION: Final = f"{DOMAIN}/lint-ignore"
 DEVICE_STATUS_ANNOTATION: Final = f"{DOMAIN}/device-status"
 """On VMIs, by the operator: the deviceStatus as JSON (K-5.21)."""
 INTEGRATION_ANNOTATION: Final = f"{DOMAIN}/integration"
-"""On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``record``)."""
+"""On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``integration_record``)."""
 METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
 """On launcher pods, by the operator: the content of a metadata file, one annotation for each pair."""
 ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"
@@ -248,8 +248,8 @@ def decide(
     was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
     pair = ClaimRequestPair(entry.name, request)
-    names = tuple(sorted(set(drivers)))
-    writing = tuple(driver for driver in names if driver in writers)
+    known = tuple(sorted(set(drivers)))
+    writing = tuple(driver for driver in known if driver in writers)
     unusable = _unusable_names(entry, pair)
     if unusable is not None:
         return unusable
@@ -273,7 +273,7 @@ def decide(
         return _as_chosen(pair, choice, version, writing)
     if version < V1_8_3:
         return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
-    return _by_drivers(pair, names, writing)
+    return _by_drivers(pair, known, writing)
 
 
 def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDecision | None:
@@ -311,10 +311,10 @@ def _as_chosen(
     return PathDecision(pair, choice, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
 
 
-def _by_drivers(pair: ClaimRequestPair, drivers: tuple[str, ...], writing: tuple[str, ...]) -> PathDecision:
+def _by_drivers(pair: ClaimRequestPair, known: tuple[str, ...], writing: tuple[str, ...]) -> PathDecision:
     """The path that follows from which drivers may serve the request, and which of these write metadata files."""
-    listed = ", ".join(drivers)
-    if not drivers:
+    listed = ", ".join(known)
+    if not known:
         return PathDecision(
             pair, METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request"
         )
@@ -322,7 +322,7 @@ def _by_drivers(pair: ClaimRequestPair, drivers: tuple[str, ...], writing: tuple
         return PathDecision(
             pair, METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files"
         )
-    if writing == drivers:
+    if writing == known:
         return PathDecision(pair, NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
     message = (
         f"of the drivers that may serve the request ({listed}) only {', '.join(writing)} writes metadata files; "

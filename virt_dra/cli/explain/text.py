@@ -53,7 +53,7 @@ def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
     yield f"  {group_text(group)}"
     for miss in group.reasons:
         if miss.detail:
-            yield f"    {'false' if miss.reason == 'SelectorMismatch' else 'it says'}: {miss.detail}"
+            yield f"    {'false' if miss.code == 'SelectorMismatch' else 'it says'}: {miss.detail}"
         if everything and group.examples.get(miss):
             yield f"    such as {', '.join(map(str, group.examples[miss]))}"
     if everything:

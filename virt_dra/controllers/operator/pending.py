@@ -11,21 +11,31 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Final, TypeVar
 
-from virt_dra.allocator import DEFAULT, Features, Interrupt, Snapshot
+from virt_dra.allocator import DEFAULT, Features, Interrupt
 from virt_dra.allocator.explain import RequestExplanation
-from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.meta import Condition, format_time
-from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.meta import Condition, ObjectMeta, format_time
+from virt_dra.api.resource_v1 import (
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
-from virt_dra.scheduling.placement import ClusterView, NodeOutcome, Placement, Unplaced, place
+from virt_dra.scheduling.fit import FitOptions
+from virt_dra.scheduling.placement import NodeOutcome, Placement, Unplaced, place
 
 T = TypeVar("T")
 
@@ -85,7 +95,7 @@ class View:
     """A snapshot of a sample of the cluster, taken at ``at``. ``nodes``: the number in the whole cluster; ``left_out``:
     as in :class:`Sample`."""
 
-    cluster: ClusterView
+    model: ClusterModel
     nodes: int
     at: datetime
     left_out: int = 0
@@ -188,10 +198,17 @@ def _uses(claim: ResourceClaim, pools: set[_Pool]) -> bool:
 
 def view_of(sample: Sample, features: Features = DEFAULT) -> View:
     """The view of a sample. Takes up to a second: don't call it on an event loop, and share the view between VMIs."""
-    snapshot = Snapshot.build(sample.slices, sample.classes, (), sample.rules if features.device_taints else ())
-    snapshot = snapshot.with_allocation(*sample.allocations)
-    snapshot.caches.pools(features)  # pools are built here, not at the first pod's expense
-    return View(ClusterView(sample.nodes, {}, snapshot), sample.total, sample.at, sample.left_out)
+    used = [
+        ResourceClaim(
+            metadata=ObjectMeta(name=f"sampled-{number}", uid=f"sampled-{number}"),
+            status=ResourceClaimStatus(allocation=allocation),
+        )
+        for number, allocation in enumerate(sample.allocations)
+    ]
+    objects = (*sample.nodes, *sample.slices, *sample.classes, *sample.rules, *used)
+    model = ClusterModel(objects, unread=(Pod, Namespace))
+    snapshot_of(model, features).caches.pools(features)  # pools are built here, not at the first pod's expense
+    return View(model, sample.total, sample.at, sample.left_out)
 
 
 def waits_for_node(pod: Pod | None) -> bool:
@@ -239,10 +256,8 @@ def explain(
     Its transition time is when it first said so, by which :func:`due` limits the rate. Raises DeadlineExceeded once
     ``interrupt`` returns True; the condition is then :func:`took_too_long`.
     """
-    cluster = replace(view.cluster, claims=claims)
-    return _condition(
-        _verdict(place(pod, cluster, features, step_limit=limits.steps, interrupt=interrupt), view), previous, now
-    )
+    outcome = place(pod, view.model.changed(claims.values()), FitOptions(features, limits.steps, interrupt))
+    return _condition(_verdict(outcome, view), previous, now)
 
 
 def took_too_long(

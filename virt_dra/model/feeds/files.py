@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 
+_DEFAULTED: Final = (DeviceClass, ResourceClaim, ResourceSlice, DeviceTaintRule)
 _MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice)
 """Kinds that every cluster in use has: without a single object they weren't dumped."""
 
@@ -19,3 +22,15 @@ def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -
     objects = tuple(objects)
     there = {type(obj) for obj in objects}
     return ClusterModel(objects, namespace, unread=[kind for kind in _MOST_OFTEN_LACKING if kind not in there])
+
+
+def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
+    """The model as pods are placed on it: with nodes and namespaces that the files only name, the labels that every
+    node has, and what an API server adds to classes, claims and slices."""
+    objects = tuple(objects)
+    there = {type(obj) for obj in objects}
+    completed = [
+        labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
+        for obj in (*objects, *stand_ins(objects, None))
+    ]
+    return ClusterModel(completed, namespace, unread=[kind for kind in _MOST_OFTEN_LACKING if kind not in there])

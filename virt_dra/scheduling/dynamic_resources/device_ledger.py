@@ -38,6 +38,13 @@ class DeviceLedger:
         """What :attr:`_snapshot` has."""
         self._snapshot: Snapshot | None = None
 
+    @classmethod
+    def holding(cls, snapshot: Snapshot) -> DeviceLedger:
+        """A ledger that begins with the devices in use of a snapshot, and whose slices don't change."""
+        ledger = cls(lambda: Published(snapshot.slices, snapshot.classes.values()))
+        ledger._snapshot = snapshot
+        return ledger
+
     @property
     def snapshot(self) -> Snapshot:
         """For the attempts from now on, until the next change."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from virt_dra.allocator import DeadlineExceeded, FatalError, Snapshot
-from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
+from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, Blocked, check_claims, each_once, pod_claims
 from virt_dra.scheduling.claim_references import Resolved, claim_name, is_reserved_for
-from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim, claim_hints
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
 from virt_dra.scheduling.dynamic_resources.extended_claim import LEFT_OVER, NOWHERE, ClassOf, ExtendedResources
@@ -33,15 +33,18 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import (
     PodDevices,
     usable_on,
 )
-from virt_dra.scheduling.framework.cycle import normalized
+from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, NodeUsages
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import AttemptError, PluginRefusal
-from virt_dra.scheduling.node_resources import NodeUsages
+from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin, normalized
+from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
 from virt_dra.scheduling.pod_requests import pod_requests
 
 DYNAMIC_RESOURCES = "DynamicResources"
+CLAIMS_NOT_READY: Final = "ClaimsNotReady"
+"""A claim of the pod is missing, can't be used or asks for what doesn't exist, whatever the node."""
+CLAIM_NOT_SHAREABLE: Final = "ClaimNotShareable"
+"""A claim for the node's own resources that another pod uses (C-8.4)."""
 DEALLOCATED = "deallocation of ResourceClaim completed"
 DELETED = "deletion of ResourceClaim completed"
 
@@ -70,6 +73,8 @@ class DeviceOptions:
     workload_claims: bool = False
     timer: FilterTimer | None = None
     class_of: ClassOf = lambda resource: None
+    special_claim_of: Callable[[Pod], ResourceClaim | None] = lambda pod: None
+    """The claim that an earlier attempt made for the pod's extended resources (C-7.2)."""
     node_allocatable: bool = False
     """Gate DRANodeAllocatableResources."""
     usages: NodeUsages = field(default_factory=NodeUsages)
@@ -84,7 +89,7 @@ class DynamicResources(SchedulingPlugin):
 
     def __init__(
         self,
-        claims: ClaimCache,
+        claims: Mapping[str, ResourceClaim],
         ledger: DeviceLedger,
         pods_of_claim: PodsOfClaim,
         options: DeviceOptions = DeviceOptions(),
@@ -106,36 +111,38 @@ class DynamicResources(SchedulingPlugin):
         """The pod's claims, or why not all of them can be used (C-5.1)."""
         return pod_claims(pod, self._claims, workload_claims=self._options.workload_claims)
 
-    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
+    def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         """C-5.1: every claim of the pod must be there and usable."""
         found = self.usable(pod)
-        return PluginRefusal(self.name, (found.message,)) if isinstance(found, Blocked) else None
+        return FilterRefusal(self.name, (found.message,)) if isinstance(found, Blocked) else None
 
-    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         """C-5.2: the checks that don't depend on the node."""
-        found = self.usable(pod)
-        if isinstance(found, Blocked):
-            return PluginRefusal(self.name, (found.message,))
-        claims = each_once(found)
-        extended = ExtendedResources.of(pod, self._options.class_of, self._claims.special_claim_of)
+        claims = self.usable(pod)
+        if isinstance(claims, Blocked):
+            return _everywhere(claims)
+        claims = each_once(claims)
+        extended = ExtendedResources.of(pod, self._options.class_of, self._options.special_claim_of)
         if not claims and extended is None:
             return None
         limits = self._options.limits()
         adopted = self._adopted(claims)
-        limits = replace(limits, adopted=adopted, interrupt=self._options.timer)
+        limits = replace(limits, adopted=adopted, interrupt=self._options.timer or limits.interrupt)
         in_flight = [claim.metadata.uid for claim in claims if self.ledger.in_flight(claim.metadata.uid) is not None]
         pending = [claim for claim in claims if claim.key not in adopted]
         snapshot = self.ledger.snapshot
         blocked = check_claims(pending, snapshot.classes, in_flight, limits.features)
         if blocked is not None:
             if blocked.reason == SCHEDULER_ERROR:
-                raise AttemptError(blocked.message)
-            return PluginRefusal(self.name, (blocked.message,))
+                raise AttemptError(blocked.message, blocked.subject)
+            return _everywhere(blocked)
         devices = NodeDevices(claims, snapshot, limits, extended)
         if extended is None:
             try:
                 devices.on(None)
             except FatalError as error:
+                if isinstance(error, DeadlineExceeded) and self.timer is None:
+                    raise  # the caller's own limit
                 raise AttemptError(str(error)) from error
         return DeviceAttempt(pod, devices, self, self._node_resources(pod, claims))
 
@@ -171,6 +178,10 @@ class DynamicResources(SchedulingPlugin):
             for claim in shared
             if (allocation := self.ledger.in_flight(claim.metadata.uid)) is not None
         }
+
+
+def _everywhere(blocked: Blocked) -> FilterRefusal:
+    return FilterRefusal(DYNAMIC_RESOURCES, (blocked.message,), code=CLAIMS_NOT_READY, subject=blocked.subject)
 
 
 class GroupAllocations:
@@ -209,6 +220,14 @@ class NodeDevices:
                 claims = (*claims, self.extended.claim_for(served).claim)
             self._variants[served] = PodDevices(claims, self._snapshot, self._limits)
         return self._variants[served]
+
+    def needed_on(self, node: Node) -> PodDevices | None:
+        """The claims as the node needs them; None where no claim is needed, or none can serve the pod. Raises
+        FatalError."""
+        served = None if self.extended is None else self.extended.served_by_devices(node)
+        if self.extended is not None and (served is None or not (served or self.claims)):
+            return None
+        return self.on(served)
 
     def refuse(self, state: NodeState) -> DeviceRefusal | None:
         """Why the node can't have the pod, as far as devices are concerned. Raises FatalError."""
@@ -260,7 +279,7 @@ class NodeResources:
         self._maps: dict[str, bool] = {}
         self._found: dict[str, Statuses] = {}
 
-    def shared(self, claim: ResourceClaim, allocation: AllocationResult) -> PluginRefusal | None:
+    def shared(self, claim: ResourceClaim, allocation: AllocationResult) -> FilterRefusal | None:
         """C-8.4: amounts that a device stands for are for one pod."""
         uid = claim.metadata.uid
         if uid not in self._maps:
@@ -273,9 +292,9 @@ class NodeResources:
         if not reserved and uid not in self._pending:
             return None
         text = f"node allocatable resource claim {claim.name} has a mapped device and cannot be shared across pods"
-        return PluginRefusal(DYNAMIC_RESOURCES, (text,))
+        return FilterRefusal(DYNAMIC_RESOURCES, (text,), code=CLAIM_NOT_SHAREABLE)
 
-    def lacking(self, state: NodeState, taken: Sequence[Taken]) -> PluginRefusal | None:
+    def lacking(self, state: NodeState, taken: Sequence[Taken]) -> FilterRefusal | None:
         """C-8.5. Raises AttemptError."""
         concerned = [each for each in taken if self._devices.concern(each.allocation, state.node)]
         if not concerned:
@@ -284,10 +303,10 @@ class NodeResources:
         pod = with_statuses(self._pod, statuses)
         refusal = pod_level_refusal(pod)
         if refusal is not None:
-            return PluginRefusal(DYNAMIC_RESOURCES, (refusal,))
+            return FilterRefusal(DYNAMIC_RESOURCES, (refusal,), code=INSUFFICIENT)
         texts, resolvable = shortages(pod_requests(pod), state.node, self._usages.of(state).requested)
         if texts:
-            return PluginRefusal(DYNAMIC_RESOURCES, texts, resolvable=resolvable)
+            return FilterRefusal(DYNAMIC_RESOURCES, texts, resolvable=resolvable, code=INSUFFICIENT)
         self._found[state.name] = statuses
         return None
 
@@ -323,9 +342,9 @@ class DeviceAttempt(PluginAttempt):
 
     @property
     def scores_nodes(self) -> bool:  # type: ignore[override]  # a fact of the pod's claims, not of the class
-        return any(request.first_available for claim in self.nodes.claims for request in claim.spec.devices.requests)
+        return self.preferences > 0
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         """The claims on one node (C-5.4, C-5.5)."""
         shared = self._shared(state)
         if shared is not None:
@@ -335,15 +354,17 @@ class DeviceAttempt(PluginAttempt):
         try:
             refusal = self.nodes.refuse(state)
         except DeadlineExceeded as error:
+            if self._plugin.timer is None:
+                raise  # the caller's own limit
             raise AttemptError(f"node {state.name}: timed out trying to allocate devices") from error
         except FatalError as error:
             raise AttemptError(str(error)) from error
         if refusal is None:
             return None if self._resources is None else self._resources.lacking(state, self._taken(state.name))
         undecided = refusal.reason == NODE_ERROR and refusal.message != INVALID_POOLS
-        return PluginRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided)
+        return FilterRefusal(DYNAMIC_RESOURCES, (refusal.message,), error=undecided, code=refusal.reason)
 
-    def _shared(self, state: NodeState) -> PluginRefusal | None:
+    def _shared(self, state: NodeState) -> FilterRefusal | None:
         """The first allocated claim, of those that can be used on the node, that another pod uses and that can't be
         shared."""
         if self._resources is None:
@@ -369,15 +390,28 @@ class DeviceAttempt(PluginAttempt):
         """What the pod's claims take of the node's own resources."""
         return () if self._resources is None else self._resources.statuses(node)
 
+    @property
+    def preferences(self) -> int:
+        """The number of requests with alternatives, each of which a node can score for."""
+        return sum(bool(each.first_available) for claim in self.nodes.claims for each in claim.spec.devices.requests)
+
+    def preference(self, node: str) -> int:
+        """Points of a node that fits, for early alternatives (C-5.8)."""
+        devices = self.nodes.found(node)
+        return 0 if devices is None else devices.preference(node)
+
+    def deallocatable(self) -> ResourceClaim | None:
+        """The claim whose deallocation may help the pod, once nodes were refused (C-5.6)."""
+        return self.nodes.deallocatable(self._pod.metadata.uid)
+
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """Points for early alternatives, normalised (C-5.8)."""
-        found = [(state.name, self.nodes.found(state.name)) for state in states]
-        return normalized([0 if devices is None else devices.preference(name) for name, devices in found])
+        return normalized([self.preference(state.name) for state in states])
 
     def remedy(self) -> Remedy | None:
         """The deallocation of a claim that kept the pod off some node, or the end of what an earlier attempt left
         (C-5.6, C-7.7)."""
-        claim = self.nodes.deallocatable(self._pod.metadata.uid)
+        claim = self.deallocatable()
         if claim is not None:
             return Remedy(DEALLOCATED, deallocate=claim)
         left_over = None if self.nodes.extended is None else self.nodes.extended.left_over

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 NO_NODES = "no nodes available to schedule pods"
 NEVER_PREEMPTS = "preemption: not eligible due to preemptionPolicy=Never."
@@ -26,9 +26,9 @@ class Diagnosis:
     """
 
     total: int
-    refusals: Mapping[str, PluginRefusal] = field(default_factory=dict)
-    everywhere: PluginRefusal | None = None
-    elsewhere: PluginRefusal | None = None
+    refusals: Mapping[str, FilterRefusal] = field(default_factory=dict)
+    everywhere: FilterRefusal | None = None
+    elsewhere: FilterRefusal | None = None
     post_filter: str = ""
     rejectors: frozenset[str] = frozenset()
 
@@ -58,8 +58,8 @@ def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
     if preemption_policy == "Never":
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}
-    without = dict.fromkeys(resolvable, PluginRefusal("", (NO_VICTIMS,)))
-    found = Diagnosis(diagnosis.total, without, elsewhere=PluginRefusal("", (NOT_HELPFUL,)))
+    without = dict.fromkeys(resolvable, FilterRefusal("", (NO_VICTIMS,)))
+    found = Diagnosis(diagnosis.total, without, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
     return f"preemption: {found.message}"
 
 

@@ -48,6 +48,8 @@ class NodeTable:
         self._ordered: tuple[NodeState, ...] | None = None
         self._relating: dict[str, set[str]] = {}
         """By node, the UIDs of its pods with affinity to other pods, or against them."""
+        self._shared: set[str] = set()
+        """Nodes whose state and pods a copy of this table has, too: they are copied before they change."""
         self.nominations = Nominations()
 
     def __len__(self) -> int:
@@ -72,8 +74,32 @@ class NodeTable:
         """The node that a pod is assigned to."""
         return self._node_of.get(uid)
 
+    def copy(self) -> NodeTable:
+        """A table with the same nodes and pods. Neither sees later changes of the other, nor are nominations copied."""
+        table = NodeTable()
+        table._states, table._names, table._node_of = dict(self._states), list(self._names), dict(self._node_of)
+        table._pods, table._ordered = dict(self._pods), self._ordered
+        table._relating = {node: set(uids) for node, uids in self._relating.items()}
+        self._shared = {*self._states, *self._pods}
+        table._shared = set(self._shared)
+        return table
+
+    def _own(self, node: str) -> None:
+        """Make the state and pods of a node this table's own, before they change."""
+        if node not in self._shared:
+            return
+        self._shared.discard(node)
+        if node in self._pods:
+            self._pods[node] = dict(self._pods[node])
+        before = self._states.get(node)
+        if before is not None:
+            state = self._states[node] = NodeState(before.node)
+            state.pods, state.revision = self._pods.setdefault(node, {}), before.revision
+            self._ordered = None
+
     def put(self, node: Node) -> None:
         """Add or replace a node."""
+        self._own(node.name)
         state = self._states.get(node.name)
         if state is None:
             state = self._states[node.name] = NodeState(node)
@@ -86,16 +112,19 @@ class NodeTable:
     def remove(self, name: str) -> None:
         """Nothing happens if it isn't there."""
         if self._states.pop(name, None) is not None:
+            self._shared.discard(name)
+            self._pods[name] = dict(self._pods.get(name, ()))
             del self._names[bisect_left(self._names, name)]
             self._ordered = None
 
     def assign(self, pod: Pod, node: str) -> None:
         """The pod is on the node, and on no other."""
-        uid = pod.metadata.uid
+        uid = pod_id(pod)
         before = self._node_of.get(uid)
         if before is not None and before != node:
             self.unassign(uid)
         self._node_of[uid] = node
+        self._own(node)
         self._pods.setdefault(node, {})[uid] = pod
         if _relates(pod):
             self._relating.setdefault(node, set()).add(uid)
@@ -108,6 +137,7 @@ class NodeTable:
         node = self._node_of.pop(uid, None)
         if node is None:
             return None
+        self._own(node)
         pod = self._pods[node].pop(uid)
         self._relates_no_more(node, uid)
         self._changed(node)
@@ -124,6 +154,11 @@ class NodeTable:
         state = self._states.get(node)
         if state is not None:
             state.revision += 1
+
+
+def pod_id(pod: Pod) -> str:
+    """The UID; for a pod of a file that has none, its namespace and name."""
+    return pod.metadata.uid or pod.key
 
 
 def _relates(pod: Pod) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,15 @@ class PluginAttempt:
     scores_nodes = False
     """Whether :meth:`scores` distinguishes nodes for this pod."""
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         """Why the pod doesn't fit on the node."""
         return None
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        """Everything of the node that is in the pod's way, one by one; nothing if the pod fits there."""
+        refusal = self.filter(state)
+        if refusal is not None:
+            yield from (Reason(refusal.code, text) for text in refusal.reasons)
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """0 (worst) to 100 (best) for each of the nodes, which all fit."""
@@ -60,11 +66,17 @@ class SchedulingPlugin:
     def hints(self) -> tuple[Hint, ...]:
         return ()
 
-    def pre_enqueue(self, pod: Pod) -> PluginRefusal | None:
+    def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         """Why the pod shouldn't even be tried now: no condition, no event, until a hint wakes it."""
         return None
 
-    def attempt(self, pod: Pod) -> PluginAttempt | PluginRefusal | None:
+    def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         """PreFilter: its part in an attempt, a refusal for all nodes, or None if it takes no part. May raise
         AttemptError."""
         return None
+
+
+def normalized(raw: Sequence[int]) -> Sequence[int]:
+    """Scores from 0 to 100, the highest of them 100."""
+    highest = max(raw, default=0)
+    return [score * 100 // highest for score in raw] if highest else list(raw)

@@ -1,4 +1,4 @@
-"""What a plugin answers: nothing, a refusal of a node or a pod, or an error that ends the attempt (C-5, status
+"""What a filter answers: nothing, a refusal of a node or a pod, or an error that ends the attempt (C-5, status
 kinds)."""
 
 from __future__ import annotations
@@ -6,19 +6,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, order=True)
+class Reason:
+    """One reason why something doesn't fit. ``code``: has a page in docs/reasons. ``text``: the same for everything
+    that misses in the same way; ``detail``: of one example, such as a selector or an amount."""
+
+    code: str
+    text: str
+    detail: str = ""
+
+
 @dataclass(frozen=True)
-class PluginRefusal:
-    """A plugin refuses a node, or the pod everywhere. ``reasons`` are counted in the pod's condition.
+class FilterRefusal:
+    """The refusal of a node, or of the pod on every node. ``reasons``: kube-scheduler's words, which are counted in the
+    pod's condition.
 
     ``resolvable``: evicting pods from the node might help (plain Unschedulable), otherwise not
     (UnschedulableAndUnresolvable). ``error``: the node couldn't be decided. kube-scheduler ends the attempt then; we do
-    if no other node fits (AC-9).
+    if no other node fits (AC-9). ``code``: the reason for programs; each has a page in docs/reasons; "" for what keeps
+    a pod out of the queue. ``subject``: the claim or field of the pod that a refusal of all nodes is about.
     """
 
     plugin: str
     reasons: tuple[str, ...]
     resolvable: bool = False
     error: bool = False
+    code: str = ""
+    subject: str = ""
 
     @property
     def message(self) -> str:
@@ -27,4 +41,8 @@ class PluginRefusal:
 
 class AttemptError(Exception):
     """Ends the attempt for the pod: it is tried again after a back-off, without waiting for an event. The text is for
-    its condition."""
+    its condition. ``subject``: the claim that it is about, "" for the pod."""
+
+    def __init__(self, message: str, subject: str = "") -> None:
+        super().__init__(message)
+        self.subject = subject

@@ -19,7 +19,11 @@ from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.node_fit import PodFit
+from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
+from virt_dra.scheduling.filters.taints import TaintToleration
+from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
+from virt_dra.scheduling.fit import Fit, prepare
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, PODS, amounts, pod_requests
 from virt_dra.scheduling.policies.cards import CardCatalog, CardState, NodeCards
 from virt_dra.scheduling.policies.offer import NodeRoom, Offer
@@ -197,13 +201,13 @@ class PolicyPlacer:
         """Why nodes don't take a VM: text, in kube-scheduler's words where it has some -> number of nodes."""
         found: Counter[str] = Counter()
         fit, fitting = (
-            PodFit(shape.pod),
+            _node_filters(shape.pod),
             {entry[1] for entry in self._up_to_date(shape).heap if entry[2] == self._versions[entry[1]]},
         )
         for number, node in enumerate(self.nodes):
             if number in fitting:
                 continue
-            room, refusal = self.rooms[number], fit.refuse(node)
+            room, refusal = self.rooms[number], fit.refusal(NodeState(node))
             if not self.open[number]:
                 found["node(s) were closed"] += 1
             elif refusal is not None:
@@ -320,8 +324,8 @@ class PolicyPlacer:
         key = pod.spec.model_dump_json(include={"node_selector", "affinity", "tolerations"})
         found = self._fitting.get(key)
         if found is None:
-            fit = PodFit(pod)
-            found = self._fitting[key] = [fit.refuse(node) is None for node in self.nodes]
+            fit = _node_filters(pod)
+            found = self._fitting[key] = [fit.refusal(NodeState(node)) is None for node in self.nodes]
         return found
 
     def _rank(self, shape: VmShape, ranking: _Ranking, stale: Sequence[int]) -> None:
@@ -414,6 +418,11 @@ class PolicyPlacer:
 
 def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
     return scored[0]
+
+
+def _node_filters(pod: Pod) -> Fit:
+    """What the pod wants of nodes' labels and taints."""
+    return prepare(pod, (NodeUnschedulable(), TaintToleration(), NodeAffinityFilter()), NodeTable())
 
 
 def room_of(node: Node) -> NodeRoom:

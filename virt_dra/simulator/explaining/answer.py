@@ -10,10 +10,10 @@ from virt_dra.allocator import DeadlineExceeded, FatalError
 from virt_dra.allocator.features.in_use import IN_USE
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.wire import Json
-from virt_dra.scheduling.claim_checks import check_claims
+from virt_dra.scheduling.framework.refusals import Reason
+from virt_dra.scheduling.why import NodeMisses
 from virt_dra.simulator.explaining.groups import MissGroup, grouped
 from virt_dra.simulator.explaining.holders import Holder
-from virt_dra.simulator.explaining.misses import Miss, NodeMisses, judged
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.ways_out import WayOut, ways_out
@@ -59,15 +59,10 @@ def answered(
         return ExplainedAnswer(
             subject.title, PLACED, _placed_text(subject, state), fitting=(subject.node,) if subject.node else ()
         )
-    blocked = check_claims(subject.wish.claims, state.snapshot.classes, {}, state.features)
-    if blocked is not None:
-        return ExplainedAnswer(
-            subject.title, BROKEN, f"{subject.title} can't start: {blocked.subject}: {blocked.message}"
-        )
     found: list[NodeMisses] = []
     names = sorted(state.nodes)
     try:
-        for each in judged(state, subject.wish, names):
+        for each in state.judged(subject.wish):
             found.append(each)
             progress(len(found), len(names))
     except DeadlineExceeded:
@@ -83,7 +78,7 @@ def answered(
     held = _held(state, groups)
     restart()
     ways = ways_out(state, subject.wish, groups)
-    reason = groups[0].reasons[0].reason if groups else ""
+    reason = groups[0].reasons[0].code if groups else ""
     headline = _waits_text(subject, groups, len(names))
     return ExplainedAnswer(subject.title, WAITS, headline, reason, len(names), (), groups, held, ways, unjudged)
 
@@ -146,7 +141,7 @@ def _held(state: ClusterState, groups: Sequence[MissGroup]) -> tuple[tuple[Devic
     found: list[tuple[DeviceId, Holder]] = []
     for group in groups[:1]:
         for miss, devices in group.examples.items():
-            if miss.reason == IN_USE:
+            if miss.code == IN_USE:
                 found += [(device, holder) for device in devices for holder in state.holders.get(device, ())]
     return tuple(found[:_HELD])
 
@@ -191,8 +186,8 @@ def _group_json(group: MissGroup) -> Json:
     }
 
 
-def _miss_json(miss: Miss) -> Json:
-    return {"reason": miss.reason, "text": miss.text, "detail": miss.detail}
+def _miss_json(miss: Reason) -> Json:
+    return {"reason": miss.code, "text": miss.text, "detail": miss.detail}
 
 
 def _held_json(device: DeviceId, holder: Holder) -> Json:

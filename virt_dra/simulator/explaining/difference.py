@@ -12,7 +12,6 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaimStatus
 from virt_dra.simulator.explaining.answer import JudgeProgress, answered
 from virt_dra.simulator.explaining.holders import holder_of
-from virt_dra.simulator.explaining.misses import judged
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.waiting import subjects_in
@@ -62,7 +61,7 @@ class FitState:
         if subject.wish is None:
             return "does not fit", subject.problem
         try:
-            if any(node.fits for node in judged(state, subject.wish, sorted(state.nodes))):
+            if any(node.fits for node in state.judged(subject.wish)):
                 return "fits", ""
             return "does not fit", answered(subject, state, lambda done, total: None).headline
         except DeadlineExceeded:

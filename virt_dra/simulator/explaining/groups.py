@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from virt_dra.allocator.model import DeviceId
-from virt_dra.simulator.explaining.misses import Miss, NodeMisses
+from virt_dra.scheduling.framework.refusals import Reason
+from virt_dra.scheduling.why import NodeMisses
 
 _SAMPLES = 5
 """Devices of a group that are kept as examples of each miss."""
@@ -18,20 +19,20 @@ class MissGroup:
     """Nodes with equal misses. ``devices``: by miss, how many; ``examples``: some of them. ``placed``, ``wanted``: of
     the best node."""
 
-    host: tuple[Miss, ...]
+    host: tuple[Reason, ...]
     claim: str
     request: str
     distance: int
     nodes: list[str] = field(default_factory=list)
-    devices: Counter[Miss] = field(default_factory=Counter)
-    examples: dict[Miss, list[DeviceId]] = field(default_factory=dict)
-    lacking: Miss | None = None
+    devices: Counter[Reason] = field(default_factory=Counter)
+    examples: dict[Reason, list[DeviceId]] = field(default_factory=dict)
+    lacking: Reason | None = None
     placed: int = 0
     wanted: int = 0
     others: int = 0
 
     @property
-    def reasons(self) -> tuple[Miss, ...]:
+    def reasons(self) -> tuple[Reason, ...]:
         """All that is in the way, of the nodes first."""
         return (*self.host, *(self.devices or ((self.lacking,) if self.lacking is not None else ())))
 
@@ -44,11 +45,11 @@ class MissGroup:
 def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
     """The nodes that don't fit, by what is in the way: the nearest, then the largest group first."""
     found: dict[object, MissGroup] = {}
-    known: dict[tuple[int, str, str], Miss] = {}
+    known: dict[tuple[int, str, str], Reason] = {}
     for node in nodes:
         if node.fits:
             continue
-        key = (tuple((each.reason, each.text) for each in node.host), node.claim, node.request, *_texts(node))
+        key = (tuple((each.code, each.text) for each in node.host), node.claim, node.request, *_texts(node))
         group = found.get(key)
         if group is None:
             group = found[key] = MissGroup(node.host, node.claim, node.request, node.distance, lacking=node.lacking)
@@ -57,7 +58,7 @@ def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
         group.others += node.others
         for device, own in node.devices:
             miss = known.setdefault(
-                (id(group), own.reason, own.text), own
+                (id(group), own.code, own.text), own
             )  # details differ from device to device; one is enough
             group.devices[miss] += 1
             examples = group.examples.setdefault(miss, [])
@@ -67,4 +68,4 @@ def grouped(nodes: Iterable[NodeMisses]) -> list[MissGroup]:
 
 
 def _texts(node: NodeMisses) -> Iterable[tuple[str, str]]:
-    return ((miss.reason, miss.text) for miss in node.of_devices)
+    return ((miss.code, miss.text) for miss in node.of_devices)

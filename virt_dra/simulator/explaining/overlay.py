@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.meta import TypedObject
 from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, DeviceVerdicts
-from virt_dra.simulator.explaining.misses import judged
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
@@ -29,12 +28,10 @@ def overlay_of(word: str, name: str, objects: Sequence[TypedObject]) -> DeviceVe
     state = ClusterState.of(objects)
     placed = False
     by_node = _devices_of_nodes(state)
-    for node in judged(state, subject.wish, sorted(state.nodes)):
+    for node in state.judged(subject.wish):
         if node.fits and not placed:
             placed = True
-            devices = state.devices_for(subject.wish)
-            devices.refuse(state.nodes[node.node])
-            for allocation in devices.allocations(node.node).values():
+            for allocation in state.allocations(subject.wish, node.node):
                 for result in allocation.devices.results:
                     found[DeviceId(result.driver, result.pool, result.device)] = DeviceVerdict(CHOSEN)
         host = "; ".join(miss.text for miss in node.host)

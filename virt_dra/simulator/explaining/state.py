@@ -1,31 +1,34 @@
-"""The cluster as an explanation sees it, with everything that is in use; a copy without some of that costs next to
-nothing."""
+"""A cluster as explanations and ways out see it: the model, with what bounds the search for devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from virt_dra.allocator import DEFAULT, FatalError, Features, Interrupt, Snapshot
+from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, Interrupt, Snapshot
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
+    AllocationResult,
     Device,
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
+    ResourceClaimStatus,
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from virt_dra.model.feeds.stand_ins import labelled, stand_ins
-from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits, PodDevices
-from virt_dra.scheduling.node_fit import PodFit
-from virt_dra.scheduling.pod_requests import PODS, amount, pod_requests
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.files import placeable_model
+from virt_dra.model.snapshots import snapshot_of
+from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
+from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit
+from virt_dra.scheduling.framework.node_table import pod_id
+from virt_dra.scheduling.why import NodeMisses, judged
 from virt_dra.simulator.explaining.holders import Holder, Holders, holders_by_device
 
 READ: Final[tuple[type[TypedObject], ...]] = (
@@ -42,27 +45,16 @@ class Wish:
     pod: Pod
     claims: tuple[ResourceClaim, ...]
 
-    @cached_property
-    def asked(self) -> Mapping[str, int]:
-        """What the pod asks of its node, by resource."""
-        return {**pod_requests(self.pod), PODS: 1}
-
     def with_claim(self, claim: ResourceClaim) -> Wish:
         """With the claim in place of the one of its name."""
-        return replace(self, claims=tuple(claim if each.key == claim.key else each for each in self.claims))
+        return replace(self, claims=tuple(claim if own.key == claim.key else own for own in self.claims))
 
 
 @dataclass(frozen=True)
 class ClusterState:
-    """``claims``: the allocated ones. ``used``: what pods ask of each node. ``resources``: those that some node offers;
-    of others it isn't known who has them. ``interrupt``: polled by searches; True ends them with DeadlineExceeded."""
+    """``interrupt``: polled by searches; True ends them with DeadlineExceeded."""
 
-    nodes: Mapping[str, Node]
-    snapshot: Snapshot
-    pods: tuple[Pod, ...]
-    claims: tuple[ResourceClaim, ...]
-    used: Mapping[str, Mapping[str, int]]
-    resources: frozenset[str]
+    model: ClusterModel
     features: Features = DEFAULT
     interrupt: Interrupt | None = None
 
@@ -71,87 +63,86 @@ class ClusterState:
         cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None
     ) -> ClusterState:
         """Raises FatalError for slices that can't be read."""
-        claims = tuple(each for each in of_kind(objects, ResourceClaim) if each.status.allocation is not None)
-        rules = of_kind(objects, DeviceTaintRule) if features.device_taints else ()
-        classes = [defaulted(device_class) for device_class in of_kind(objects, DeviceClass)]
-        snapshot = Snapshot.build(of_kind(objects, ResourceSlice), classes, claims, rules)
-        there = [*of_kind(objects, Node), *of_kind(stand_ins(objects, None), Node)]
-        nodes = {each.name: each for each in map(labelled, there)}
-        pods = tuple(each for each in of_kind(objects, Pod) if not each.finished)
-        resources = frozenset(name for node in nodes.values() for name in node.status.allocatable)
-        return cls(nodes, snapshot, pods, claims, _used(pods) if resources else {}, resources, features, interrupt)
+        return cls(placeable_model(objects), features, interrupt)
 
     # --- what is there ----------------------------------------------------------------------------------------------
 
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        return self.model.nodes
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return snapshot_of(self.model, self.features)
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """Those that haven't finished."""
+        return tuple(pod for pod in self.model.of(Pod) if not pod.finished)
+
     @cached_property
     def holders(self) -> Holders:
-        return holders_by_device(self.claims, {each.metadata.uid: each for each in self.pods})
+        return holders_by_device(self.model.of(ResourceClaim), {pod.metadata.uid: pod for pod in self.pods})
 
     @cached_property
     def devices(self) -> Mapping[DeviceId, Device]:
         """As published, with the taints of rules; of a device that is published twice the first."""
-        found: dict[DeviceId, Device] = {}
-        for each in self.snapshot.slices:
-            driver, pool = each.spec.driver, each.spec.pool.name
-            for device in each.spec.devices:
-                found.setdefault(DeviceId(driver, pool, device.name), device)
-        return found
+        published: dict[DeviceId, Device] = {}
+        for slice_ in self.snapshot.slices:
+            driver, pool = slice_.spec.driver, slice_.spec.pool.name
+            for device in slice_.spec.devices:
+                published.setdefault(DeviceId(driver, pool, device.name), device)
+        return published
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def without(self, holders: Iterable[Holder]) -> ClusterState:
         """The cluster once the claims of these holders are released and their pods have ended."""
         gone = {holder.claim.key: holder for holder in holders}
-        released = [each.claim.status.allocation for each in gone.values() if each.claim.status.allocation is not None]
-        pods = {each.pod.metadata.uid: each.pod for each in gone.values() if each.pod is not None}
-        left = {name: _less(self.used.get(name, {}), of) for name, of in _used(pods.values()).items()}
-        return replace(self, snapshot=self.snapshot.without_allocation(*released), used={**self.used, **left})
+        released = [holder.claim.with_(status=ResourceClaimStatus()) for holder in gone.values()]
+        pods = {pod_id(holder.pod): holder.pod for holder in gone.values() if holder.pod is not None}
+        return replace(self, model=self.model.changed(released, pods.values()))
 
     def with_node(self, node: Node) -> ClusterState:
         """With the node in place of the one of its name."""
-        return replace(self, nodes={**self.nodes, node.name: node})
+        return replace(self, model=self.model.changed([node]))
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def devices_for(self, wish: Wish) -> PodDevices:
-        """The wish's claims, to be tried on nodes. Raises FatalError."""
-        return PodDevices(wish.claims, self.snapshot, DeviceLimits(self.features, interrupt=self.interrupt))
+    def fit(self, wish: Wish) -> Fit:
+        """The wish, to be tried on nodes. Raises FilterError, FatalError."""
+        return fit(wish.pod, self.model.changed(wish.claims), FitOptions(self.features, interrupt=self.interrupt))
 
-    def shortage(self, wish: Wish, node: Node) -> dict[str, int]:
-        """By resource, how much too little the node has left for the pod. Resources that no node lists aren't
-        checked."""
-        if not self.resources:
-            return {}
-        offered, used = node.status.allocatable, self.used.get(node.name, {})
-        missing: dict[str, int] = {}
-        for resource, number in wish.asked.items():
-            if resource in self.resources:
-                there = amount(resource, offered[resource]) if resource in offered else 0
-                if number > there - used.get(resource, 0):
-                    missing[resource] = number - there + used.get(resource, 0)
-        return missing
+    def judged(self, wish: Wish) -> Iterator[NodeMisses]:
+        """Why the wish can't be placed, node by node. Raises FatalError, DeadlineExceeded."""
+        try:
+            asked = self.fit(wish)
+        except FilterError as error:
+            raise FatalError(str(error)) from error
+        return judged(asked, sorted(self.nodes), self.devices, self.interrupt)
 
     def fits(self, wish: Wish, node: str) -> bool:
-        """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit."""
-        there = self.nodes[node]
-        if PodFit(wish.pod).refuse(there) is not None or self.shortage(wish, there):
-            return False
+        """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit.
+
+        Raises DeadlineExceeded."""
         try:
-            return not wish.claims or self.devices_for(wish).refuse(there) is None
-        except FatalError:
+            asked = self.fit(wish)
+            return asked.refusal(asked.state(node)) is None
+        except DeadlineExceeded:
+            raise
+        except (FilterError, FatalError):
             return False
 
+    def shortage(self, wish: Wish, node: str) -> Mapping[str, int]:
+        """By resource, how much too little the node has left for the pod. Raises FilterError, FatalError."""
+        asked = self.fit(wish)
+        room = next(part.attempt for part in asked.parts if isinstance(part.attempt, ResourcesAttempt))
+        return room.shortage(asked.state(node))
 
-def _used(pods: Iterable[Pod]) -> dict[str, dict[str, int]]:
-    """What pods ask of their nodes, by node and resource."""
-    found: dict[str, dict[str, int]] = {}
-    for pod in pods:
-        if pod.spec.node_name:
-            on_node = found.setdefault(pod.spec.node_name, {})
-            for resource, number in {**pod_requests(pod), PODS: 1}.items():
-                on_node[resource] = on_node.get(resource, 0) + number
-    return found
-
-
-def _less(used: Mapping[str, int], by: Mapping[str, int]) -> dict[str, int]:
-    return {resource: number - by.get(resource, 0) for resource, number in used.items()}
+    def allocations(self, wish: Wish, node: str) -> Iterable[AllocationResult]:
+        """What the wish's unallocated claims would get on a node that fits. Raises FatalError, FilterError."""
+        asked = self.fit(wish)
+        if asked.refusal(asked.state(node)) is not None or asked.devices is None:
+            return ()
+        devices = asked.devices.nodes.found(node)
+        return () if devices is None else devices.allocations(node).values()

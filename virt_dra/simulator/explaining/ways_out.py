@@ -37,19 +37,15 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from virt_dra.scheduling.node_fit import AFFINITY, UNSCHEDULABLE
-from virt_dra.scheduling.node_fit import TAINTED as NODE_TAINTED
+from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
+from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
+from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
+from virt_dra.scheduling.filters.taints import taint_text, untolerated
+from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
+from virt_dra.scheduling.mismatch_facts import conjuncts
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
-from virt_dra.simulator.explaining.facts import conjuncts
 from virt_dra.simulator.explaining.groups import MissGroup
 from virt_dra.simulator.explaining.holders import Holder
-from virt_dra.simulator.explaining.misses import (
-    INSUFFICIENT,
-    amount_text,
-    missing_labels,
-    taint_text,
-    untolerated_taints,
-)
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
 Kind = Literal[
@@ -141,7 +137,7 @@ def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trial
 
 def _promising(state: ClusterState, group: MissGroup) -> list[str]:
     """Nodes of a group, those first whose pods are of the lowest priority."""
-    if not any(miss.reason == IN_USE for miss in group.devices):
+    if not any(miss.code == IN_USE for miss in group.devices):
         return group.nodes[:_NODES]
     importance: dict[str, int] = {}
     for pod in state.pods:
@@ -153,7 +149,7 @@ def _promising(state: ClusterState, group: MissGroup) -> list[str]:
 def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     """The attempt with a change for every miss, as far as the pod then fits."""
     for miss in group.host:
-        mend = _HOST.get(miss.reason)
+        mend = _HOST.get(miss.code)
         if mend is None:
             return
         attempt = mend(attempt)
@@ -161,7 +157,7 @@ def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
         if attempt.fits:
             yield attempt
         return
-    for reason in dict.fromkeys(miss.reason for miss in group.reasons[len(group.host) :]):
+    for reason in dict.fromkeys(miss.code for miss in group.reasons[len(group.host) :]):
         for mended in _DEVICE.get(reason, _nothing)(attempt, group):
             if mended.fits:
                 yield mended
@@ -181,7 +177,7 @@ def _uncordoned(attempt: _Attempt) -> _Attempt:
 
 
 def _tolerated(attempt: _Attempt) -> _Attempt:
-    for taint in untolerated_taints(attempt.wish, attempt.there):
+    for taint in untolerated(attempt.wish.pod, attempt.there):
         more = Toleration(
             key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect
         )
@@ -193,7 +189,7 @@ def _tolerated(attempt: _Attempt) -> _Attempt:
 
 
 def _admitted(attempt: _Attempt) -> _Attempt:
-    missing = missing_labels(attempt.wish, attempt.there)
+    missing = NodeSelection(attempt.wish.pod).missing_labels(attempt.there)
     spec = attempt.wish.pod.spec
     if missing:
         labels = {**attempt.there.metadata.labels, **missing}
@@ -214,7 +210,7 @@ def _admitted(attempt: _Attempt) -> _Attempt:
 
 def _smaller(attempt: _Attempt) -> _Attempt:
     """With less of what the node has too little of, as long as something is left of it; else with other pods gone."""
-    short = attempt.state.shortage(attempt.wish, attempt.there)
+    short = attempt.state.shortage(attempt.wish, attempt.node)
     pod = attempt.wish.pod
     for resource, number in sorted(short.items()):
         if resource not in (CPU, MEMORY):
@@ -342,7 +338,7 @@ def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
 def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     """Without the part of the request's own selectors that is false; a class's can't be given up."""
     for miss in group.devices:
-        if miss.reason != MISMATCH or not miss.detail:
+        if miss.code != MISMATCH or not miss.detail:
             continue
 
         def relaxed(request: _AnyRequest, part: str = miss.detail) -> _AnyRequest:

@@ -1,20 +1,21 @@
 """Schedules given pods once (C-5): `gather` reads, `plan` decides, `apply` writes in the order of C-21.1-2. A cluster
 has `loop`.
 
-The decision itself is virt_dra.scheduling; here it meets a cluster. Only pods that use resource claims, or any pending
-pod, may be given: a pod without claims is placed by its node filters alone.
+The decision itself is virt_dra.scheduling; here it meets a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
-from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Snapshot
-from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster, Reader
+from virt_dra.controllers.loops.context import NoMetrics
 from virt_dra.controllers.loops.scheduler.claim_writes import (
     BindError,
     ClaimBinding,
@@ -23,9 +24,12 @@ from virt_dra.controllers.loops.scheduler.claim_writes import (
     release_claim,
 )
 from virt_dra.controllers.loops.scheduler.pod_writes import bind_pod, unscheduled, write_condition
+from virt_dra.controllers.loops.scheduler.special_claims import create_special, write_mappings
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.claim_references import consumer_reference, is_reserved_for
-from virt_dra.scheduling.placement import ClusterView, Placement, Unplaced, place
+from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FitOptions
+from virt_dra.scheduling.placement import Placement, Unplaced, place
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,7 @@ class SchedulerInputs:
     """The cluster as it was listed. ``pods``: the pending ones, in the order in which they are scheduled."""
 
     pods: tuple[Pod, ...]
-    nodes: tuple[Node, ...]
-    claims: tuple[ResourceClaim, ...]
-    slices: tuple[ResourceSlice, ...]
-    classes: tuple[DeviceClass, ...]
-    taint_rules: tuple[DeviceTaintRule, ...] = ()
+    model: ClusterModel
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,18 @@ class SchedulingDecision:
     outcome: Placement | Unplaced
 
 
+_KINDS: Final[tuple[type[TypedObject], ...]] = (
+    Node, Namespace, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule,
+)  # fmt: skip
+
+
 async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
     """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and
     name."""
-    pods = (await reader.list(Pod, namespace)).items
-    pending = sorted(
-        filter(is_pending, pods), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name)
-    )
-    return SchedulerInputs(
-        pods=tuple(pending),
-        nodes=tuple(sorted((await reader.list(Node)).items, key=lambda node: node.name)),
-        claims=(await reader.list(ResourceClaim)).items,
-        slices=(await reader.list(ResourceSlice)).items,
-        classes=(await reader.list(DeviceClass)).items,
-        taint_rules=(await reader.list(DeviceTaintRule)).items,
-    )
+    model = ClusterModel([obj for kind in _KINDS for obj in (await reader.list(kind)).items])
+    pending = [pod for pod in model.of(Pod) if is_pending(pod) and namespace in ("", pod.namespace)]
+    pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name))
+    return SchedulerInputs(tuple(pending), model)
 
 
 def is_pending(pod: Pod) -> bool:
@@ -71,53 +68,38 @@ def is_pending(pod: Pod) -> bool:
 
 
 def plan(
-    inputs: SchedulerInputs,
-    features: Features = DEFAULT,
-    *,
-    only_node: str | None = None,
-    step_limit: int = DEFAULT_STEP_LIMIT,
+    inputs: SchedulerInputs, options: FitOptions = DEFAULT_OPTIONS, *, only_node: str | None = None
 ) -> tuple[SchedulingDecision, ...]:
     """Decide pod by pod; what one gets is in use for the next, and a claim that two pods share goes with its first
     pod's node."""
-    view = ClusterView(
-        nodes=inputs.nodes,
-        claims={claim.key: claim for claim in inputs.claims},
-        snapshot=Snapshot.build(
-            inputs.slices, inputs.classes, inputs.claims, inputs.taint_rules if features.device_taints else ()
-        ),
-    )
+    model = inputs.model
     decisions: list[SchedulingDecision] = []
     for pod in inputs.pods:
-        outcome = place(pod, view, features, only_node=only_node, step_limit=step_limit)
+        outcome = place(pod, model, options, only_node=only_node)
         decisions.append(SchedulingDecision(pod, outcome))
         if isinstance(outcome, Placement):
-            view = _as_if_written(view.reserve(outcome), outcome, pod)
+            model = model.changed(_as_written(outcome, pod))
         elif outcome.deallocate is not None:
-            view = _as_if_deallocated(view, outcome.deallocate)
+            model = model.changed([outcome.deallocate.with_(status=ResourceClaimStatus())])
     return tuple(decisions)
 
 
-def _as_if_written(view: ClusterView, placement: Placement, pod: Pod) -> ClusterView:
-    """Later pods of the same plan see the claims as `apply` will leave them (the assume cache, C-4.1), so nothing stays
-    in flight."""
-    claims = dict(view.claims)
-    for allocation in placement.allocations:
-        claims[allocation.claim.key] = allocation.claim.with_(
-            status=allocation.claim.status.with_(allocation=allocation.result)
-        )
+def _as_written(placement: Placement, pod: Pod) -> Iterator[TypedObject]:
+    """The pod and its claims as `apply` will leave them, which is how later pods of the same plan see them (the assume
+    cache, C-4.1)."""
+    yield pod.with_(spec=pod.spec.with_(node_name=placement.node))
+    results = {allocation.claim.key: allocation.result for allocation in placement.allocations}
     for claim in placement.claims:
-        known = claims[claim.key]
-        if not is_reserved_for(known, pod):
-            reserved = (*known.status.reserved_for, consumer_reference(pod))
-            claims[claim.key] = known.with_(status=known.status.with_(reserved_for=reserved))
-    return ClusterView(view.nodes, claims, view.snapshot)
-
-
-def _as_if_deallocated(view: ClusterView, claim: ResourceClaim) -> ClusterView:
-    """Later pods of the same plan find the claim unallocated and its devices free, as `apply` will leave it (C-5.6)."""
-    allocation = claim.status.allocation
-    snapshot = view.snapshot if allocation is None else view.snapshot.without_allocation(allocation)
-    return ClusterView(view.nodes, {**view.claims, claim.key: claim.with_(status=ResourceClaimStatus())}, snapshot)
+        status = claim.status
+        if claim.key in results:
+            status = status.with_(allocation=results[claim.key])
+        if not is_reserved_for(claim, pod):
+            status = status.with_(reserved_for=(*status.reserved_for, consumer_reference(pod)))
+        yield claim.with_(status=status)
+    if placement.special is not None:
+        claim = placement.special.claim
+        named = claim.metadata.with_(name=claim.metadata.uid)
+        yield claim.with_(metadata=named, status=ResourceClaimStatus(allocation=placement.special.result))
 
 
 async def apply(
@@ -155,6 +137,12 @@ async def _bind(cluster: Cluster, pod: Pod, placement: Placement, now: datetime)
                 # planned.
                 if (await bind_claim(cluster, claim, binding, reread=True)).ours:
                     reserved.append(claim)
+        if placement.special is not None:
+            special = await create_special(cluster, NoMetrics(), placement.special.claim)
+            binding = ClaimBinding(consumer_reference(pod), placement.special.result, now)
+            await bind_claim(cluster, special, binding)
+            reserved.append(special)
+            await write_mappings(cluster, pod, special.name, placement.special.mappings)
         await bind_pod(cluster, pod, placement.node)
     except (BindError, ApiError):
         for claim in reserved:

@@ -106,7 +106,7 @@ class BindingCycle:
     async def _bind_special(self, position: int, devices: DeviceAttempt) -> ResourceClaim:
         """C-7.6: the claim of the pod's extended resources is created, gets its devices, and the pod learns of it."""
         special = self.claims[position]
-        created = await create_special(self.context, special)
+        created = await create_special(self.context.cluster, self.context.metrics, special)
         devices.created(special, created)
         self.claims[position] = created
         bound = await bind_claim(self.context.cluster, created, self._binding(created, devices.reserved[special.key]))

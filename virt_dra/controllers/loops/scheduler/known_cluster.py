@@ -24,24 +24,21 @@ from virt_dra.api.resource_v1 import (
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.controllers.loops.context import LoopContext
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, bind_to, claim_name, pod_group_name
-from virt_dra.scheduling.default_plugins import SchedulingGates, node_filters
 from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDeadline
 from virt_dra.scheduling.dynamic_resources.claim_cache import ClaimCache
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources, FilterTimer
 from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
 from virt_dra.scheduling.extended_resources import ServedResources
+from virt_dra.scheduling.filter_table import FilterSources, filters_over
 from virt_dra.scheduling.framework.cycle import SchedulingCycle
 from virt_dra.scheduling.framework.events import ClusterEvent, assigned_pod_events, node_events
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.gang_scheduling import GangScheduling, group_key
-from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
-from virt_dra.scheduling.other_pods.affinity import InterPodAffinity
-from virt_dra.scheduling.other_pods.host_ports import NodePorts
-from virt_dra.scheduling.other_pods.spread import PodTopologySpread
 from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
+from virt_dra.scheduling.scheduling_gates import SchedulingGates
 
 SCHEDULER_NAME = "default-scheduler"
 """The pods that are ours to schedule name it, or nobody."""
@@ -87,20 +84,23 @@ class KnownCluster:
         self.table = NodeTable()
         self.claims = ClaimCache(self._claim_changed)
         self.ledger = DeviceLedger(self._published)
-        usages = NodeUsages()
-        self.devices = DynamicResources(self.claims, self.ledger, self._pods_of_claim, self._device_options(usages))
         gang = (GangScheduling(self.group_of, self._members_of),) if self._groups is not None else ()
+        filters = filters_over(
+            FilterSources(
+                self.table,
+                self.claims,
+                self.ledger,
+                self._namespace_labels,
+                self._pods_of_claim,
+                self._device_options(),
+            )
+        )
         self.plugins: Sequence[SchedulingPlugin] = (
             SchedulingGates(),
-            *node_filters(),
-            NodePorts(),
-            NodeResourcesFit(usages, lambda resource: self._class_of(resource) is not None),
-            BalancedAllocation(usages),
-            PodTopologySpread(self.table),
-            InterPodAffinity(self.table, self._namespace_labels),
-            self.devices,
+            *filters,
             *gang,
         )
+        self.devices = next(plugin for plugin in filters if isinstance(plugin, DynamicResources))
         self.cycle = SchedulingCycle(self.plugins, self.table)
         limits = PodBackoff(context.timers.pod_initial_backoff, context.timers.pod_max_backoff)
         self.queue = SchedulingQueue(
@@ -190,7 +190,7 @@ class KnownCluster:
 
     # --- what plugins ask -----------------------------------------------------------------------------------------
 
-    def _held(self, pod: Pod) -> PluginRefusal | None:
+    def _held(self, pod: Pod) -> FilterRefusal | None:
         return next((refusal for plugin in self.plugins if (refusal := plugin.pre_enqueue(pod)) is not None), None)
 
     def _pods_of_claim(self, key: str) -> Iterable[str]:
@@ -201,7 +201,7 @@ class KnownCluster:
         rules = sorted(self._rules.store.values(), key=lambda each: each.name) if self._gates.taint_rules else ()
         return Published(by_name, self._classes.store.values(), rules)
 
-    def _device_options(self, usages: NodeUsages) -> DeviceOptions:
+    def _device_options(self) -> DeviceOptions:
         context, features = self._context, self._gates.features
 
         def limits() -> DeviceLimits:
@@ -213,7 +213,12 @@ class KnownCluster:
         timed = context.gates.scheduler_filter_timeout and context.timers.filter_timeout > 0
         timer = FilterTimer(context.clock, timedelta(seconds=context.timers.filter_timeout)) if timed else None
         return DeviceOptions(
-            limits, self._gates.workload_claims, timer, self._class_of, context.gates.node_allocatable_resources, usages
+            limits,
+            self._gates.workload_claims,
+            timer,
+            self._class_of,
+            self.claims.special_claim_of,
+            context.gates.node_allocatable_resources,
         )
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:

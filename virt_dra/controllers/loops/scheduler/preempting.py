@@ -25,7 +25,6 @@ from virt_dra.scheduling.framework.messages import not_preempting
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt
 from virt_dra.scheduling.framework.refusals import AttemptError
-from virt_dra.scheduling.placement import ClusterView
 from virt_dra.scheduling.preemption import (
     NOT_NEEDED,
     NoPreemption,
@@ -167,9 +166,9 @@ class Preempting:
         """The cluster of this moment, which later changes don't reach."""
         known = self._known
         nodes = tuple(state.node for state in known.table.states)
-        view = ClusterView(nodes, dict(known.claims), known.ledger.snapshot)
+        claims, pods = dict(known.claims), tuple(known.pods.store.values())
         others = self._other_filters(pod)
-        return TrialCluster(view, tuple(known.pods.store.values()), known.features, others, known.workload_claims)
+        return TrialCluster(nodes, claims, known.ledger.snapshot, pods, known.features, others, known.workload_claims)
 
     def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
         """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits

@@ -9,27 +9,27 @@ from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
 from virt_dra.api.resource_v1 import FINALIZER, ResourceClaim, ResourceClaimStatus
 from virt_dra.cluster.port import ApiError, Cluster, Conflict, NotFound, Unavailable
 from virt_dra.controllers.loops.claims.measuring import count_creation
-from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.context import LoopMetrics
 from virt_dra.controllers.loops.scheduler.claim_writes import WRITE_ATTEMPTS, BindError, deallocate_claim
 from virt_dra.controllers.loops.scheduler.known_cluster import KnownCluster
 from virt_dra.scheduling.framework.plugin import Remedy
 
 
-async def create_special(context: LoopContext, special: ResourceClaim) -> ResourceClaim:
+async def create_special(cluster: Cluster, metrics: LoopMetrics, special: ResourceClaim) -> ResourceClaim:
     """The claim as it is stored, under a generated name. Raises BindError."""
     wire = special.metadata.to_wire()
     metadata = type(special.metadata).from_wire(
         {key: value for key, value in wire.items() if key not in ("name", "uid")}
     )
     try:
-        created = await context.cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
+        created = await cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
     except ApiError as error:
-        made = await _made_nevertheless(context.cluster, special) if isinstance(error, Unavailable) else None
+        made = await _made_nevertheless(cluster, special) if isinstance(error, Unavailable) else None
         if made is None:
-            count_creation(context.metrics, special, "failure")
+            count_creation(metrics, special, "failure")
             raise BindError(f"create claim for extended resources {special.namespace}/: {error}") from error
         created = made
-    count_creation(context.metrics, special, "success")
+    count_creation(metrics, special, "success")
     return created
 
 

@@ -11,8 +11,10 @@ from virt_dra.api.core_v1 import LabelSelector, Node, Pod, PodAffinity, PodAffin
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
+POD_AFFINITY: Final = "PodAffinityMismatch"
+"""A required pod affinity or anti-affinity excludes the node: the pod's own, or that of a pod that runs there."""
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -188,7 +190,7 @@ class _AffinityAttempt(PluginAttempt):
                 if key in labels:
                     counts[key, labels[key]] = counts.get((key, labels[key]), 0) + by * number
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         known = self._parts.get(state.name)
         if known is None or known[0] == state.revision:
             return self._judged(state.node)
@@ -201,18 +203,18 @@ class _AffinityAttempt(PluginAttempt):
             self._add(state.node, supposed, -1)
             self._add(state.node, known[1], 1)
 
-    def _judged(self, node: Node) -> PluginRefusal | None:
+    def _judged(self, node: Node) -> FilterRefusal | None:
         labels = node.metadata.labels
         if self._own.wanted and not self._likes(labels):
-            return PluginRefusal(InterPodAffinity.name, (NO_AFFINITY,))
+            return FilterRefusal(InterPodAffinity.name, (NO_AFFINITY,), code=POD_AFFINITY)
         if any(
             self._hated.get((term.key, labels.get(term.key, "")), 0) > 0
             for term in self._own.unwanted
             if term.key in labels
         ):
-            return PluginRefusal(InterPodAffinity.name, (ANTI_AFFINITY,), resolvable=True)
+            return FilterRefusal(InterPodAffinity.name, (ANTI_AFFINITY,), resolvable=True, code=POD_AFFINITY)
         if any(number > 0 and labels.get(key) == value for (key, value), number in self._existing.items()):
-            return PluginRefusal(InterPodAffinity.name, (EXISTING,), resolvable=True)
+            return FilterRefusal(InterPodAffinity.name, (EXISTING,), resolvable=True, code=POD_AFFINITY)
         return None
 
     def _likes(self, labels: Mapping[str, str]) -> bool:

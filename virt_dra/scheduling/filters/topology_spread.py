@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
+from typing import Final
 
 from virt_dra.api.core_v1 import LabelSelector, Node, NodeSelectorRequirement, Pod, TopologySpreadConstraint
+from virt_dra.scheduling.filters.node_affinity import NodeSelection
+from virt_dra.scheduling.filters.taints import untolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
-from virt_dra.scheduling.node_fit import AFFINITY, TAINTED, PodFit
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 
+SPREAD: Final = "TopologySpreadMismatch"
+"""A topology spread constraint with `DoNotSchedule` excludes the node."""
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED = "node(s) didn't match pod topology spread constraints"
 _HARD = "DoNotSchedule"
@@ -109,7 +113,7 @@ class _SpreadAttempt(PluginAttempt):
         self._preferred = preferred
         self._table = table
         self.scores_nodes = bool(preferred)
-        self._fit = PodFit(pod)
+        self._selection = NodeSelection(pod)
         self._domains: list[dict[str, int]] = [{} for _ in constraints]
         """By constraint: domain -> pods that count."""
         self._own: list[dict[str, int]] = [{} for _ in constraints]
@@ -125,12 +129,12 @@ class _SpreadAttempt(PluginAttempt):
                     domains[labels[each.key]] = domains.get(labels[each.key], 0) + count
                     self._own[number][state.name] = count
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         labels = state.node.metadata.labels
         for number, each in enumerate(self._constraints):
             domain = labels.get(each.key)
             if domain is None:
-                return PluginRefusal(PodTopologySpread.name, (NO_LABEL,))
+                return FilterRefusal(PodTopologySpread.name, (NO_LABEL,), code=SPREAD)
             domains = self._domains[number]
             before = self._own[number].get(state.name)
             if before is not None and (now := self._count(each, state)) != before:
@@ -138,7 +142,7 @@ class _SpreadAttempt(PluginAttempt):
             least = min(domains.values(), default=2**31 - 1) if len(domains) >= each.min_domains else 0
             itself = int(each.selector.matches(self._pod.metadata.labels))
             if domains.get(domain, 0) + itself - least > each.max_skew:
-                return PluginRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True)
+                return FilterRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True, code=SPREAD)
         return None
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
@@ -179,10 +183,9 @@ class _SpreadAttempt(PluginAttempt):
         return sum(constraint.counts(pod, self._pod.namespace) for pod in state.pods.values())
 
     def _eligible(self, constraint: SpreadConstraint, node: Node) -> bool:
-        refused = self._fit.reasons(node)
-        return not (constraint.honors_affinity and AFFINITY in refused) and not (
-            constraint.honors_taints and TAINTED in refused
-        )
+        if constraint.honors_affinity and not self._selection.selects(node):
+            return False
+        return not (constraint.honors_taints and any(untolerated(self._pod, node)))
 
 
 def _has_all(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:

@@ -10,11 +10,11 @@ import pytest
 from devtools.allocator import build
 from tests.scheduling.build import pod
 from virt_dra.api.core_v1 import Pod
+from virt_dra.scheduling.filters.host_ports import NodePorts
+from virt_dra.scheduling.filters.pod_affinity import InterPodAffinity
+from virt_dra.scheduling.filters.topology_spread import PodTopologySpread
 from virt_dra.scheduling.framework.node_table import NodeTable
 from virt_dra.scheduling.framework.plugin import SchedulingPlugin
-from virt_dra.scheduling.other_pods.affinity import InterPodAffinity
-from virt_dra.scheduling.other_pods.host_ports import NodePorts
-from virt_dra.scheduling.other_pods.spread import PodTopologySpread
 
 Json = dict[str, Any]
 HOST = "kubernetes.io/hostname"

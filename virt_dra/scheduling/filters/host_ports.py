@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from virt_dra.api.core_v1 import ContainerPort, Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal
+
+PORT_TAKEN: Final = "HostPortTaken"
+"""A pod on the node has a host port that this one asks for."""
 
 _EVERYWHERE = "0.0.0.0"
 
@@ -34,12 +38,15 @@ class _PortsAttempt(PluginAttempt):
     def __init__(self, wanted: tuple[HostPort, ...]) -> None:
         self._wanted = wanted
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         used = [port for pod in state.pods.values() for port in host_ports(pod)]
         if not _clash(self._wanted, used):
             return None
-        return PluginRefusal(
-            NodePorts.name, ("node(s) didn't have free ports for the requested pod ports",), resolvable=True
+        return FilterRefusal(
+            NodePorts.name,
+            ("node(s) didn't have free ports for the requested pod ports",),
+            resolvable=True,
+            code=PORT_TAKEN,
         )
 
 

@@ -4,7 +4,7 @@ kube-scheduler's default profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +15,11 @@ from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
-from virt_dra.scheduling.framework.refusals import PluginRefusal
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, pod_requests
 
+INSUFFICIENT: Final = "InsufficientResources"
+"""The node has too little left of a resource (processors, memory, pods) that the pod asks for."""
 _SCORED = (CPU, MEMORY)
 UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Quantity("200Mi")}
 """What a container without a request counts as in scores, so that such pods spread over nodes, too."""
@@ -75,12 +77,16 @@ class NodeUsages:
 
 class NodeResourcesFit(SchedulingPlugin):
     """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it
-    DynamicResources decides."""
+    DynamicResources decides. ``listed``: the resources that some node lists; others aren't checked, nor are nodes that
+    list none. None: what a node doesn't list it doesn't have."""
 
     name = "NodeResourcesFit"
 
-    def __init__(self, usages: NodeUsages, served_by_dra: Callable[[str], bool]) -> None:
+    def __init__(
+        self, usages: NodeUsages, served_by_dra: Callable[[str], bool], listed: frozenset[str] | None = None
+    ) -> None:
         self.usages = usages
+        self.listed = listed
         self._served_by_dra = served_by_dra
 
     @property
@@ -93,7 +99,7 @@ class NodeResourcesFit(SchedulingPlugin):
         )
 
     def attempt(self, pod: Pod) -> PluginAttempt:
-        return _ResourcesAttempt(self, pod)
+        return ResourcesAttempt(self, pod)
 
     def _node_helps(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether the pod would fit on the node if it were empty, and the node offers more than before of what the pod
@@ -136,30 +142,46 @@ def _class_helps(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> bool:
     return not names.isdisjoint(pod_requests(pod))
 
 
-class _ResourcesAttempt(PluginAttempt):
+class ResourcesAttempt(PluginAttempt):
+    """What one pod asks of nodes."""
+
     scores_nodes = True
 
     def __init__(self, plugin: NodeResourcesFit, pod: Pod) -> None:
         self._plugin = plugin
         requests, self._scored = pod_requests(pod), pod_requests(pod, UNREQUESTED)
         others = sorted(resource for resource in requests if resource not in _FIRST)
-        self._requests = {resource: requests[resource] for resource in (*_FIRST, *others) if requests.get(resource)}
+        self._requests = {PODS: 1} | {name: requests[name] for name in (*_FIRST, *others) if requests.get(name)}
 
-    def filter(self, state: NodeState) -> PluginRefusal | None:
+    def filter(self, state: NodeState) -> FilterRefusal | None:
         """Every resource that is missing has its text. Evicting pods helps unless the node could never have served the
         pod."""
-        usage = self._plugin.usages.of(state)
-        reasons: list[str] = []
-        resolvable = True
-        if usage.pods + 1 > usage.allocatable.get(PODS, 0):
-            reasons.append("Too many pods")
+        shortage = self.shortage(state)
+        if not shortage:
+            return None
+        offered = self._plugin.usages.of(state).allocatable
+        reasons = tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in shortage)
+        resolvable = all(name == PODS or self._requests[name] <= offered.get(name, 0) for name in shortage)
+        return FilterRefusal(NodeResourcesFit.name, reasons, resolvable=resolvable, code=INSUFFICIENT)
+
+    def reasons(self, state: NodeState) -> Iterator[Reason]:
+        for resource, number in sorted(self.shortage(state).items()):
+            yield Reason(INSUFFICIENT, f"too little {resource}", f"{amount_text(resource, number)} short")
+
+    def shortage(self, state: NodeState) -> Mapping[str, int]:
+        """By resource, how much too little the node has left for the pod; pods first."""
+        usage, listed = self._plugin.usages.of(state), self._plugin.listed
+        if listed is not None and not usage.allocatable:
+            return {}
+        missing: dict[str, int] = {}
         for resource, number in self._requests.items():
-            offered = usage.allocatable.get(resource, 0)
-            if number <= offered - usage.requested.get(resource, 0) or self._plugin.left_to_dra(resource, usage):
+            used = usage.pods if resource == PODS else usage.requested.get(resource, 0)
+            left = usage.allocatable.get(resource, 0) - used
+            if number <= left or (listed is not None and resource not in listed):
                 continue
-            reasons.append(f"Insufficient {resource}")
-            resolvable = resolvable and number <= offered
-        return PluginRefusal(NodeResourcesFit.name, tuple(reasons), resolvable=resolvable) if reasons else None
+            if not self._plugin.left_to_dra(resource, usage):
+                missing[resource] = number - left
+        return missing
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """LeastAllocated: the mean of what is left of cpu and memory, in hundredths."""
@@ -173,6 +195,18 @@ class _ResourcesAttempt(PluginAttempt):
                 used = usage.scored.get(resource, 0) + self._scored.get(resource, 0)
                 found.append(max(offered - used, 0) * _MOST // offered)
         return sum(found) // len(found) if found else 0
+
+
+def amount_text(resource: str, number: int) -> str:
+    """``2Gi``, ``1500m``: the number of a resource as manifests write it."""
+    if resource == CPU:
+        return f"{number}m" if number % 1000 else str(number // 1000)
+    if resource == PODS or number < 1024:
+        return str(number)
+    for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if number % size == 0:
+            return f"{number // size}{suffix}"
+    return str(Quantity(str(number)))
 
 
 class BalancedAllocation(SchedulingPlugin):

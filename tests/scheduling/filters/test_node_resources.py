@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.scheduling.filters.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
 from virt_dra.scheduling.framework.node_table import NodeTable
-from virt_dra.scheduling.node_resources import BalancedAllocation, NodeResourcesFit, NodeUsages
 from virt_dra.scheduling.pod_requests import pod_requests
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "node_resources.yaml").read_text())

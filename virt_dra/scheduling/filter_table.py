@@ -1,0 +1,61 @@
+"""The filters in the order in which nodes are asked: whoever places a pod, or says why it can't be placed, asks these.
+
+A new filter is one file in :mod:`virt_dra.scheduling.filters` and one row here (CONTRIBUTING has a worked example).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.api.resource_v1 import ResourceClaim
+from virt_dra.scheduling.dynamic_resources.claim_hints import PodsOfClaim
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceOptions, DynamicResources
+from virt_dra.scheduling.filters.host_ports import NodePorts
+from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
+from virt_dra.scheduling.filters.node_resources import BalancedAllocation, NodeResourcesFit
+from virt_dra.scheduling.filters.pod_affinity import InterPodAffinity, NamespaceLabels
+from virt_dra.scheduling.filters.taints import TaintToleration
+from virt_dra.scheduling.filters.topology_spread import PodTopologySpread
+from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
+from virt_dra.scheduling.framework.node_table import NodeTable
+from virt_dra.scheduling.framework.plugin import SchedulingPlugin
+
+
+@dataclass(frozen=True)
+class FilterSources:
+    """What the filters read of a cluster, and the settings of the one for devices.
+
+    ``listed``: the resources that some node lists, if those that none lists aren't checked, nor nodes that list
+    nothing; None: what a node doesn't list it doesn't have.
+    """
+
+    table: NodeTable
+    claims: Mapping[str, ResourceClaim]
+    ledger: DeviceLedger
+    labels_of: NamespaceLabels
+    pods_of_claim: PodsOfClaim
+    devices: DeviceOptions
+    listed: frozenset[str] | None = None
+
+
+FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
+    lambda sources: NodeUnschedulable(),
+    lambda sources: TaintToleration(),
+    lambda sources: NodeAffinityFilter(),
+    lambda sources: NodePorts(),
+    lambda sources: NodeResourcesFit(
+        sources.devices.usages, lambda resource: sources.devices.class_of(resource) is not None, sources.listed
+    ),
+    lambda sources: BalancedAllocation(sources.devices.usages),
+    lambda sources: PodTopologySpread(sources.table),
+    lambda sources: InterPodAffinity(sources.table, sources.labels_of),
+    lambda sources: DynamicResources(sources.claims, sources.ledger, sources.pods_of_claim, sources.devices),
+)
+
+
+def filters_over(sources: FilterSources) -> tuple[SchedulingPlugin, ...]:
+    """The filters of the table over a cluster."""
+    return tuple(make(sources) for make in FILTERS)

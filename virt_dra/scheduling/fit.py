@@ -1,0 +1,213 @@
+"""Whether a pod fits on a node, and if not, which filter refuses it and why: the one answer for all that place pods.
+
+A pod is prepared once (PreFilter, C-5.2), then nodes are asked one by one (Filter, C-5.3 to C-5.5), in the order of
+:data:`virt_dra.scheduling.filter_table.FILTERS`. :func:`fit` asks about a :class:`ClusterModel`; the scheduler's loop
+prepares pods over the tables that its informers keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Features, Interrupt
+from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.resource_v1 import DeviceClass, ResourceClaim
+from virt_dra.model.cluster import ClusterModel, ModelChange, ModelIndex, derived
+from virt_dra.model.snapshots import snapshot_of
+from virt_dra.model.unknown import offered_resources
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger
+from virt_dra.scheduling.dynamic_resources.extended_claim import is_special_claim_of
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt, DeviceOptions
+from virt_dra.scheduling.dynamic_resources.pod_devices import DeviceLimits
+from virt_dra.scheduling.extended_resources import ServedResources
+from virt_dra.scheduling.filter_table import FilterSources, filters_over
+from virt_dra.scheduling.filters.node_resources import NodeUsages
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
+from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The features that are on, and what bounds the search for devices. ``interrupt`` is polled; True raises
+    DeadlineExceeded."""
+
+    features: Features = DEFAULT
+    step_limit: int = DEFAULT_STEP_LIMIT
+    interrupt: Interrupt | None = None
+
+
+DEFAULT_OPTIONS: Final = FitOptions()
+
+
+@dataclass(frozen=True)
+class PluginPart:
+    """A plugin's part in an attempt."""
+
+    plugin: SchedulingPlugin
+    attempt: PluginAttempt
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One pod's part in every filter, over the nodes of a table. ``everywhere``: the refusal of all nodes, for a reason
+    that no node can change."""
+
+    pod: Pod
+    parts: tuple[PluginPart, ...]
+    table: NodeTable
+    everywhere: FilterRefusal | None = None
+
+    def refusal(self, state: NodeState) -> FilterRefusal | None:
+        """The first filter's refusal of a node; None if the pod fits there. Raises FilterError, DeadlineExceeded."""
+        return self.everywhere or next(self.refusals(state), None)
+
+    def refusals(self, state: NodeState) -> Iterator[FilterRefusal]:
+        """The refusals of one node by all filters, in their order. Raises FilterError, DeadlineExceeded."""
+        for part in self.parts:
+            try:
+                refusal = part.attempt.filter(state)
+            except AttemptError as error:
+                words = f'running "{part.plugin.name}" filter plugin: {error}'
+                raise FilterError(str(error), words, error.subject) from error
+            if refusal is not None:
+                yield refusal
+
+    def state(self, node: str) -> NodeState:
+        """A node of the table. Raises KeyError."""
+        state = self.table.get(node)
+        if state is None:
+            raise KeyError(node)
+        return state
+
+    @property
+    def devices(self) -> DeviceAttempt | None:
+        """The part of the filter for devices; None if the pod wants none."""
+        return next((part.attempt for part in self.parts if isinstance(part.attempt, DeviceAttempt)), None)
+
+
+class FilterError(AttemptError):
+    """A filter can't decide about the pod, whatever the node. ``words``: kube-scheduler's text, which names the
+    filter."""
+
+    def __init__(self, message: str, words: str, subject: str) -> None:
+        super().__init__(message, subject)
+        self.words = words
+
+
+def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> Fit:
+    """Ask every filter for its part. A refusal for good ends it, another one only after all filters were asked.
+
+    Raises FilterError.
+    """
+    parts: list[PluginPart] = []
+    everywhere: FilterRefusal | None = None
+    for plugin in plugins:
+        try:
+            answer = plugin.attempt(pod)
+        except AttemptError as error:
+            words = f'running PreFilter plugin "{plugin.name}": {error}'
+            raise FilterError(str(error), words, error.subject) from error
+        if isinstance(answer, PluginAttempt):
+            parts.append(PluginPart(plugin, answer))
+        elif isinstance(answer, FilterRefusal):
+            everywhere = answer
+            if not answer.resolvable:
+                break
+    return Fit(pod, tuple(parts), table, everywhere)
+
+
+def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fit:
+    """The pod's part in every filter over a model's nodes. Where nodes list no resources, or none lists one, room
+    isn't known and not checked (:mod:`virt_dra.model.unknown`).
+
+    Raises FilterError, DeadlineExceeded; FatalError for slices that can't be read.
+    """
+    limits = DeviceLimits(options.features, options.step_limit, options.interrupt)
+    devices = DeviceOptions(
+        limits=lambda: limits,
+        class_of=_served_resources(model).class_of,
+        special_claim_of=lambda pod: _special_claim(model, pod),
+        usages=_usages(model),
+    )
+    sources = FilterSources(
+        table=node_table(model),
+        claims=model.claims,
+        ledger=DeviceLedger.holding(snapshot_of(model, options.features)),
+        labels_of=lambda namespace: _labels_of(model, namespace),
+        pods_of_claim=lambda claim: (),
+        devices=devices,
+        listed=offered_resources(model),
+    )
+    return prepare(pod, filters_over(sources), sources.table)
+
+
+def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> FilterRefusal | None:
+    """Why the pod doesn't fit on a node of the model; None if it does. For many nodes, ask one :func:`fit`.
+
+    Raises as :func:`fit`; KeyError for a node that isn't there.
+    """
+    asked = fit(pod, model, options)
+    return asked.refusal(asked.state(node))
+
+
+def _takes_room(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not pod.finished
+
+
+def _table_after(table: NodeTable, changes: Iterable[ModelChange]) -> NodeTable:
+    table = table.copy()
+    for change in changes:
+        before, after = change.before, change.after
+        if isinstance(before, Node) and after is None:
+            table.remove(before.name)
+        elif isinstance(after, Node):
+            table.put(after)
+        if isinstance(before, Pod):
+            table.unassign(pod_id(before))
+        if isinstance(after, Pod) and _takes_room(after):
+            table.assign(after, after.spec.node_name or "")
+    return table
+
+
+@derived(Node, Pod, follow=_table_after)
+def node_table(model: ClusterModel) -> NodeTable:
+    """The nodes of a model with the unfinished pods that are bound to them; not to be changed."""
+    table = NodeTable()
+    for node in model.of(Node):
+        table.put(node)
+    for pod in model.of(Pod):
+        if _takes_room(pod):
+            table.assign(pod, pod.spec.node_name or "")
+    return table
+
+
+@derived(Node, Pod, follow=lambda usages, changes: usages)
+def _usages(model: ClusterModel) -> NodeUsages:
+    """Sums that hold for a node's state, whichever model it is in."""
+    return NodeUsages()
+
+
+@derived(DeviceClass)
+def _served_resources(model: ClusterModel) -> ServedResources:
+    served = ServedResources()
+    for device_class in model.of(DeviceClass):
+        served.changed(None, device_class)
+    return served
+
+
+_claims_of_owner: Final = ModelIndex(
+    ResourceClaim, lambda claim: [owner.uid for owner in claim.metadata.owner_references]
+)
+
+
+def _special_claim(model: ClusterModel, pod: Pod) -> ResourceClaim | None:
+    claims = _claims_of_owner(model, pod.metadata.uid)
+    return next((claim for claim in claims if is_special_claim_of(claim, pod)), None)
+
+
+def _labels_of(model: ClusterModel, namespace: str) -> Mapping[str, str]:
+    found = model.by_key(Namespace).get(namespace)
+    return {} if found is None else found.metadata.labels
