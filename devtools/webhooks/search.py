@@ -14,10 +14,9 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from devtools.webhooks.attack import percentile, unseen, vmi_of
 from devtools.webhooks.serving import Served, serving
@@ -102,12 +101,19 @@ def generations(rng: random.Random, best: list[Tried]) -> Iterator[str]:
             yield text
 
 
-async def tried(served: Served, known: Preflight, texts: list[str], number: int) -> list[Tried]:
+@dataclass
+class ChangingCluster:
+    """What the server knows at a time."""
+
+    preflight: Preflight
+
+
+async def tried(served: Served, known: ChangingCluster, texts: list[str], number: int) -> list[Tried]:
     """Ask about several at once, with probes and another tenant's reviews meanwhile."""
-    templates = cast("MutableMapping[Any, Any]", known.inputs.templates)
     more = [(f"a{number}-{n}", f"h{number}-{n}", text) for n, text in enumerate(texts)]
     more += [(f"b{number}-{n}", f"o{number}-{n}", unseen(number * 100 + n)) for n in range(3)]
-    templates.update(with_templates(cluster({}), more).inputs.templates)
+    before = known.preflight
+    known.preflight = with_templates(before, more)
     probes: list[float] = []
     others: list[float] = []
 
@@ -136,8 +142,7 @@ async def tried(served: Served, known: Preflight, texts: list[str], number: int)
     reviews = await reviewing
     done.set()
     await probing
-    for namespace, name, _ in more:
-        templates.pop((namespace, name))
+    known.preflight = before
     return [
         Tried(text, took, percentile(probes, 90), percentile(others, 50))
         for text, took in zip(texts, reviews, strict=True)
@@ -147,11 +152,11 @@ async def tried(served: Served, known: Preflight, texts: list[str], number: int)
 async def search(folder: Path, seconds: float, seed: int) -> list[Tried]:
     """The worst that were found, the worst first."""
     rng = random.Random(seed)
-    known = with_templates(cluster({}, slices=20), [])
+    known = ChangingCluster(cluster({}, slices=20))
     best = [Tried(text, 0, 0, 0) for text in HOSTILE.values() if accepted(text)]
     until = time.monotonic() + seconds
     number = 0
-    async with serving(folder, known, callers=Callers(TELL)) as served:
+    async with serving(folder, lambda: known.preflight, callers=Callers(TELL)) as served:
         await tried(served, known, ["true"] * TOGETHER, 10**6)
         while time.monotonic() < until:
             number += 1

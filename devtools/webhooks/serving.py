@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -173,7 +173,7 @@ def trusting(folder: Path) -> ssl.SSLContext:
 @asynccontextmanager
 async def serving(
     folder: Path,
-    knowledge: Knowledge | None = KNOWLEDGE,
+    knowledge: Knowledge | Callable[[], Knowledge] | None = KNOWLEDGE,
     limits: ServerLimits | None = None,
     source: CertificateSource | None = None,
     callers: Callers | None = None,
@@ -183,7 +183,9 @@ async def serving(
     """A server that is ready, if it has knowledge, and is stopped at the end unless the test did it. Its certificate is
     the folder's authority's, unless there is another source."""
     tls = ReloadingTls(source or authority(folder), client_ca)
-    server = WebhookServer(lambda: knowledge, tls, Metrics(), limits, callers, evaluation)
+    server = WebhookServer(
+        knowledge if callable(knowledge) else lambda: knowledge, tls, Metrics(), limits, callers, evaluation
+    )
     port, plain_port = await server.start("127.0.0.1", 0, 0)
     async with asyncio.timeout(60):
         while knowledge is not None and not server.ready:

@@ -48,10 +48,8 @@ def cluster(templates: dict[str, str], *, namespace: str = "attacker", devices: 
 
 def with_templates(known: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:
     """The same cluster with more templates: namespace, name, selector."""
-    more: Any = {
-        (namespace, name): read_object(_template(name, text, namespace)) for namespace, name, text in templates
-    }
-    return replace(known, inputs=replace(known.inputs, templates={**known.inputs.templates, **more}))
+    more = [read_object(_template(name, text, namespace)) for namespace, name, text in templates]
+    return replace(known, inputs=replace(known.inputs, model=known.inputs.model.changed(more)))
 
 
 def _published(devices: int, slices: int) -> list[dict[str, Any]]:

@@ -31,13 +31,14 @@ from virt_dra.api.kubevirt_v1 import (
 )
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
-from virt_dra.api.persistent_map import PersistentMap
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from virt_dra.api.resource_v1 import ResourceClaimTemplate, ResourceSlice
 from virt_dra.cluster.cluster_clock import ClusterClock
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import OFTEN_NOT_SERVED, READ
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import DeviceInventory, KubeVirtAtHand, LintInputs, LintSettings, Preflight
-from webhooks.lint.inputs import KINDS, NamespacedName, direct_claims, title
+from webhooks.lint.inputs import KINDS
 from webhooks.server.log import LOGGER
 
 SETTLE_SECONDS: Final = 0.1
@@ -71,44 +72,25 @@ class LiveWorld:
     ) -> None:
         self._settings, self._clock = settings or LiveSettings(), clock or ClusterClock()
         self._world = LintInputs(
-            configuration=KubeVirtAtHand.of(None, self._settings.version, self._settings.gates),
+            ClusterModel(),
+            KubeVirtAtHand.of(None, self._settings.version, self._settings.gates),
             inventory=DeviceInventory.of((), self._settings.address_keys),
             known=frozenset(KINDS),
         )
         self._preflight: Preflight | None = None
-        self._maps: dict[str, PersistentMap[Any, Any]] = {
-            name: PersistentMap()
-            for name in ("templates", "claims", "classes", "nodes", "users", "vmis", "taint_rules")
-        }
-        self._kubevirts: dict[NamespacedName, KubeVirt] = {}
         self._slices: dict[str, ResourceSlice | None] = {}
         """What is to be taken over; None for slices that are gone."""
         self._wanted = asyncio.Event()
         self._whole = False
 
-        def informer(
-            kind: type[ObjectT],
-            on_change: Callable[[ObjectT | None, ObjectT | None], None],
-            *,
-            optional: bool = False,
-            **options: Any,
-        ) -> Informer[ObjectT]:
-            made = Informer(cluster, kind, optional=optional, observer=observer, **options)
-            made.on_change(on_change)
-            return made
-
-        # What only some clusters have is optional: KubeVirt's kinds may come later, taint rules are young.
-        self.informers: tuple[Informer[Any], ...] = (
-            informer(ResourceClaimTemplate, self._keeper("templates"), transform=_template),
-            informer(ResourceClaim, self._keeper("claims"), transform=_bare),
-            informer(DeviceClass, self._keeper("classes"), transform=_bare),
-            informer(ResourceSlice, self._slice, transform=_bare),
-            informer(Node, self._keeper("nodes"), transform=_labels_only),
-            informer(DeviceTaintRule, self._keeper("taint_rules"), optional=True),
-            informer(VirtualMachine, self._subject, optional=True, transform=_claims_only_vm),
-            informer(VirtualMachineInstance, self._subject, optional=True, transform=_claims_only_vmi),
-            informer(KubeVirt, self._kubevirt, optional=True),
+        self.informers: tuple[Informer[Any], ...] = tuple(
+            Informer[Any](
+                cluster, kind, optional=kind in OFTEN_NOT_SERVED, observer=observer, transform=_TRIMS.get(kind, _bare)
+            )
+            for kind in READ["webhook"].all
         )
+        for informer in self.informers:
+            informer.on_change(self._slice if informer.kind is ResourceSlice else self._changed)
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -127,6 +109,7 @@ class LiveWorld:
             while self._slices:
                 self._take_over()
                 await asyncio.sleep(0)
+            self._world.users("", "")  # the index, which follows every change from now on
             self._whole = True
             await asyncio.Event().wait()
 
@@ -168,17 +151,13 @@ class LiveWorld:
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def _keeper(self, name: str) -> Callable[[TypedObject | None, TypedObject | None], None]:
-        """Keeps the world's mapping of that name."""
-
-        def keep(old: TypedObject | None, new: TypedObject | None) -> None:
-            if new is not None:
-                self._maps[name] = self._maps[name].set(_key(new), new)
-            elif old is not None:
-                self._maps[name] = self._maps[name].without(_key(old))
-            self._set(**{name: self._maps[name]})
-
-        return keep
+    def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
+        obj = new or old
+        model = self._world.model.changed([new] if new is not None else (), [old] if old is not None else ())
+        if isinstance(obj, KubeVirt):
+            self._set(model=model, configuration=self._configured(model))
+        else:
+            self._set(model=model)
 
     def _slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         if new is not None:
@@ -195,39 +174,13 @@ class LiveWorld:
             inventory=self._world.inventory.changed(put, [name for name, each in changes.items() if each is None])
         )
 
-    def _subject(
-        self, old: VirtualMachine | VirtualMachineInstance | None, new: VirtualMachine | VirtualMachineInstance | None
-    ) -> None:
-        users = self._maps["users"]
-        for key in direct_claims(old) if old is not None else ():
-            assert old is not None
-            left = tuple(each for each in users.get(key, ()) if each != title(old))
-            users = users.set(key, left) if left else users.without(key)
-        for key in direct_claims(new) if new is not None else ():
-            assert new is not None
-            users = users.set(key, (*users.get(key, ()), title(new)))
-        self._maps["users"] = users
-        if isinstance(new, VirtualMachineInstance):
-            self._maps["vmis"] = self._maps["vmis"].set((new.namespace, new.name), new)
-        elif isinstance(old, VirtualMachineInstance):
-            self._maps["vmis"] = self._maps["vmis"].without((old.namespace, old.name))
-        self._set(users=users, vmis=self._maps["vmis"])
-
-    def _kubevirt(self, old: KubeVirt | None, new: KubeVirt | None) -> None:
-        if old is not None:
-            self._kubevirts.pop((old.namespace, old.name), None)
-        if new is not None:
-            self._kubevirts[new.namespace, new.name] = new
-        first = self._kubevirts[min(self._kubevirts)] if self._kubevirts else None
+    def _configured(self, model: ClusterModel) -> KubeVirtAtHand:
+        first = next(iter(model.of(KubeVirt)), None)
         configuration = KubeVirtAtHand.of(first, self._settings.version, self._settings.gates)
         observed = configuration.observed
         if observed is not None and observed.unreadable and observed != self._world.configuration.observed:
             logging.getLogger(LOGGER).warning(str(observed), extra={"fields": {"advice": observed.advice}})
-        self._set(configuration=configuration)
-
-
-def _key(obj: TypedObject) -> NamespacedName | str:
-    return (obj.namespace, obj.name) if obj.NAMESPACED else obj.name
+        return configuration
 
 
 # --- informer transforms ----------------------------------------------------------
@@ -275,3 +228,12 @@ def _claims_only_vmi(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
 def _claims_only_vm(vm: VirtualMachine) -> VirtualMachine:
     template = VirtualMachineInstanceTemplate(spec=_claims_only(vm.spec.template.spec))
     return VirtualMachine(metadata=_identity(vm.metadata), spec=VirtualMachineSpec(template=template))
+
+
+_TRIMS: Final[Mapping[type[TypedObject], Callable[[Any], TypedObject]]] = {
+    ResourceClaimTemplate: _template,
+    Node: _labels_only,
+    VirtualMachine: _claims_only_vm,
+    VirtualMachineInstance: _claims_only_vmi,
+}
+"""By kind, what is kept of an object; of others :func:`_bare`."""

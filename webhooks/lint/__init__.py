@@ -25,7 +25,7 @@ from webhooks.launcher_pod.lost_requests import loses_requests
 from webhooks.lint.documents import LintResult, ObjectFindings, lint_documents
 from webhooks.lint.evaluation import findings_of
 from webhooks.lint.finding import DENIAL, WARNING, LintCheck, LintFinding, LintSettings, Severity
-from webhooks.lint.inputs import DEFAULT_NAMESPACE, KubeVirtAtHand, LintInputs, claim_users
+from webhooks.lint.inputs import DEFAULT_NAMESPACE, KubeVirtAtHand, LintInputs
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
@@ -54,7 +54,6 @@ __all__ = [
     "ObjectFindings",
     "Preflight",
     "Severity",
-    "claim_users",
     "lint",
     "lint_documents",
 ]
@@ -144,7 +143,7 @@ class Preflight:
         )
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:
-        return self.inputs.vmis.get((namespace, name))
+        return self.inputs.model.by_key(VirtualMachineInstance).get(f"{namespace}/{name}")
 
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]

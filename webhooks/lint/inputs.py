@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, Protocol
 
-from virt_dra.api.core_v1 import Namespace, Node
+from virt_dra.api.core_v1 import Namespace
 from virt_dra.api.instancetypes import names as instancetypes
 from virt_dra.api.instancetypes.expansion import Instancetypes
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_v1 import KubeVirt, PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion, ObservedVersion
-from virt_dra.api.meta import TypedObject
+from virt_dra.api.meta import TypedObject, of_kind
 from virt_dra.api.resource_v1 import (
     ADMIN_ACCESS_LABEL,
     DeviceClass,
@@ -24,6 +23,7 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from virt_dra.model.cluster import ClusterModel, ModelIndex
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
 from webhooks.rules.reviewed_spec import VmObject
@@ -97,24 +97,17 @@ class Trial(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LintInputs:
-    """The objects by name. A server passes its own mappings, so that making it for each review costs nothing.
+    """The objects of a cluster, in a model that a server changes and shares, so that making the inputs for each review
+    costs nothing.
 
-    ``users``: the VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; a VMI made by a VM isn't listed
-    beside it. ``known``: the kinds of which all objects are given. A missing object of another kind is no finding.
-    ``refused``: objects of the input that an API server would refuse, by kind, namespace and name, with the reason;
-    they count as missing. ``trial``: runs scheduler, allocator and launcher; None at admission.
+    ``known``: the kinds of which all objects are given. A missing object of another kind is no finding. ``refused``:
+    objects of the input that an API server would refuse, by kind, namespace and name, with the reason; they count as
+    missing. ``trial``: runs scheduler, allocator and launcher; None at admission.
     """
 
+    model: ClusterModel = field(default_factory=ClusterModel)
     configuration: KubeVirtAtHand = field(default_factory=KubeVirtAtHand)
-    templates: Mapping[NamespacedName, ResourceClaimTemplate] = field(default_factory=dict)
-    claims: Mapping[NamespacedName, ResourceClaim] = field(default_factory=dict)
-    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     inventory: DeviceInventory = field(default_factory=DeviceInventory)
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    users: Mapping[NamespacedName, Collection[str]] = field(default_factory=dict)
-    vmis: Mapping[NamespacedName, VirtualMachineInstance] = field(default_factory=dict)
-    taint_rules: Mapping[str, DeviceTaintRule] = field(default_factory=dict)
-    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     known: frozenset[str] = frozenset(KINDS)
     refused: Mapping[Identity, str] = field(default_factory=dict)
     trial: Trial | None = None
@@ -141,53 +134,49 @@ class LintInputs:
         ``address_keys``: of drivers, as configured (K-6.6).
         """
         objects = tuple(objects)
-        kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
-        slices = [each for each in objects if isinstance(each, ResourceSlice)]
-        classes = {each.name: each for each in objects if isinstance(each, DeviceClass)}
         if known is None:
-            kinds = {each.kind or each.KIND for each in objects} | {kind for kind, _, _ in refused or ()}
+            kinds = {obj.kind or obj.KIND for obj in objects} | {kind for kind, _, _ in refused or ()}
             known = {TEMPLATES, CLAIMS, *((CLASSES,) if kinds & {CLASSES, SLICES} else ()), *(kinds & {SLICES})}
             known |= kinds.intersection(instancetypes.NAMESPACED_KINDS)
+        kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
         return cls(
-            configuration=KubeVirtAtHand.of(kubevirt, version, gates),
-            templates={
-                (each.namespace or namespace, each.name): each
-                for each in objects
-                if isinstance(each, ResourceClaimTemplate)
-            },
-            claims={
-                (each.namespace or namespace, each.name): each for each in objects if isinstance(each, ResourceClaim)
-            },
-            classes=classes,
-            inventory=DeviceInventory.of(slices, address_keys),
-            nodes={each.name: each for each in objects if isinstance(each, Node)},
-            vmis={
-                (each.namespace or namespace, each.name): each
-                for each in objects
-                if isinstance(each, VirtualMachineInstance)
-            },
-            taint_rules={each.name: each for each in objects if isinstance(each, DeviceTaintRule)},
-            namespaces={each.name: each for each in objects if isinstance(each, Namespace)},
-            users=claim_users((each for each in objects if isinstance(each, VmObject)), namespace),
-            known=frozenset(known),
-            refused=refused or {},
+            ClusterModel(objects, namespace),
+            KubeVirtAtHand.of(kubevirt, version, gates),
+            DeviceInventory.of(of_kind(objects, ResourceSlice), address_keys),
+            frozenset(known),
+            refused or {},
             instancetypes=Instancetypes.of(objects, namespace),
         )
 
+    def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        return self.model.by_key(ResourceClaimTemplate).get(f"{namespace}/{name}")
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return self.model.claims.get(f"{namespace}/{name}")
+
+    def users(self, namespace: str, claim: str) -> tuple[str, ...]:
+        """The VMs and VMIs that name a claim directly, as ``VirtualMachine "a"``; a VMI made by a VM isn't listed
+        beside it."""
+        vms, vmis = _vms_of_claim(self.model, (namespace, claim)), _vmis_of_claim(self.model, (namespace, claim))
+        return (*map(title, vms), *map(title, vmis))
+
     def permits_admin_access(self, namespace: str) -> bool:
         """True if the namespace has the label that permits admin access (A-22.10)."""
-        known = self.namespaces.get(namespace)
-        return known is not None and known.metadata.labels.get(ADMIN_ACCESS_LABEL) == "true"
+        obj = self.model.by_key(Namespace).get(namespace)
+        return obj is not None and obj.metadata.labels.get(ADMIN_ACCESS_LABEL) == "true"
 
     def is_stored(self, kind: str, namespace: str, name: str) -> bool:
         """True for a template or claim that was read from a cluster, whose API server accepted it."""
-        obj = (self.claims if kind == CLAIMS else self.templates).get((namespace, name))
+        obj = self.claim(namespace, name) if kind == CLAIMS else self.template(namespace, name)
         return obj is not None and bool(obj.metadata.uid)
 
     def taints(self, published: SliceDevice) -> tuple[DeviceTaint, ...]:
         """The taints of a device: from its slice, and from DeviceTaintRules (A-24)."""
-        rules = [rule.spec for rule in self.taint_rules.values() if _is_for(rule.spec.device_selector, published)]
-        return (*published.device.taints, *(rule.taint for rule in rules))
+        rules = (rule.spec for rule in self.model.of(DeviceTaintRule))
+        return (
+            *published.device.taints,
+            *(rule.taint for rule in rules if _is_for(rule.device_selector, published)),
+        )
 
 
 def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> bool:
@@ -202,25 +191,18 @@ def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> boo
     return all(value is None or value == actual for value, actual in wanted)
 
 
-def claim_users(
-    subjects: Iterable[VmObject], namespace: str = DEFAULT_NAMESPACE
-) -> Mapping[NamespacedName, Collection[str]]:
-    """The :attr:`LintInputs.users` of VMs and VMIs."""
-    users: dict[NamespacedName, dict[str, None]] = {}
-    for subject in subjects:
-        for key in direct_claims(subject, namespace):
-            users.setdefault(key, {})[title(subject)] = None
-    return MappingProxyType({key: tuple(named) for key, named in users.items()})
-
-
-def direct_claims(subject: VmObject, namespace: str = DEFAULT_NAMESPACE) -> tuple[NamespacedName, ...]:
+def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:
     """The claims that a VM or VMI names directly, each once; none for a VMI that a VM made."""
     owner = subject.metadata.controller_owner
     if isinstance(subject, VirtualMachineInstance) and owner is not None and owner.kind == VirtualMachine.KIND:
         return ()
     spec = subject.spec.template.spec if isinstance(subject, VirtualMachine) else subject.spec
     named = (entry.resource_claim_name for entry in spec.resource_claims)
-    return tuple(dict.fromkeys((subject.namespace or namespace, name) for name in named if name))
+    return tuple(dict.fromkeys((subject.namespace, name) for name in named if name))
+
+
+_vms_of_claim = ModelIndex(VirtualMachine, direct_claims)
+_vmis_of_claim = ModelIndex(VirtualMachineInstance, direct_claims)
 
 
 def title(subject: VmObject) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -14,6 +14,7 @@ from virt_dra.api.integration.known_drivers import DRIVER_OF_CLASS
 from virt_dra.api.integration.paths import METADATA_SHIM, InvalidPathChoice, chosen_path, decide
 from virt_dra.api.kubevirt_v1 import VirtualMachine
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
+from virt_dra.api.meta import ObjectT
 from virt_dra.api.resource_v1 import (
     ALL,
     DeviceClass,
@@ -195,7 +196,7 @@ class Linted:
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
-                named = self.inputs.templates.get((self.namespace, template))
+                named = self.inputs.template(self.namespace, template)
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
                 found.append(
                     NamedClaim(
@@ -203,7 +204,7 @@ class Linted:
                     )
                 )
             elif claim and not template:
-                direct = self.inputs.claims.get((self.namespace, claim))
+                direct = self.inputs.claim(self.namespace, claim)
                 allocation = direct.status.allocation if direct else None
                 results = (
                     [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]
@@ -267,8 +268,14 @@ class Linted:
                 )
         return tuple(found[: self.settings.max_entries])
 
+    def all_of(self, kind: type[ObjectT]) -> Collection[ObjectT]:
+        """All objects of a kind, in order of their names except at admission: there, sorting after each change would
+        cost the more, the larger the cluster is."""
+        model = self.inputs.model
+        return model.by_key(kind).values() if self.settings.at_admission else model.of(kind)
+
     def class_of(self, option: RequestOption) -> DeviceClass | None:
-        return self.inputs.classes.get(option.class_name)
+        return self.inputs.model.classes.get(option.class_name)
 
     def expressions(self, option: RequestOption) -> tuple[tuple[str, str], ...]:
         """The selectors of an option, those of its class first: the place and text of each."""

@@ -93,14 +93,16 @@ def _seen(world: LintInputs) -> Any:
     return {
         "version": world.configuration.version,
         "claims": [
-            {key: each.to_wire() for key, each in held.items()}
-            for held in (world.templates, world.claims, world.classes)
+            [(obj.key, obj.to_wire()) for obj in world.model.of(kind)]
+            for kind in (ResourceClaimTemplate, ResourceClaim, DeviceClass)
         ],
-        "rules": {key: each.spec.to_wire() for key, each in world.taint_rules.items()},
+        "rules": [(rule.name, rule.spec.to_wire()) for rule in world.model.of(DeviceTaintRule)],
         "devices": [(each.name, each.device.to_wire()) for each in world.inventory.devices],
-        "labels": {name: each.metadata.labels for name, each in world.nodes.items()},
-        "users": {key: sorted(named) for key, named in world.users.items()},
-        "vmis": {key: (each.metadata.uid, each.metadata.controller_owner) for key, each in world.vmis.items()},
+        "labels": [(node.name, node.metadata.labels) for node in world.model.of(Node)],
+        "users": [world.users(namespace, claim) for namespace in "xy" for claim in "mn"],
+        "vmis": [
+            (vmi.key, vmi.metadata.uid, vmi.metadata.controller_owner) for vmi in world.model.of(VirtualMachineInstance)
+        ],
         "known": world.known,
     }
 

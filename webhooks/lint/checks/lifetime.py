@@ -29,9 +29,7 @@ def direct_claim_shared(linted: Linted) -> Iterator[FieldIssue]:
     own = title(linted.object)
     for claim in linted.claims:
         others = (
-            [user for user in linted.inputs.users.get((linted.namespace, claim.name), ()) if user != own]
-            if claim.direct
-            else []
+            [user for user in linted.inputs.users(linted.namespace, claim.name) if user != own] if claim.direct else []
         )
         if others:
             named = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.go_text import quoted
 from webhooks.lint.inputs import CLASSES, SLICES
 from webhooks.lint.linted import Linted, NamedClaim
@@ -115,11 +116,11 @@ def _lacking(linted: Linted) -> Mapping[str, str]:
     """The nodes that don't fit the VM's nodeSelector, each with the first missing label."""
     found: dict[str, str] = {}
     wanted = tuple(linted.reviewed.spec.node_selector.items())
-    for name, node in linted.inputs.nodes.items() if wanted else ():
+    for node in linted.all_of(Node) if wanted else ():
         labels = node.metadata.labels
         for key, value in wanted:
-            if labels.get(key, name if key == HOST_NAME else None) != value:
-                found[name] = f"{key}={value}"
+            if labels.get(key, node.name if key == HOST_NAME else None) != value:
+                found[node.name] = f"{key}={value}"
                 break
     return found
 

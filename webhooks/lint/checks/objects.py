@@ -9,8 +9,10 @@ from typing import Final
 from virt_dra.api.go_text import quoted
 from virt_dra.api.instancetypes.expansion import MissingReference
 from virt_dra.api.kubevirt_versions import V1_6_0, V1_8_0
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.nearest import listed, nearest, nearest_first
-from webhooks.lint.inputs import CLASSES, NamespacedName
+from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from webhooks.lint.inputs import CLASSES
 from webhooks.lint.linted import Linted, NamedClaim
 from webhooks.rules.reviewed_spec import HOST_DEVICES
 from webhooks.verdict import FieldIssue
@@ -36,22 +38,24 @@ def _refused(linted: Linted, claim: NamedClaim) -> str | None:
 
 def template_missing(linted: Linted) -> Iterator[FieldIssue]:
     """ResourceClaimTemplates that don't exist."""
-    yield from _missing(linted, linted.inputs.templates, [claim for claim in linted.claims if not claim.direct])
+    yield from _missing(linted, ResourceClaimTemplate, [claim for claim in linted.claims if not claim.direct])
 
 
 def claim_missing(linted: Linted) -> Iterator[FieldIssue]:
     """ResourceClaims that don't exist."""
-    yield from _missing(linted, linted.inputs.claims, [claim for claim in linted.claims if claim.direct])
+    yield from _missing(linted, ResourceClaim, [claim for claim in linted.claims if claim.direct])
 
 
-def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[NamedClaim]) -> Iterator[FieldIssue]:
+def _missing(linted: Linted, kind: type[TypedObject], named: Iterable[NamedClaim]) -> Iterator[FieldIssue]:
     compared = 0
     for claim in named:
         if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
             continue
         # Not everybody who may create a VM may know the objects of other namespaces.
         elsewhere = (
-            [] if linted.settings.at_admission else sorted(namespace for namespace, name in there if name == claim.name)
+            []
+            if linted.settings.at_admission
+            else [obj.namespace for obj in linted.all_of(kind) if obj.name == claim.name]
         )
         hint = (
             f"; there is one in {_namespaces(elsewhere)}, but a VM can only name objects of its own namespace"
@@ -59,7 +63,7 @@ def _missing(linted: Linted, there: Iterable[NamespacedName], named: Iterable[Na
             else ""
         )
         compared += 1
-        here = (name for namespace, name in there if namespace == linted.namespace)
+        here = (obj.name for obj in linted.all_of(kind) if obj.namespace == linted.namespace)
         meant = nearest(claim.name, here) if compared <= NAMES_COMPARED else None
         if meant is not None:
             hint = f"; there is {quoted(meant)}{hint}"
@@ -106,7 +110,7 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
             refused = (CLASSES, "", option.class_name) in linted.inputs.refused
             if linted.class_of(option) is None and claim.allocated is None and not refused:
                 compared += 1
-                known = sorted(linted.inputs.classes)
+                known = sorted(linted.inputs.model.classes)
                 first = nearest_first(option.class_name, known) if compared <= NAMES_COMPARED else known
                 there = (
                     f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.resource_v1 import DeviceTaint
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import tolerates
 from webhooks.lint.inputs import SLICES
 from webhooks.lint.inventory import Match
@@ -215,7 +215,7 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
     for claim, option, match in _matches(linted):
         if not match.devices or match.incomplete or option.admin_access:
             continue
-        if not linted.inputs.taint_rules and any(not device.device.taints for device in match.devices):
+        if not linted.inputs.model.of(DeviceTaintRule) and any(not device.device.taints for device in match.devices):
             continue
         untolerated = [_untolerated(linted, device, option) for device in match.devices]
         taints = [taint for taint in untolerated if taint is not None]
