@@ -118,7 +118,7 @@ class Fitting:
             else (pod, tuple(claim for _, claim in claims))
         )
 
-    def claims(self, subject: VmObject, namespace: str) -> str | None:
+    def placement(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
         return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None
 

@@ -79,17 +79,17 @@ class KubeVirtAtHand:
 
 
 class Trial(Protocol):
-    """Tries to start a VM on a cluster in which no device is in use. Each method returns why it would fail, None if it
+    """Tries to start a VM on a cluster with nobody on it. Each method returns why it would fail, None if it
     wouldn't."""
 
     def pod(self, subject: VmObject, namespace: str) -> str | None:
         """Why the VM gets no launcher pod."""
 
-    def claims(self, subject: VmObject, namespace: str) -> str | None:
-        """Why no node could serve the VM's claims."""
+    def placement(self, subject: VmObject, namespace: str) -> str | None:
+        """Why no node could take the VM's pod and serve its claims."""
 
     def unchecked(self, subject: VmObject, namespace: str) -> str | None:
-        """The limit of virt-dra that ended the latest :meth:`claims` without a result; None without one."""
+        """The limit of virt-dra that ended the latest :meth:`placement` without a result; None without one."""
 
     def domain(self, subject: VmObject, namespace: str) -> tuple[str, str] | None:
         """Why the VM gets no libvirt domain: the field of the VMI, and the reason. Unknown devices are left out."""

@@ -210,6 +210,7 @@ _CHECKS: Final = (
         nodes.claims_do_not_fit,
         last=True,
     ),
+    LintCheck("no-node-fits", DENIAL, "No node has room for the VM, or admits it.", nodes.no_node_fits, last=True),
     LintCheck(
         "invalid-domain", DENIAL, "The VM can't be converted to a libvirt domain.", nodes.invalid_domain, last=True
     ),

@@ -242,3 +242,23 @@ def test_many_vms_alike_cost_little() -> None:
         {"claims-do-not-fit"},
     )
     assert time.process_time() - began < 10, "seconds of the processor"
+
+
+def test_lint_and_run_agree_on_room() -> None:
+    """64 processors where the only node has 2."""
+    node = _changed(_node("node-1"), ("status", {"allocatable": {"cpu": "2", "memory": "16Gi", "pods": "110"}}))
+    domain = {"resources": {"requests": {"cpu": "64", "memory": "1Gi"}}, "devices": {}}
+    vm = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm"},
+        "spec": {"domain": domain},
+    }
+    code, found = _lint(vm, node)
+    ((id, field, message),) = found["VirtualMachineInstance vm"]
+    assert (code, id, field) == (1, "no-node-fits", "spec.domain")
+    assert "0/1 nodes can allocate: 1 Insufficient cpu" in message
+    assert json.loads(_run(vm, node).stdout)["ready"] is False
+    smaller = _changed(vm, ("spec.domain.resources.requests.cpu", "1"))
+    assert _lint(smaller, node) == (0, {"VirtualMachineInstance vm": []})
+    assert json.loads(_run(smaller, node).stdout)["ready"] is True

@@ -73,16 +73,30 @@ def pod_refused(linted: Linted) -> Iterator[FieldIssue]:
 def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
     """Claims that the allocator can't satisfy even on an unused cluster, because of constraints, counters or numbers
     (A-7)."""
-    trial = linted.inputs.trial
-    if trial is None or not {CLASSES, SLICES} <= linted.inputs.known:
-        return
-    why = trial.claims(linted.expanded, linted.namespace)
+    why = _misfit(linted) if linted.claims and {CLASSES, SLICES} <= linted.inputs.known else None
     if why is not None:
         yield FieldIssue(
             linted.path("resourceClaims"),
             f"no node could serve the VM's claims together, even if no device was in use: {why}. "
             "Request fewer or other devices, change the constraints, or provide a node that has them",
         )
+
+
+def no_node_fits(linted: Linted) -> Iterator[FieldIssue]:
+    """A VM without claims that the scheduler could place on no node even if nothing ran there: for want of room, or
+    because of labels and taints. Nodes that aren't given are assumed to fit."""
+    why = _misfit(linted) if not linted.claims and linted.inputs.nodes else None
+    if why is not None:
+        yield FieldIssue(
+            linted.path("domain"),
+            f"no node fits the VM, even if nothing ran there: {why}. Ask for less, change its nodeSelector, affinity "
+            "or tolerations, or provide a node that fits",
+        )
+
+
+def _misfit(linted: Linted) -> str | None:
+    trial = linted.inputs.trial
+    return trial.placement(linted.expanded, linted.namespace) if trial is not None else None
 
 
 def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
