@@ -6,9 +6,7 @@ from tests.model.test_cluster import DEVICES, node, pod, slice_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.feeds.files import model_of_files
-from virt_dra.model.feeds.stand_ins import with_stand_ins
+from virt_dra.model.feeds.files import model_of_files, placeable_model
 
 
 def test_kinds_that_every_cluster_has_are_not_given_where_files_lack_them() -> None:
@@ -21,18 +19,18 @@ def test_kinds_that_every_cluster_has_are_not_given_where_files_lack_them() -> N
 
 
 def test_without_nodes_there_are_those_that_slices_name_and_else_one() -> None:
-    assert set(with_stand_ins(ClusterModel([slice_of("node-7", 1, DEVICES)])).nodes) == {"node-7"}
-    assert set(with_stand_ins(ClusterModel()).nodes) == {"node-1"}
-    assert set(with_stand_ins(ClusterModel([node("n", {}), slice_of("node-7", 1, DEVICES)])).nodes) == {"n"}
+    assert set(placeable_model([slice_of("node-7", 1, DEVICES)]).nodes) == {"node-7"}
+    assert set(placeable_model([]).nodes) == {"node-1"}
+    assert set(placeable_model([node("n", {}), slice_of("node-7", 1, DEVICES)]).nodes) == {"n"}
+    assert not placeable_model([]).knows(Node), "they stand in for what isn't known"
 
 
 def test_nodes_have_the_labels_that_every_node_has_and_keep_their_own() -> None:
     own = Node.from_wire({"metadata": {"name": "n", "labels": {"kubernetes.io/arch": "arm64"}}})
-    model = with_stand_ins(ClusterModel([own]))
+    model = placeable_model([own])
     assert dict(model.nodes["n"].metadata.labels) == {
         "kubevirt.io/schedulable": "true",
         "kubernetes.io/arch": "arm64",
         "kubernetes.io/os": "linux",
         "kubernetes.io/hostname": "n",
     }
-    assert with_stand_ins(model) is model

@@ -9,7 +9,7 @@ from virt_dra.allocator import DEFAULT
 from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.allocator.pools import NewestSlices, newest_slices
-from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceSlice
+from virt_dra.api.resource_v1 import Device, DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel, derived
 from virt_dra.model.published import PublishedDevice, PublishedDevices
 
@@ -39,6 +39,17 @@ def pools(model: ClusterModel) -> Mapping[PoolId, NewestSlices]:
 def publications(model: ClusterModel) -> PublishedDevices:
     """The pools for lookups of allocated devices."""
     return PublishedDevices.of(slices(model))
+
+
+@derived(ResourceSlice, DeviceTaintRule)
+def devices_by_id(model: ClusterModel) -> Mapping[DeviceId, Device]:
+    """The devices of the newest generation of every pool; of one that is published twice the first."""
+    return {
+        DeviceId(pool.driver, pool.pool, device.name): device
+        for pool, newest in pools(model).items()
+        for slice_ in reversed(newest.slices)
+        for device in reversed(slice_.spec.devices)
+    }
 
 
 def published_device(model: ClusterModel, id: DeviceId) -> PublishedDevice | None:

@@ -70,7 +70,7 @@ class DeviceHolder:
 
     @property
     def vm(self) -> str:
-        """The VM's name, if there is one."""
+        """The VM's name, "" if there is none."""
         return next((user.vm for user in self.users if user.vm), "")
 
     @property
@@ -112,6 +112,13 @@ def holders(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
         for id, holder in holders_by(claim, model):
             by_device[id] += (holder,)
     return dict(by_device)
+
+
+@derived(ResourceClaim, Pod)
+def holders_in_use(model: ClusterModel) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
+    """The holders of every device in use: those without admin access."""
+    used = ((id, tuple(holder for holder in of_device if not holder.admin)) for id, of_device in holders(model).items())
+    return {id: of_device for id, of_device in used if of_device}
 
 
 def holders_by(claim: ResourceClaim, model: ClusterModel) -> list[tuple[DeviceId, DeviceHolder]]:

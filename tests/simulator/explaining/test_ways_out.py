@@ -39,7 +39,7 @@ def test_a_device_in_use_is_freed_by_the_least_important_pod_that_has_one() -> N
         == "pod team-a/late waits: the one node can't take it. Nearest: n1, request gpu: 2 devices: in use"
     )
     assert [way.text for way in found.ways] == ["with g1 of pod team-a/idle freed it would start on n1"]
-    assert [(str(device), str(holder)) for device, holder in found.held] == [
+    assert [(str(device), holder.description) for device, holder in found.held] == [
         ("gpu.example.com/n1/g0", "pod team-a/vital (claim vital-gpus) since 2026-11-20T08:00:00Z"),
         ("gpu.example.com/n1/g1", "pod team-a/idle (claim idle-gpus) since 2026-11-20T08:00:00Z"),
     ]

@@ -33,7 +33,7 @@ def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
         yield ""
         yield "Held by:"
         for device, holder in answer.held:
-            yield f"  {device}: {holder}"
+            yield f"  {device}: {holder.description}"
     if answer.unjudged:
         yield ""
         yield f"Time ran out: {counted(answer.unjudged, 'node')} not looked at; --timeout gives more"

@@ -118,7 +118,7 @@ def _waiting(contents: ReportContents) -> str:
 
 def _answer(answer: ExplainedAnswer) -> str:
     groups = "".join(f"<li>{_text(group_text(group))}</li>" for group in answer.groups[:_GROUPS])
-    held = "".join(f"<li>{_text(f'{device}: {holder}')}</li>" for device, holder in answer.held)
+    held = "".join(f"<li>{_text(f'{device}: {holder.description}')}</li>" for device, holder in answer.held)
     ways = "".join(f"<li>{_text(way.text)}</li>" for way in answer.ways)
     parts = [
         ("In the way, the nearest first", groups),

@@ -12,7 +12,6 @@ import click
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, Sourced, read_document
-from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.live_input import live_objects
@@ -22,6 +21,7 @@ from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs, read_written
 from virt_dra.live.reading import ReadScope
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.feeds.files import model_of_files
 from virt_dra.model.kinds import ReadKinds
 
 R = TypeVar("R")
@@ -88,11 +88,7 @@ class InventoryInput:
             once = applied((each for each in found if isinstance(each.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)
-        objects = [each.object for each in once.objects]
-        without = (
-            () if any(isinstance(each, ResourceSlice) for each in objects) else (ResourceSlice,)
-        )  # what a dump most often lacks
-        return ClusterModel(objects, namespace, without)
+        return model_of_files((sourced.object for sourced in once.objects), namespace)
 
 
 def inventory_options(command: Callable[..., R]) -> Callable[..., R]:

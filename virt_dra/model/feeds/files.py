@@ -20,17 +20,20 @@ _MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice)
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
     """A model in which kinds that files lack count as not given. ``namespace``: of objects that name none."""
     objects = tuple(objects)
-    there = {type(obj) for obj in objects}
-    return ClusterModel(objects, namespace, unread=[kind for kind in _MOST_OFTEN_LACKING if kind not in there])
+    return ClusterModel(objects, namespace, _not_given(objects))
 
 
 def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
     """The model as pods are placed on it: with nodes and namespaces that the files only name, the labels that every
     node has, and what an API server adds to classes, claims and slices."""
     objects = tuple(objects)
-    there = {type(obj) for obj in objects}
     completed = [
         labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
         for obj in (*objects, *stand_ins(objects, None))
     ]
-    return ClusterModel(completed, namespace, unread=[kind for kind in _MOST_OFTEN_LACKING if kind not in there])
+    return ClusterModel(completed, namespace, _not_given(objects))
+
+
+def _not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
+    there = {type(obj) for obj in objects}
+    return [kind for kind in _MOST_OFTEN_LACKING if kind not in there]

@@ -8,7 +8,6 @@ from virt_dra.api import names
 from virt_dra.api.core_v1 import Namespace, Node
 from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceSlice
-from virt_dra.model.cluster import ClusterModel
 
 NODE_LABELS: Mapping[str, str] = {
     "kubevirt.io/schedulable": "true",
@@ -41,11 +40,3 @@ def stand_ins(objects: Iterable[TypedObject], wanted_node: str | None) -> tuple[
             names[wanted_node] = None
         made += [Node(metadata=ObjectMeta(name=name)) for name in (names or {SOLE_NODE: None}) if name]
     return tuple(made)
-
-
-def with_stand_ins(model: ClusterModel) -> ClusterModel:
-    """The model with the nodes that decisions are about: where it has none, those that slices name; all with their
-    labels."""
-    nodes = model.of(Node) or [obj for obj in stand_ins(model.of(ResourceSlice), None) if isinstance(obj, Node)]
-    made = {node.name: labelled(node) for node in nodes}
-    return model.changed(node for node in made.values() if model.nodes.get(node.name) is not node)

@@ -10,10 +10,10 @@ from virt_dra.allocator import DeadlineExceeded, FatalError
 from virt_dra.allocator.features.in_use import IN_USE
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.wire import Json
+from virt_dra.model.usage import DeviceHolder, holders_by
 from virt_dra.scheduling.framework.refusals import Reason
 from virt_dra.scheduling.why import NodeMisses
 from virt_dra.simulator.explaining.groups import MissGroup, grouped
-from virt_dra.simulator.explaining.holders import Holder
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.ways_out import WayOut, ways_out
@@ -42,7 +42,7 @@ class ExplainedAnswer:
     nodes: int = 0
     fitting: tuple[str, ...] = ()
     groups: tuple[MissGroup, ...] = ()
-    held: tuple[tuple[DeviceId, Holder], ...] = ()
+    held: tuple[tuple[DeviceId, DeviceHolder], ...] = ()
     """Devices that match but are in use, on the nearest nodes, with their holders."""
     ways: tuple[WayOut, ...] = ()
     unjudged: int = 0
@@ -89,15 +89,8 @@ def _placed_text(subject: AskedSubject, state: ClusterState) -> str:
     where = f" on node {subject.node}" if subject.node else ""
     have = f" with {', '.join(devices[:8])}{' and more' if len(devices) > 8 else ''}" if devices else ""
     if subject.title.startswith("claim "):
-        users = sorted(
-            {
-                holder.user
-                for each in state.holders.values()
-                for holder in each
-                if holder.claim.key == subject.claims[0].key
-            }
-        )
-        by = f", used by {', '.join(users)}" if users and not users[0].startswith("claim ") else ""
+        users = [holder.user for _, holder in holders_by(subject.claims[0], state.model)[:1]]
+        by = f", used by {users[0]}" if users and not users[0].startswith("claim ") else ""
         return f"{subject.title} is allocated{where}{have}{by}"
     return f"{subject.title} has its place{where}{have}"
 
@@ -137,8 +130,8 @@ def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _held(state: ClusterState, groups: Sequence[MissGroup]) -> tuple[tuple[DeviceId, Holder], ...]:
-    found: list[tuple[DeviceId, Holder]] = []
+def _held(state: ClusterState, groups: Sequence[MissGroup]) -> tuple[tuple[DeviceId, DeviceHolder], ...]:
+    found: list[tuple[DeviceId, DeviceHolder]] = []
     for group in groups[:1]:
         for miss, devices in group.examples.items():
             if miss.code == IN_USE:
@@ -190,12 +183,11 @@ def _miss_json(miss: Reason) -> Json:
     return {"reason": miss.code, "text": miss.text, "detail": miss.detail}
 
 
-def _held_json(device: DeviceId, holder: Holder) -> Json:
-    pod = holder.pod.key if holder.pod is not None else None
+def _held_json(device: DeviceId, holder: DeviceHolder) -> Json:
     return {
         "device": str(device),
         "claim": holder.claim.key,
-        "vm": holder.vm or None,
-        "pod": pod,
+        "vm": f"{holder.namespace}/{holder.vm}" if holder.vm else None,
+        "pod": holder.pods[0].key if holder.pods else None,
         "since": holder.since or None,
     }

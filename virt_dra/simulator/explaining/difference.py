@@ -10,8 +10,8 @@ from typing import Literal
 from virt_dra.allocator import DeadlineExceeded, FatalError
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaimStatus
+from virt_dra.model.usage import holders_by
 from virt_dra.simulator.explaining.answer import JudgeProgress, answered
-from virt_dra.simulator.explaining.holders import holder_of
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.waiting import subjects_in
@@ -74,8 +74,7 @@ def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterSt
     """The subject as if it were created now, on the cluster without what it holds."""
     if subject.pod is None or subject.problem:
         return state, subject
-    pods = {each.metadata.uid: each for each in state.pods}
-    held = [holder_of(claim, pods) for claim in subject.claims if claim.status.allocation is not None]
+    held = [holder for claim in subject.claims for _, holder in holders_by(claim, state.model)]
     claims = tuple(claim.with_(status=ResourceClaimStatus()) for claim in subject.claims)
     pod = subject.pod.with_(spec=subject.pod.spec.with_(node_name=None))
     return state.without(held), replace(subject, wish=Wish(pod, claims), node="", claims=())

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final
 
 from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, Interrupt, Snapshot
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import (
     AllocationResult,
     Device,
-    DeviceClass,
-    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimStatus,
-    ResourceClaimTemplate,
-    ResourceSlice,
 )
 from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.devices import devices_by_id
 from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.snapshots import snapshot_of
+from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
 from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit
-from virt_dra.scheduling.framework.node_table import pod_id
 from virt_dra.scheduling.why import NodeMisses, judged
-from virt_dra.simulator.explaining.holders import Holder, Holders, holders_by_device
-
-READ: Final[tuple[type[TypedObject], ...]] = (
-    Node, Pod, ResourceSlice, ResourceClaim, ResourceClaimTemplate, DeviceClass, DeviceTaintRule, KubeVirt,
-    VirtualMachine, VirtualMachineInstance,
-)  # fmt: skip
-"""What an explanation reads of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -75,33 +62,22 @@ class ClusterState:
     def snapshot(self) -> Snapshot:
         return snapshot_of(self.model, self.features)
 
-    @cached_property
-    def pods(self) -> tuple[Pod, ...]:
-        """Those that haven't finished."""
-        return tuple(pod for pod in self.model.of(Pod) if not pod.finished)
+    @property
+    def holders(self) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
+        """The holders of every device in use."""
+        return holders_in_use(self.model)
 
-    @cached_property
-    def holders(self) -> Holders:
-        return holders_by_device(self.model.of(ResourceClaim), {pod.metadata.uid: pod for pod in self.pods})
-
-    @cached_property
+    @property
     def devices(self) -> Mapping[DeviceId, Device]:
-        """As published, with the taints of rules; of a device that is published twice the first."""
-        published: dict[DeviceId, Device] = {}
-        for slice_ in self.snapshot.slices:
-            driver, pool = slice_.spec.driver, slice_.spec.pool.name
-            for device in slice_.spec.devices:
-                published.setdefault(DeviceId(driver, pool, device.name), device)
-        return published
+        return devices_by_id(self.model)
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
-    def without(self, holders: Iterable[Holder]) -> ClusterState:
+    def without(self, holders: Collection[DeviceHolder]) -> ClusterState:
         """The cluster once the claims of these holders are released and their pods have ended."""
-        gone = {holder.claim.key: holder for holder in holders}
-        released = [holder.claim.with_(status=ResourceClaimStatus()) for holder in gone.values()]
-        pods = {pod_id(holder.pod): holder.pod for holder in gone.values() if holder.pod is not None}
-        return replace(self, model=self.model.changed(released, pods.values()))
+        released = {holder.claim.key: holder.claim.with_(status=ResourceClaimStatus()) for holder in holders}
+        pods = [pod for holder in holders for pod in holder.pods]
+        return replace(self, model=self.model.changed(released.values(), pods))
 
     def with_node(self, node: Node) -> ClusterState:
         """With the node in place of the one of its name."""

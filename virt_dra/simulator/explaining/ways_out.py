@@ -37,6 +37,7 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from virt_dra.model.usage import DeviceHolder
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
@@ -45,7 +46,6 @@ from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.mismatch_facts import conjuncts
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
 from virt_dra.simulator.explaining.groups import MissGroup
-from virt_dra.simulator.explaining.holders import Holder
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
 Kind = Literal[
@@ -67,7 +67,7 @@ class WayStep:
 
     kind: Kind
     text: str
-    frees: tuple[Holder, ...] = ()
+    frees: tuple[DeviceHolder, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def _promising(state: ClusterState, group: MissGroup) -> list[str]:
     """Nodes of a group, those first whose pods are of the lowest priority."""
     if not any(miss.code == IN_USE for miss in group.devices):
         return group.nodes[:_NODES]
-    importance: dict[str, int] = {}
-    for pod in state.pods:
-        if pod.spec.node_name:
-            importance[pod.spec.node_name] = min(importance.get(pod.spec.node_name, 2**31), pod.spec.priority or 0)
-    return sorted(group.nodes, key=lambda name: importance.get(name, 0))[:_NODES]
+
+    def importance(node: str) -> int:
+        return min((pod.spec.priority or 0 for pod in state.model.pods_on(node)), default=0)
+
+    return sorted(group.nodes, key=importance)[:_NODES]
 
 
 def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
@@ -273,7 +273,7 @@ def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     yield _without(attempt, needed)
 
 
-def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, Holder]]:
+def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, DeviceHolder]]:
     """The devices of the node that are held, with their holders; a pool of the node's own has its name in most
     clusters, so pods count."""
     node = attempt.node
@@ -282,25 +282,25 @@ def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, Holder]]:
         for holder in holders:
             if holder.claim.key in {claim.key for claim in attempt.wish.claims}:
                 continue
-            if device.pool == node or (holder.pod is not None and holder.pod.spec.node_name == node):
+            if device.pool == node or any(user.node == node for user in holder.users):
                 found.append((device, holder))
     return found
 
 
-def _by_user(held: Iterable[tuple[DeviceId, Holder]]) -> list[list[tuple[DeviceId, Holder]]]:
+def _by_user(held: Iterable[tuple[DeviceId, DeviceHolder]]) -> list[list[tuple[DeviceId, DeviceHolder]]]:
     """The devices of each user together, the least important user first, then the one with the fewest devices."""
-    found: dict[str, list[tuple[DeviceId, Holder]]] = {}
+    found: dict[str, list[tuple[DeviceId, DeviceHolder]]] = {}
     for device, holder in held:
         found.setdefault(holder.user, []).append((device, holder))
 
-    def importance(each: list[tuple[DeviceId, Holder]]) -> tuple[int, int, str]:
-        pod = each[0][1].pod
-        return (pod.spec.priority or 0 if pod is not None else 0), len(each), each[0][1].user
+    def importance(each: list[tuple[DeviceId, DeviceHolder]]) -> tuple[int, int, str]:
+        priorities = (pod.spec.priority or 0 for pod in each[0][1].pods)
+        return max(priorities, default=0), len(each), each[0][1].user
 
     return sorted(found.values(), key=importance)
 
 
-def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, Holder]]]) -> _Attempt:
+def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, DeviceHolder]]]) -> _Attempt:
     chosen = list(users)
     holders = tuple({holder.claim.key: holder for each in chosen for _, holder in each}.values())
     parts = [f"{_devices(each)} of {each[0][1].user} freed" for each in chosen]
@@ -308,7 +308,7 @@ def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, Holder]
     return attempt.changed(change, attempt.state.without(holders))
 
 
-def _devices(held: Sequence[tuple[DeviceId, Holder]]) -> str:
+def _devices(held: Sequence[tuple[DeviceId, DeviceHolder]]) -> str:
     names = sorted({device.device for device, _ in held})
     return ", ".join(names) if len(names) <= _TOGETHER else counted(len(names), "device")
 
