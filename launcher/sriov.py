@@ -29,7 +29,7 @@ def sriov_devices(request: ConversionInputs) -> tuple[ConvertedDevice, ...]:
         for network in request.vmi.spec.networks
         if network.resource_claim is not None
     }
-    claims = ClaimObjects.of(request.vmi, request.pod)
+    claims = ClaimObjects.for_vmi(request.vmi, request.pod)
     return tuple(
         _device(request, claims, index, interface, sources[interface.name])
         for index, interface in enumerate(request.vmi.spec.domain.devices.interfaces)

@@ -36,7 +36,7 @@ from virt_dra.api.kubevirt_versions import V1_8_3
 
 def dra_devices(request: ConversionInputs, kind: EntryKind) -> tuple[ConvertedDevice, ...]:
     """The devices of all entries with a claim. Raises :class:`LauncherError` for the first without a usable address."""
-    claims = ClaimObjects.of(request.vmi, request.pod)
+    claims = ClaimObjects.for_vmi(request.vmi, request.pod)
     statuses = kind.statuses(request.vmi.status.device_status)
     entries = ((index, entry) for index, entry in enumerate(kind.entries(request.vmi)) if entry.is_dra)
     built = tuple(

@@ -53,7 +53,7 @@ class ClaimObjects:
     """The prefix of the names of this VMI's pods, after which generated claims are named (C-3)."""
 
     @classmethod
-    def of(cls, vmi: VirtualMachineInstance, pod: Pod | None) -> ClaimObjects:
+    def for_vmi(cls, vmi: VirtualMachineInstance, pod: Pod | None) -> ClaimObjects:
         """The claims of a VMI. Generated names are in the pod's status, direct ones in the entry itself (K-3.3)."""
         entries: tuple[PodResourceClaim, ...] = (*vmi.spec.resource_claims, *(pod.spec.resource_claims if pod else ()))
         names = {entry.name: entry.resource_claim_name for entry in entries if entry.resource_claim_name}

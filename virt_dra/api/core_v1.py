@@ -70,6 +70,13 @@ class ObjectReference(Wire):
     field_path: Str = ""
 
 
+def reference_to(obj: TypedObject) -> ObjectReference:
+    """The object as the subject of an Event."""
+    return ObjectReference(
+        api_version=obj.API_VERSION, kind=obj.KIND, namespace=obj.namespace, name=obj.name, uid=obj.metadata.uid
+    )
+
+
 class ResourceClaimReference(Wire):
     """``containers[].resources.claims[]``: one request (or all) of one pod-level claim."""
 

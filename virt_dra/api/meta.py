@@ -104,6 +104,14 @@ class UnknownObject(TypedObject):
     """An object of a kind we have no type for. It is kept whole."""
 
 
+def controller_reference(owner: TypedObject, *, blocks_deletion: bool | None = None) -> OwnerReference:
+    """The reference that an object has to the owner which manages it. ``blocks_deletion``: None for no value."""
+    reference = OwnerReference(
+        api_version=owner.API_VERSION, kind=owner.KIND, name=owner.name, uid=owner.metadata.uid, controller=True
+    )
+    return reference if blocks_deletion is None else reference.with_(block_owner_deletion=blocks_deletion)
+
+
 def parse_time(text: str) -> datetime:
     """RFC 3339 -> aware datetime in UTC. Raises ValueError, also for a time that in UTC is before the year 1 or after
     9999."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.core_v1 import Pod, reference_to
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
 from virt_dra.classic.claim_plans import (
     ClaimsKnown,
@@ -20,11 +20,12 @@ from virt_dra.classic.claim_plans import (
     unprotected,
 )
 from virt_dra.classic.objects import ClassicClaim, ClassicClaimTemplate, PodSchedulingContext
-from virt_dra.classic.pod_claims import claims_named_by, is_done, with_consumer
+from virt_dra.classic.pod_claims import claims_named_by, with_consumer
 from virt_dra.classic.release import NEWEST_STRUCTURED, ClassicRelease
 from virt_dra.cluster.port import ApiError, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
+from virt_dra.controllers.loops.claims import is_done
 from virt_dra.controllers.loops.context import LoopContext
 
 CREATION_FAILED = "FailedResourceClaimCreation"
@@ -153,10 +154,7 @@ class ClassicClaimController:
 
     def _fault(self, pod: Pod, entry: str, message: str) -> ClaimFault:
         text = f"PodResourceClaim {entry}: {message}"
-        about = ObjectReference(
-            api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.metadata.uid
-        )
-        self._events.record(about, "Warning", CREATION_FAILED, shortened(text))
+        self._events.record(reference_to(pod), "Warning", CREATION_FAILED, shortened(text))
         return ClaimFault(text)
 
     async def _sync_claim(self, key: ClaimWork) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
-from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import POD_CLAIM_NAME_ANNOTATION, ResourceClaimConsumerReference
 from virt_dra.classic.driver_plans import deallocated, without_finalizer
 from virt_dra.classic.objects import (
@@ -20,17 +19,15 @@ from virt_dra.classic.objects import (
 from virt_dra.classic.pod_claims import (
     ClaimLookup,
     fixed_name,
-    is_done,
     is_owned_by,
     is_reservable,
     is_reserved,
     name_of,
     with_consumers,
 )
+from virt_dra.controllers.loops.claims import is_done
+from virt_dra.controllers.loops.claims.creating import generate_name
 from virt_dra.scheduling.claim_references import PODS, Resolved, UnsupportedClaimSource
-
-LONGEST_BASE: Final = 57
-"""Bytes of a generated name before the API server's five random ones (C-10.5.5)."""
 
 
 @dataclass(frozen=True)
@@ -118,24 +115,17 @@ def _new_claim(pod: Pod, entry: PodResourceClaim, view: PodView) -> NewClaim | N
             entry.name, f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
         )
     of_template = template.spec.metadata
-    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
     annotations = {**of_template.annotations, POD_CLAIM_NAME_ANNOTATION: entry.name}
-    metadata = ObjectMeta(namespace=pod.namespace, owner_references=(owner,), annotations=annotations)
-    metadata = (
-        metadata.with_(name=fixed_name(pod, entry))
-        if view.fixed
-        else metadata.with_(generate_name=_base(pod.name, entry.name))
+    metadata = ObjectMeta(
+        namespace=pod.namespace, owner_references=(controller_reference(pod),), annotations=annotations
     )
+    if view.fixed:
+        metadata = metadata.with_(name=fixed_name(pod, entry))
+    else:
+        metadata = metadata.with_(generate_name=generate_name(pod.name, entry.name))
     if of_template.labels:
         metadata = metadata.with_(labels=of_template.labels)
     return NewClaim(entry.name, ClassicClaim(metadata=metadata, spec=template.spec.spec))
-
-
-def _base(pod: str, entry: str) -> str:
-    base = f"{pod}-{entry}-"
-    if len(base) <= LONGEST_BASE:
-        return base
-    return f"{pod[: len(pod) * LONGEST_BASE // len(base)]}-{entry[: len(entry) * LONGEST_BASE // len(base)]}"
 
 
 @dataclass(frozen=True)
@@ -186,9 +176,9 @@ def for_scheduled_pod(pod: Pod, view: PodView) -> tuple[ReserveFor | AskDrivers,
 
 def new_context(pod: Pod, spec: SchedulingContextSpec) -> PodSchedulingContext:
     """A scheduling context of a pod, which owns it as controller."""
-    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True)
+    owners = (controller_reference(pod),)
     return PodSchedulingContext(
-        metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, owner_references=(owner,)), spec=spec
+        metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, owner_references=owners), spec=spec
     )
 
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.core_v1 import Pod, reference_to
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.unknown_kinds import unknown_kind
 from virt_dra.classic.driver import AllocationRefused, ClassicDriver, DriverSettings, ParametersReader, PendingClaim
@@ -321,11 +321,7 @@ class DriverController:
         return await self._cluster.get(kind, reference.name, namespace)
 
     def _report(self, claim: ClassicClaim, message: str) -> None:
-        meta = claim.metadata
-        about = ObjectReference(
-            api_version=claim.API_VERSION, kind=claim.KIND, name=meta.name, namespace=meta.namespace, uid=meta.uid
-        )
-        self._events.record(about, "Warning", FAILED, shortened(message))
+        self._events.record(reference_to(claim), "Warning", FAILED, shortened(message))
 
 
 def _group(api_version: str) -> str:

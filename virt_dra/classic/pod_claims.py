@@ -102,11 +102,6 @@ def with_consumers(claim: ClassicClaim, consumers: tuple[ResourceClaimConsumerRe
     return claim.with_(status=status)
 
 
-def is_done(pod: Pod) -> bool:
-    """Whether a pod needs its claims no longer (C-10.2)."""
-    return pod.finished or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
-
-
 def claims_named_by(pod: Pod, *, fixed: bool) -> Iterator[tuple[str, str]]:
     """Namespace and name of the claims that a pod refers to, as far as they are known."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}

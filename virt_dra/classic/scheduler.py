@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virt_dra.api.core_v1 import Node, ObjectReference, Pod, PodCondition
-from virt_dra.api.meta import TypedObject, format_time
+from virt_dra.api.core_v1 import Node, Pod, PodCondition, reference_to
+from virt_dra.api.meta import format_time
 from virt_dra.classic.assumed_claims import AssumedClaims
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import deallocated, with_finalizer
@@ -313,7 +313,7 @@ class ClassicScheduler:
             raise
         if state.context is not None:
             await self._finish(state.context)
-        self._events.record(_about(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
+        self._events.record(reference_to(pod), "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node}")
         return None
 
     async def _publish(self, state: SchedulingState, spec: SchedulingContextSpec) -> None:
@@ -373,7 +373,7 @@ class ClassicScheduler:
     # --- what is said about a pod ---
 
     async def _report(self, pod: Pod, message: str, reason: str) -> None:
-        self._events.record(_about(pod), "Warning", "FailedScheduling", shortened(message))
+        self._events.record(reference_to(pod), "Warning", "FailedScheduling", shortened(message))
         await self._condition(
             pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message))
         )
@@ -454,7 +454,3 @@ def _is_ours(pod: Pod) -> bool:
     """Whether the pod is to be scheduled here: no node, not going away, no gates."""
     waits = not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not pod.finished
     return waits and not pod.spec.scheduling_gates and pod.spec.scheduler_name in (None, "", SCHEDULER)
-
-
-def _about(obj: TypedObject) -> ObjectReference:
-    return ObjectReference(api_version="v1", kind="Pod", name=obj.name, namespace=obj.namespace, uid=obj.metadata.uid)

@@ -3,10 +3,13 @@ cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from virt_dra.api.core_v1 import ObjectReference
 from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.cluster.port import ApiError, Conflict, NotFound
 
 
@@ -23,6 +26,20 @@ class Event:
     reason: str
     message: str
     retry: bool = True
+
+    @property
+    def regarding(self) -> ObjectReference:
+        """The object, for an Event of the cluster."""
+        return ObjectReference(
+            api_version=_API_VERSIONS.get(self.kind, ""),
+            kind=self.kind,
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+        )
+
+
+_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in all_kinds()}
 
 
 def warning(obj: TypedObject, reason: str, message: str, *, retry: bool = True) -> Event:

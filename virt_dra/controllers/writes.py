@@ -20,7 +20,7 @@ from virt_dra.cluster.port import (
     TooLarge,
     Writer,
 )
-from virt_dra.controllers.events import Event, shortened
+from virt_dra.controllers.events import Event, shortened, warning
 
 WRITE_REFUSED: Final = "WriteRefused"
 """Event: the API server refuses a write, and will refuse it again until something is changed."""
@@ -144,10 +144,7 @@ async def write(writer: Writer, actions: Iterable[Write], about: TypedObject) ->
             if not isinstance(error, _FINAL):
                 raise
             message = shortened(f"{_named(action)}: {error}")
-            event = Event(
-                about.KIND, about.namespace, about.name, about.metadata.uid, "Warning", WRITE_REFUSED, message
-            )
-            return WriteResult(refused=(event,))
+            return WriteResult(refused=(warning(about, WRITE_REFUSED, message),))
     return WriteResult()
 
 

@@ -9,7 +9,7 @@ from virt_dra.api.counting import counted
 from virt_dra.api.integration.paths import DEVICE_STATUS_ANNOTATION
 from virt_dra.api.wire import Json
 from virt_dra.installation.plan import ObjectKey, is_ours, removal_order
-from virt_dra.installation.survey import VMS
+from virt_dra.installation.survey import VMIS, VMS
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def removal(
     annotated = tuple(
         ObjectKey.of(vmi, "VirtualMachineInstance")
         for name, vmis in stored.items()
-        if name == VMS[1] and name not in leaving
+        if name == VMIS and name not in leaving
         for vmi in vmis
         if DEVICE_STATUS_ANNOTATION in (vmi["metadata"].get("annotations") or {})
     )

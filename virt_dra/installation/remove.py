@@ -14,7 +14,7 @@ from virt_dra.cluster.port import NotFound
 from virt_dra.installation.apply import ChangeReport, WaitDeadline, ours, remove
 from virt_dra.installation.plan import KINDS, ObjectKey
 from virt_dra.installation.removal import Removal, namespaces_of, removal
-from virt_dra.installation.survey import CRD, OURS, VMS, Objects, get_or_none
+from virt_dra.installation.survey import OURS, VMIS, Objects, get_or_none
 
 LEASE: Final = "virt-dra-operator"
 
@@ -39,13 +39,13 @@ async def planned_removal(cluster: Objects, namespace: str | None, *, delete_vms
         namespace = namespaces[0] if namespaces else "virt-dra"
     there = await ours(cluster, namespace)
     stored: dict[str, tuple[Json, ...]] = {}
-    for crd in (obj for obj in there if obj["kind"] == CRD[1]):
+    for crd in (obj for obj in there if obj["kind"] == "CustomResourceDefinition"):
         version = next(served["name"] for served in crd["spec"]["versions"] if served["storage"])
         stored[crd["metadata"]["name"]] = await _all(
             cluster, f"{crd['spec']['group']}/{version}", crd["spec"]["names"]["kind"]
         )
-    if VMS[1] not in stored:  # KubeVirt's
-        stored[VMS[1]] = await _all(cluster, KUBEVIRT, "VirtualMachineInstance")
+    if VMIS not in stored:  # KubeVirt's
+        stored[VMIS] = await _all(cluster, KUBEVIRT, "VirtualMachineInstance")
     return removal(namespace, there, stored, delete_vms=delete_vms)
 
 

@@ -16,7 +16,8 @@ from virt_dra.installation.plan import ObjectKey
 OURS: Final = f"{PART_OF_LABEL}={PART_OF}"
 CRD: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 KUBEVIRTS: Final = "kubevirts.kubevirt.io"
-VMS: Final = ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")
+VMIS: Final = "virtualmachineinstances.kubevirt.io"
+VMS: Final = ("virtualmachines.kubevirt.io", VMIS)
 
 
 class Objects(Protocol):

@@ -23,7 +23,7 @@ from virt_dra.controllers.devices.outcomes import DeviceResolution, ResolvedDevi
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
-from virt_dra.controllers.loops.device_status import settle
+from virt_dra.controllers.loops.device_status import own_report
 from virt_dra.controllers.pods.launcher_pods import COMPUTE
 from virt_dra.controllers.standalone.networks import files_of, started_with
 from virt_dra.model.published import PublishedDevices
@@ -48,7 +48,7 @@ class DeviceSources:
 
     def settled(self, rules: tuple[DeviceTaintRule, ...]) -> DeviceReport:
         """The report on the devices; a running VMI keeps the recorded devices it was started with (K-5.14)."""
-        return settle(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
+        return own_report(self.vmi, self.resolution(), rules, self.pod, started_with(self.vmi, self.pod))
 
     def network_files(self, now: datetime) -> Mapping[str, str]:
         """Metadata files of the networks' devices, absolute path -> content, as the launcher finds them in its pod

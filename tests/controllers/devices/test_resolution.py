@@ -22,7 +22,7 @@ from virt_dra.api.wire import Json
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.devices.outcomes import REASONS, DeviceResolution
 from virt_dra.controllers.devices.resolution import resolve
-from virt_dra.controllers.loops.device_status import settle
+from virt_dra.controllers.loops.device_status import own_report
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 
 CASES = Path(__file__).parent / "cases" / "device_status"
@@ -54,7 +54,7 @@ def _resolution(case: Json) -> tuple[VirtualMachineInstance, DeviceResolution]:
 def run(case: Json) -> Json:
     """The whole result: the status, and every device that has no address, or of which something is to be told."""
     vmi, resolution = _resolution(case)
-    settled = settle(vmi, resolution)
+    settled = own_report(vmi, resolution)
     status = settled.device_status()
     told: Json = {"deviceStatus": None if status is None else status.to_wire()}
     for name, unresolved in (("unresolved", settled.unresolved), ("lost", settled.lost)):
@@ -197,8 +197,8 @@ def test_any_well_typed_objects_have_an_answer_that_their_order_does_not_change(
     entries = (*vmi.spec.domain.devices.gpus, *vmi.spec.domain.devices.host_devices)
     assert [o.subject.name for o in resolution.outcomes] == [entry.name for entry in entries if entry.is_dra]
     assert {o.reason for o in resolution.unresolved} <= set(REASONS)
-    assert settle(vmi, resolution).unresolved == tuple(
-        o for o in resolution.unresolved if o not in settle(vmi, resolution).lost
+    assert own_report(vmi, resolution).unresolved == tuple(
+        o for o in resolution.unresolved if o not in own_report(vmi, resolution).lost
     )
     random.shuffle(claims)
     random.shuffle(slices)

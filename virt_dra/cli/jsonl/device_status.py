@@ -15,7 +15,7 @@ from virt_dra.cli.jsonl.lines import jsonl_command
 from virt_dra.cli.jsonl.members import BadLine, member, under
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.devices.resolution import resolve
-from virt_dra.controllers.loops.device_status import settle
+from virt_dra.controllers.loops.device_status import own_report
 from virt_dra.controllers.loops.virtual_machines import instance_of
 from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of
 
@@ -35,16 +35,16 @@ def answer(request: Json) -> Json:
     resolution = resolve(
         vmi, pod, _objects(request, "claims", ResourceClaim), _objects(request, "slices", ResourceSlice), options
     )
-    settled = settle(vmi, resolution)
-    status = settled.device_status()
-    unresolved = sorted((*settled.unresolved, *settled.lost), key=lambda u: u.subject.position)
+    report = own_report(vmi, resolution)
+    status = report.device_status()
+    unresolved = sorted((*report.unresolved, *report.lost), key=lambda u: u.subject.position)
     answered: Json = {
         "deviceStatus": None if status is None else status.to_wire(),
         "unresolved": [{"device": str(u.subject), "reason": u.reason, "message": u.message} for u in unresolved],
     }
-    if settled.warnings:
+    if report.warnings:
         answered["warnings"] = [
-            {"device": str(w.subject), "reason": w.reason, "message": w.message} for w in settled.warnings
+            {"device": str(w.subject), "reason": w.reason, "message": w.message} for w in report.warnings
         ]
     return answered
 

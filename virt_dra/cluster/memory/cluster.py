@@ -319,7 +319,7 @@ class MemoryCluster:
     ) -> AccessRequest:  # fmt: skip
         """The request, if it is allowed. ``everywhere``: no namespace means all. Raises :class:`Forbidden`."""
         within = namespace if namespace or everywhere else DEFAULT_NAMESPACE
-        request = AccessRequest.of(self._requester, verb, resource, within, name, subresource, fields)
+        request = AccessRequest.from_path(self._requester, verb, resource, within, name, subresource, fields)
         if self._requester is not ADMIN:
             decision = self._decide(request)
             if not decision.allowed:

@@ -45,7 +45,7 @@ class EventLimits:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _QueuedEvent:
     regarding: ObjectReference
     type: EventType
     reason: str
@@ -77,7 +77,7 @@ class EventRecorder:
         self._cluster = cluster
         self._component, self._instance = component, instance
         self._clock, self._suffixes, self._limits = clock, suffixes, limits
-        self._waiting: deque[_Said] = deque(maxlen=limits.waiting)
+        self._waiting: deque[_QueuedEvent] = deque(maxlen=limits.waiting)
         self._wake = asyncio.Event()
         self._closed = False
         self._written: OrderedDict[tuple[object, ...], _Written] = OrderedDict()
@@ -89,7 +89,7 @@ class EventRecorder:
         """Queue an Event about an object; ``reason`` is one CamelCase word."""
         if len(self._waiting) == self._limits.waiting:
             self.dropped += 1
-        self._waiting.append(_Said(regarding, type_, reason, _cut(message, MESSAGE_LIMIT), self._clock()))
+        self._waiting.append(_QueuedEvent(regarding, type_, reason, _cut(message, MESSAGE_LIMIT), self._clock()))
         self._wake.set()
 
     async def run(self) -> None:
@@ -109,49 +109,49 @@ class EventRecorder:
     async def flush(self) -> None:
         """Write the Events recorded so far."""
         while self._waiting:
-            said = self._waiting.popleft()
-            if not self._may_say(said):
+            event = self._waiting.popleft()
+            if not self._takes_token(event):
                 self.dropped += 1
                 continue
             try:
-                await self._say(said)
+                await self._write(event)
             except ApiError as error:
                 self.dropped += 1
                 log.warning(
-                    "an event about %s %s could not be written: %s", said.regarding.kind, said.regarding.name, error
+                    "an event about %s %s could not be written: %s", event.regarding.kind, event.regarding.name, error
                 )
 
-    async def _say(self, said: _Said) -> None:
-        key = (said.subject, said.type, said.reason, said.message)
+    async def _write(self, event: _QueuedEvent) -> None:
+        key = (event.subject, event.type, event.reason, event.message)
         written = self._written.get(key)
         # A time before the last one means that the clock was set back: the distance is unknown.
-        if written is not None and timedelta(0) <= said.at - written.last <= self._limits.window:
-            changes = {"count": written.count + 1, "lastTimestamp": format_time(said.at)}
+        if written is not None and timedelta(0) <= event.at - written.last <= self._limits.window:
+            changes = {"count": written.count + 1, "lastTimestamp": format_time(event.at)}
             try:
                 await self._cluster.patch(EVENT, written.name, written.namespace, merge=changes)
             except NotFound:  # Events are kept for an hour only
                 pass
             else:
-                written.count, written.last = written.count + 1, said.at
+                written.count, written.last = written.count + 1, event.at
                 self._written.move_to_end(key)
                 return
-        created = await self._cluster.create(EVENT.from_wire(self._event(said)))
-        self._written[key] = _Written(created.metadata.namespace, created.metadata.name, 1, said.at)
+        created = await self._cluster.create(EVENT.from_wire(self._event(event)))
+        self._written[key] = _Written(created.metadata.namespace, created.metadata.name, 1, event.at)
         self._written.move_to_end(key)
         if len(self._written) > self._limits.remembered:
             self._written.popitem(last=False)
 
-    def _event(self, said: _Said) -> dict[str, Any]:
-        suffix, at = self._suffixes(), format_time(said.at)
-        name = f"{said.regarding.name[: _NAME_LIMIT - len(suffix) - 1]}.{suffix}"
+    def _event(self, event: _QueuedEvent) -> dict[str, Any]:
+        suffix, at = self._suffixes(), format_time(event.at)
+        name = f"{event.regarding.name[: _NAME_LIMIT - len(suffix) - 1]}.{suffix}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": said.regarding.namespace or "default"},
-            "involvedObject": said.regarding.to_wire(),
-            "type": said.type,
-            "reason": said.reason,
-            "message": said.message,
+            "metadata": {"name": name, "namespace": event.regarding.namespace or "default"},
+            "involvedObject": event.regarding.to_wire(),
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
             "source": {"component": self._component, "host": self._instance},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
@@ -160,14 +160,14 @@ class EventRecorder:
             "lastTimestamp": at,
         }
 
-    def _may_say(self, said: _Said) -> bool:
+    def _takes_token(self, event: _QueuedEvent) -> bool:
         """True if the token bucket of the Event's object has a token, which is taken."""
         limits = self._limits
-        tokens, since = self._tokens.get(said.subject, (float(limits.burst), said.at))
-        tokens = min(tokens + max((said.at - since) / limits.refill, 0.0), float(limits.burst))
+        tokens, since = self._tokens.get(event.subject, (float(limits.burst), event.at))
+        tokens = min(tokens + max((event.at - since) / limits.refill, 0.0), float(limits.burst))
         allowed = tokens >= 1
-        self._tokens[said.subject] = (tokens - 1 if allowed else tokens), said.at
-        self._tokens.move_to_end(said.subject)
+        self._tokens[event.subject] = (tokens - 1 if allowed else tokens), event.at
+        self._tokens.move_to_end(event.subject)
         if len(self._tokens) > limits.remembered:
             self._tokens.popitem(last=False)
         return allowed

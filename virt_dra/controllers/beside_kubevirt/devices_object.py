@@ -9,9 +9,8 @@ from typing import Final
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.integration.paths import NATIVE, PART_OF, PART_OF_LABEL, ClaimRequestPair
 from virt_dra.api.integration.record import Integration
-from virt_dra.api.kubevirt_v1 import API_VERSION as KUBEVIRT_API
 from virt_dra.api.kubevirt_v1 import DeviceStatusInfo, VirtualMachineInstance
-from virt_dra.api.meta import Condition, ObjectMeta, OwnerReference
+from virt_dra.api.meta import Condition, ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import DeviceTaint
 from virt_dra.api.virt_dra_v1alpha1 import (
     ALLOCATABLE,
@@ -50,14 +49,7 @@ _MESSAGE = 4096
 
 def metadata_of(vmi: VirtualMachineInstance) -> ObjectMeta:
     """Named like the VMI and owned by it, so that garbage collection removes it."""
-    owner = OwnerReference(
-        api_version=KUBEVIRT_API,
-        kind=vmi.KIND,
-        name=vmi.name,
-        uid=vmi.metadata.uid,
-        controller=True,
-        block_owner_deletion=False,
-    )
+    owner = controller_reference(vmi, blocks_deletion=False)
     return ObjectMeta(
         name=vmi.name, namespace=vmi.namespace, labels={PART_OF_LABEL: PART_OF}, owner_references=(owner,)
     )

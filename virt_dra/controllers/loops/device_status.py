@@ -50,7 +50,7 @@ UPDATE_FAILED: Final = "FailedDeviceStatusUpdate"
 """Event: the cluster refused the new status."""
 
 
-def settle(
+def own_report(
     vmi: VirtualMachineInstance,
     resolution: DeviceResolution,
     rules: Sequence[DeviceTaintRule] = (),
@@ -129,7 +129,7 @@ def plan(inputs: DeviceStatusInputs) -> DeviceStatusPlan:
         current = current_pod(vmi, pods[vmi.namespace, vmi.metadata.uid], migration_target=options.migration_target)
         named = (claims.get(f"{vmi.namespace}/{name}") for name in _claim_names(vmi, current))
         resolution = resolve(vmi, current, (claim for claim in named if claim is not None), published, options)
-        report = settle(vmi, resolution, inputs.taint_rules, current)
+        report = own_report(vmi, resolution, inputs.taint_rules, current)
         updated = with_status(vmi, report, inputs.now)
         if updated is not vmi:
             actions.append(WriteStatus(updated))
@@ -170,8 +170,8 @@ def with_status(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime
     same = status is None or (old is not None and status.to_wire() == old.to_wire())
     if same and conditions == vmi.status.conditions:
         return vmi
-    told_of = {} if status is None else {"device_status": status}  # of networks it says nothing
-    return vmi.with_(status=vmi.status.with_(conditions=conditions, **told_of))
+    reported = {} if status is None else {"device_status": status}  # networks have no place in it
+    return vmi.with_(status=vmi.status.with_(conditions=conditions, **reported))
 
 
 def sentences(findings: Sequence[UnresolvedDevice | DeviceWarning]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from virt_dra.api.kubevirt_v1 import API_VERSION, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.cluster.port import Reader, Writer
 
 _STOPPED = ("Halted", "Manual", "WaitAsReceiver")
@@ -17,20 +17,12 @@ def instance_of(vm: VirtualMachine) -> VirtualMachineInstance:
     """The VMI that KubeVirt makes of a VM: same name and namespace, the template's labels, annotations and spec, owned
     by the VM."""
     template = vm.spec.template
-    owner = OwnerReference(
-        api_version=API_VERSION,
-        kind=VirtualMachine.KIND,
-        name=vm.name,
-        uid=vm.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
     metadata = ObjectMeta(
         name=vm.name,
         namespace=vm.namespace,
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
-        owner_references=(owner,),
+        owner_references=(controller_reference(vm, blocks_deletion=True),),
     )
     return VirtualMachineInstance(metadata=metadata, spec=template.spec)
 

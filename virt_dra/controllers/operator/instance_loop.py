@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
-from virt_dra.api.core_v1 import Node, ObjectReference, Pod
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.reading.scheme import all_kinds
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.virt_dra_v1alpha1 import VirtualMachineInstanceDevices
 from virt_dra.cluster.port import Cluster
@@ -363,17 +362,7 @@ class InstanceLoop:
 
     def _emit(self, events: Iterable[Event]) -> None:
         for event in events:
-            reference = ObjectReference(
-                api_version=_API_VERSIONS.get(event.kind, ""),
-                kind=event.kind,
-                namespace=event.namespace,
-                name=event.name,
-                uid=event.uid,
-            )
-            self._events.record(reference, event.type, event.reason, event.message)
-
-
-_API_VERSIONS: Final[Mapping[str, str]] = {kind.KIND: kind.API_VERSION for kind in all_kinds()}
+            self._events.record(event.regarding, event.type, event.reason, event.message)
 
 
 def _described(informer: Informer[Any]) -> str:

@@ -24,7 +24,6 @@ from virt_dra.api.core_v1 import (
     ResourceRequirements,
 )
 from virt_dra.api.kubevirt_v1 import (
-    API_VERSION,
     LAUNCHER,
     LAUNCHER_LABEL,
     VM_NAME_LABEL,
@@ -32,7 +31,7 @@ from virt_dra.api.kubevirt_v1 import (
     VirtualMachineInstance,
 )
 from virt_dra.api.kubevirt_versions import SIDECAR, V1_9_0, Gates
-from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.wire import Json, WireError
 from virt_dra.cluster.port import Reader, Writer
@@ -132,20 +131,12 @@ def _metadata(vmi: VirtualMachineInstance, gates: Gates) -> ObjectMeta:
     annotations = {"kubevirt.io/domain": name} | copied | {"kubectl.kubernetes.io/default-container": COMPUTE}
     if gates.version >= V1_9_0:
         annotations[OVERHEAD_ANNOTATION] = str(memory_overhead(vmi, gates).value())
-    owner = OwnerReference(
-        api_version=API_VERSION,
-        kind=VirtualMachineInstance.KIND,
-        name=name,
-        uid=uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
     return ObjectMeta(
         generate_name=f"virt-launcher-{name}-",
         namespace=vmi.namespace,
         labels=labels,
         annotations=annotations,
-        owner_references=(owner,),
+        owner_references=(controller_reference(vmi, blocks_deletion=True),),
     )
 
 

@@ -30,7 +30,7 @@ from virt_dra.controllers.devices.report import DeviceReport
 from virt_dra.controllers.devices.resolution import resolve
 from virt_dra.controllers.devices.subjects import dra_devices
 from virt_dra.controllers.events import MESSAGE_LIMIT, Event, normal, shortened, warning
-from virt_dra.controllers.loops.device_status import sentences, settle, with_status
+from virt_dra.controllers.loops.device_status import own_report, sentences, with_status
 from virt_dra.controllers.pods.current_pod import CREATED_BY_LABEL, EPHEMERAL_ANNOTATION, launcher_pods_of
 from virt_dra.controllers.pods.launcher_resources import RenderError
 from virt_dra.controllers.reconciled import NOT_ALLOCATABLE, NOTHING, Explain, Reconciled
@@ -152,7 +152,7 @@ def _devices(inputs: StandaloneInputs) -> DeviceReport | None:
         return None
     options = replace(devices.options, now=devices.now)
     resolution = resolve(vmi, pod, devices.claims.values(), devices.published, options, subjects)
-    return settle(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
+    return own_report(vmi, with_shared(resolution, devices), devices.rules, pod, started_with(vmi, pod))
 
 
 def _with_shared(vmi: VirtualMachineInstance, report: DeviceReport, now: datetime) -> VirtualMachineInstance:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from virt_dra.api.core_v1 import FINISHED, Container, Node, ObjectReference, Pod
+from virt_dra.api.core_v1 import FINISHED, Container, Node, Pod, reference_to
 from virt_dra.api.integration.paths import WAIT_CONTAINER, WAIT_DIRECTORY, WAIT_FILE
 from virt_dra.api.integration.standalone import MAX_TERMINATION_MESSAGE, TERMINATION_MESSAGE_PATH
 from virt_dra.api.meta import ObjectMeta
@@ -297,10 +297,8 @@ class Kubelet:
             await self._run_containers(key, ours)
         except PrepareError as error:
             problem, again = f"prepare dynamic resources: {error}", RETRY_SECONDS
-            reference = ObjectReference(
-                api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.metadata.uid
-            )
-            self._events.record(reference, "Warning", FAILED_PREPARE, f"Failed to prepare dynamic resources: {problem}")
+            message = f"Failed to prepare dynamic resources: {problem}"
+            self._events.record(reference_to(pod), "Warning", FAILED_PREPARE, message)
         except (NotYet, UnsupportedField, MountClash) as error:
             problem, again = str(error), RETRY_SECONDS
         status = pod_status.status_of(

@@ -24,7 +24,7 @@ class AccessRequest:
     fields: str = ""
 
     @classmethod
-    def of(
+    def from_path(
         cls,
         requester: Requester,
         verb: str,
@@ -34,7 +34,7 @@ class AccessRequest:
         subresource: str = "",
         fields: str = "",
     ) -> AccessRequest:
-        """As an API server reads them from a path, in which a namespace is its own namespace."""
+        """The request as an API server reads it from a path, in which a namespace is its own namespace."""
         within = name if resource == NAMESPACE else namespace if resource.namespaced else ""
         return cls(requester, verb, resource, within, name, subresource, fields)
 
@@ -50,7 +50,7 @@ class AccessRequest:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether it is allowed; if not, perhaps why."""
+    """Whether a request is allowed; if it isn't, ``reason`` may say why."""
 
     allowed: bool
     reason: str = ""

@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_dra.api.core_v1 import Pod, PodResourceClaim, PodResourceClaimStatus
 from virt_dra.api.feature_gates import FeatureGates
-from virt_dra.api.meta import ObjectMeta, OwnerReference
+from virt_dra.api.meta import ObjectMeta, controller_reference
 from virt_dra.api.resource_v1 import (
     POD_CLAIM_NAME_ANNOTATION,
     ResourceClaim,
@@ -234,19 +234,12 @@ def belongs_to(claim: ResourceClaim, owner: ClaimOwner, gates: FeatureGates) -> 
 def generated_claim(owner: ClaimOwner, entry: str, template: ResourceClaimTemplate) -> ResourceClaim:
     """The claim to create for an entry of a pod or PodGroup: the template's labels, annotations and spec, owned by it
     (C-10.5.5)."""
-    reference = OwnerReference(
-        api_version=type(owner).API_VERSION,
-        kind=type(owner).KIND,
-        name=owner.name,
-        uid=owner.metadata.uid,
-        controller=True,
-    )
     given = template.spec.metadata
     metadata = ObjectMeta(
         generate_name=generate_name(owner.name, entry),
         namespace=owner.namespace,
         annotations={**given.annotations, POD_CLAIM_NAME_ANNOTATION: entry},
-        owner_references=(reference,),
+        owner_references=(controller_reference(owner),),
     )
     if given.labels:
         metadata = metadata.with_(labels=given.labels)

@@ -80,7 +80,7 @@ class CreatedClaims:
             return None
         return claim
 
-    def of(self, namespace: str, uid: str) -> tuple[ResourceClaim, ...]:
+    def of_owner(self, namespace: str, uid: str) -> tuple[ResourceClaim, ...]:
         return tuple(
             claim
             for name in tuple(self._of_owner.get((namespace, uid), ()))
@@ -139,7 +139,7 @@ class StoredView:
 
     def claims_of(self, namespace: str, uid: str) -> tuple[ResourceClaim, ...]:
         claims = {claim.name: claim for claim in self._stores.claims.by_index(OF_OWNER, (namespace, uid))}
-        for claim in self._created.of(namespace, uid):
+        for claim in self._created.of_owner(namespace, uid):
             claims.setdefault(claim.name, claim)
         return tuple(claim for _, claim in sorted(claims.items()))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar
 
-from virt_dra.api.core_v1 import ObjectReference, Pod
+from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate
 from virt_dra.api.scheduling_v1 import PodGroup
 from virt_dra.cluster.port import ApiError
@@ -263,11 +263,7 @@ class ResourceClaimController:
         if event.reason != CREATION_FAILED:
             log.info("%s %s/%s: %s: %s", event.kind, event.namespace, event.name, event.reason, event.message)
             return
-        version = Pod.API_VERSION if event.kind == Pod.KIND else PodGroup.API_VERSION
-        about = ObjectReference(
-            api_version=version, kind=event.kind, namespace=event.namespace, name=event.name, uid=event.uid
-        )
-        self._events.record(about, event.type, event.reason, event.message)
+        self._events.record(event.regarding, event.type, event.reason, event.message)
 
 
 def _parted(decided: Iterable[PodDecision]) -> tuple[list[ClaimAction], list[Event]]:

@@ -30,7 +30,7 @@ class PublishedTaints:
                 del self._pools[pool]
         return changed
 
-    def of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
+    def taints_of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
         """The taints of a device; none if it isn't published."""
         driver, pool, name = device
         tracked = self._pools.get((driver, pool))

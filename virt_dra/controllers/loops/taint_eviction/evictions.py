@@ -81,7 +81,7 @@ def device_of(result: DeviceRequestAllocationResult) -> TaintedDevice:
 
 
 def claim_eviction(
-    allocation: AllocationResult, taints_of: Callable[[TaintedDevice], Iterable[CausedTaint]]
+    allocation: AllocationResult | None, taints_of: Callable[[TaintedDevice], Iterable[CausedTaint]]
 ) -> Eviction | None:
     """The eviction of a claim's consumers, None if no taint counts (C-11.2).
 
@@ -90,7 +90,7 @@ def claim_eviction(
     """
     times: list[datetime] = []
     causes: set[TaintCause] = set()
-    for result in allocation.devices.results:
+    for result in allocation.devices.results if allocation is not None else ():
         for cause, taint in taints_of(device_of(result)):
             due = tolerated_until(taint, result.tolerations)
             if due is not None:

@@ -19,7 +19,7 @@ class EvictingRules:
         self._by_selector: dict[_Selector, dict[str, DeviceTaintRule]] = {}
 
     def add(self, rule: DeviceTaintRule) -> None:
-        """Replace a rule (None: absent) by another state of it; a rule that doesn't evict counts as absent."""
+        """Add a rule, or another state of it with the same selector; one that doesn't evict is ignored."""
         selector = _selector(rule)
         if selector is not None:
             self._by_selector.setdefault(selector, {})[rule.name] = rule
@@ -32,7 +32,7 @@ class EvictingRules:
             if not rules:
                 self._by_selector.pop(selector, None)
 
-    def of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
+    def taints_of(self, device: TaintedDevice) -> Iterator[CausedTaint]:
         """The rules that select a device, published or not."""
         if self._by_selector:
             driver, pool, name = device

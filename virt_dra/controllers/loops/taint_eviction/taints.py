@@ -103,9 +103,7 @@ class AllocatedTaints:
         alone.add(strict)
         for key in sorted(self._selected_by(rule)):
             claim = self._claims[key].claim
-            eviction = (
-                claim_eviction(claim.status.allocation, alone.of) if claim.status.allocation is not None else None
-            )
+            eviction = claim_eviction(claim.status.allocation, alone.taints_of)
             if eviction is not None:
                 yield AllocatedClaim(claim, eviction)
 
@@ -130,15 +128,14 @@ class AllocatedTaints:
         changed = []
         for key in sorted(keys):
             stored = self._claims[key]
-            allocation = stored.claim.status.allocation
-            eviction = claim_eviction(allocation, self._taints_of) if allocation is not None else None
+            eviction = claim_eviction(stored.claim.status.allocation, self._taints_of)
             if eviction != stored.eviction:
                 self._claims[key] = AllocatedClaim(stored.claim, eviction)
                 changed.append(stored.claim)
         return changed
 
     def _taints_of(self, device: TaintedDevice) -> Iterable[CausedTaint]:
-        return chain(self._rules.of(device), self.published.of(device))
+        return chain(self._rules.taints_of(device), self.published.taints_of(device))
 
 
 def _key(claim: ResourceClaim) -> ClaimKey:
