@@ -1,8 +1,8 @@
 """A real control plane on loopback: etcd and kube-apiserver, on demand kube-scheduler and kube-controller-manager.
 
 Tests use the fixtures ``control_plane`` (one a test run) and ``namespace`` of ``tests/conftest.py``; ``make cluster``
-runs :mod:`.play`. Its programs come from ``tools/control-plane.sh``. They end with the process that started them,
-whatever ended it (see :mod:`.supervisor`).
+runs :mod:`devtools.play`. Its programs come from ``tools/control-plane.sh``. They end with the process that started
+them, whatever ended it (see :mod:`.supervisor`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ kube-scheduler allocates and kube-controller-manager makes claims; drivers, kube
 KubeVirt are the tests' own (``devtools/agents``) and live in the test process. Nothing of ours is called but its
 command line.
 
-* :mod:`.overlay`: one of our overlays, installed and running
-* :mod:`.worlds`: a cluster with an overlay and agents, of which one is there at a time
+* :mod:`devtools.deployed.overlay`: one of our overlays, installed and running
+* :mod:`devtools.deployed.worlds`: a cluster with an overlay and agents, of which one is there at a time
 * :mod:`.cases`: VMs with their hardware and what is to become of them, read from ``cases/``
-* :mod:`.launchers`: ``virt-dra-launcher`` as the program of a pod's container
+* :mod:`devtools.agents.launchers`: ``virt-dra-launcher`` as the program of a pod's container
 """

@@ -40,7 +40,7 @@ class DerivedAttribute:
         """The attribute's value on a device: one of its fields is set (A-16.3).
 
         Raises EvaluationError; its text gains no advice on missing keys, as in the allocator of the reference (A-16.4).
-        ``interrupt``: as of :meth:`~virt_dra.cel.selector.Selector.matches`.
+        ``interrupt``: as of :meth:`~virt_dra.cel.selector.CompiledSelector.matches`.
         """
         return _as_attribute(self.program.evaluate({"device": device}, interrupt))
 

@@ -131,7 +131,7 @@ def packaged(root: Traversable | None = None) -> Read:
 
 
 def planned(choices: Choices, read: Read) -> tuple[Json, ...]:
-    """All objects, in the order in which they are to be applied. Raises :class:`~.install_kustomize.ManifestError`."""
+    """All objects, in the order in which they are to be applied. Raises :class:`ManifestError`."""
     components = (*((CERT_MANAGER,) if choices.cert_manager else ()), *((CLIENT_CA,) if choices.client_ca else ()))
     objects = build(read, f"overlays/{choices.overlay}", components)
     if choices.client_ca:

@@ -1,8 +1,8 @@
 """The evaluator for reviews whose selectors have no cached answer yet, and its limits: decide, ask the worker, decide
 again.
 
-Deciding is pure and immediate (:func:`webhooks.validation.judge`); it uses the answers that are cached and collects the
-questions that are open. What is still unknown at the last decision is reported as not checked.
+Deciding is pure and immediate (:func:`webhooks.validation.verdict_on`); it uses the answers that are cached and
+collects the questions that are open. What is still unknown at the last decision is reported as not checked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class TooMuchAtOnce(Exception):
 
 
 class Collecting:
-    """An :class:`webhooks.selectors.answers.Evaluator` that evaluates nothing: it collects the questions of one
-    decision.
+    """A :class:`webhooks.selectors.answers.SelectorEvaluator` that evaluates nothing: it collects the questions of
+    one decision.
 
     ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many lists of
     selectors may be looked up before :class:`TooMuchAtOnce` is raised; None for any number.

@@ -62,7 +62,7 @@ Asked = Sequence[tuple[SelectorQuestion, AnswerCache]]
 @dataclass(frozen=True)
 class WorkerLimits:
     """Time limits of one review. ``seconds``: for evaluating its selectors, waiting included; ``fast_seconds``: after
-    which a child moves to a slow slot; ``work``: the budget of a :class:`webhooks.selectors.published_slice.Work`."""
+    which a child moves to a slow slot; ``work``: the budget of a :class:`virt_dra.cel.limits.budget.Work`."""
 
     seconds: float = 0.5
     fast_seconds: float = 0.05

@@ -18,7 +18,7 @@ PROMPT = "READY>"
 
 
 class Terminal:
-    """What was typed and printed since :meth:`forget`."""
+    """What was typed and printed since the last completion."""
 
     def __init__(self, master: int) -> None:
         self._master = master

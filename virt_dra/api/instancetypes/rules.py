@@ -213,7 +213,7 @@ def _topology(vcpus: int, preference: PreferenceSpec | None) -> Json:
 
 
 def _preferred_topology(preference: PreferenceSpec | None) -> str:
-    """``sockets``, ``cores``, …: older names say ``preferCores``."""
+    """``sockets``, ``cores``, …; older names begin with ``prefer``."""
     choice = preference.cpu.preferred_cpu_topology if preference is not None and preference.cpu is not None else None
     return choice.removeprefix("prefer").lower() if choice else "sockets"
 

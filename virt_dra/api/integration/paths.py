@@ -10,7 +10,7 @@ For each pair (claim entry, request) of the container ``compute`` one path is de
 
 The pod webhook and the operator meet here: keys of annotations, names of volumes, files and variables are made by these
 functions and nowhere else. What the annotations hold is read in ``device_claims`` (the user's) and
-``integration_record`` (ours).
+``record`` (ours).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LINT_IGNORE_ANNOTATION: Final = f"{DOMAIN}/lint-ignore"
 DEVICE_STATUS_ANNOTATION: Final = f"{DOMAIN}/device-status"
 """On VMIs, by the operator: the deviceStatus as JSON (K-5.21)."""
 INTEGRATION_ANNOTATION: Final = f"{DOMAIN}/integration"
-"""On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``integration_record``)."""
+"""On launcher pods, by the pod webhook: what it did and what the operator has to fill in (``record``)."""
 METADATA_DOMAIN: Final = f"metadata.{DOMAIN}"
 """On launcher pods, by the operator: the content of a metadata file, one annotation for each pair."""
 ADDRESSES_DOMAIN: Final = f"addresses.{DOMAIN}"

@@ -1,8 +1,8 @@
 """Our CustomResourceDefinitions: the types' own schemas, and what types can't say (required, bounds, list keys, CEL
 rules, columns).
 
-``manifests/crds`` holds what :func:`definitions` gives, as YAML; a test holds them together. Why it is like this:
-docs/decisions/0014-manifests.md.
+``manifests/crds`` holds :data:`BESIDE_KUBEVIRT` and :data:`STANDALONE` as YAML; a test holds them together. Why it is
+like this: docs/decisions/0014-manifests.md.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ NOTHING: Final = Retry()
 def plan(vmi: VirtualMachineInstance, waiting: int, now: datetime, count_from: CountFrom = as_stated) -> Retry:
     """The retry that is due now, and when the next one is.
 
-    ``waiting``: VMIs of the namespace for which :func:`awaits_retry` holds, this one included.
+    ``waiting``: the number of VMIs of the namespace that await a retry
+    (:func:`~virt_dra.controllers.kubevirt_failures.awaits_retry`), this one included.
     """
     failure = retryable_failure(vmi)
     written = vmi.metadata.annotations.get(RETRY_ANNOTATION)

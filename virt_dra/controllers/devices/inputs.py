@@ -25,7 +25,7 @@ class DeviceInputs:
     current one.
 
     ``claims``: those that the pods name, as far as they exist; ``published``: the pools that their allocations name.
-    ``holders``: address (:func:`sources.address_on`) -> the keys of VMIs that publish it.
+    ``holders``: address (:func:`address_on`) -> the keys of VMIs that publish it.
     """
 
     vmi: VirtualMachineInstance
@@ -41,7 +41,7 @@ class DeviceInputs:
 
 
 Holding = Callable[[Sources, str], Iterable[str]]
-"""An address (:func:`sources.address_on`) -> the keys of VMIs that have it."""
+"""An address (:func:`address_on`) -> the keys of VMIs that have it."""
 
 
 def gather(

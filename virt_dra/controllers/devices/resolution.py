@@ -60,9 +60,10 @@ def resolve(
 ) -> DeviceResolution:
     """Resolve every DRA device of a VMI to its address (K-5.1 to K-5.13).
 
-    ``pod``: the VMI's launcher pod if there is one (:func:`current_pod.current_pod` finds it). ``claims`` and
-    ``slices`` may hold more than is needed, in any order and more than once. ``subjects``: the devices, if not the
-    VMI's DRA devices. Never raises on well-typed objects.
+    ``pod``: the VMI's launcher pod if there is one
+    (:func:`~virt_dra.controllers.pods.current_pod.current_pod` finds it). ``claims`` and ``slices`` may hold more than
+    is needed, in any order and more than once. ``subjects``: the devices, if not the VMI's DRA devices. Never raises
+    on well-typed objects.
     """
     subjects = dra_devices(vmi) if subjects is None else subjects
     if pod is None:

@@ -1,4 +1,5 @@
-"""The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (docs/decisions/0012, K-5.14, K-12.1).
+"""The reconcile of a VMI without KubeVirt: its pod, its phase, its devices (K-5.14, K-12.1,
+docs/decisions/0012-real-cluster.md).
 
 The VMI's own status holds the result. Its pod gets the deviceStatus as an annotation once every device has an address,
 because the launcher has no token to read it from the API server.

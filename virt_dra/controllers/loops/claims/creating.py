@@ -298,7 +298,7 @@ def needs_work(view: ClaimView, pod: Pod, gates: FeatureGates) -> bool:
     """Whether a change makes work for a pod: a claim isn't recorded, is to be made again, or is to be reserved
     (C-10.3).
 
-    A finished pod needs none, other than in Kubernetes 1.37 (docs/decisions/0010).
+    A finished pod needs none, other than in Kubernetes 1.37 (docs/decisions/0010-corrections.md).
     """
     if pod.metadata.deletion_timestamp is not None or is_done(pod):
         return False
