@@ -51,6 +51,6 @@ def schema_of(definition: Json) -> Json:
 def pruned_object(obj: Json, definition: Json) -> Json:
     """What is left of an object when it is stored; its metadata is the API server's own matter."""
     kept: dict[str, Any] = pruned(
-        {key: value for key, value in obj.items() if key != "metadata"}, Schema.of(schema_of(definition))
+        {key: value for key, value in obj.items() if key != "metadata"}, Schema.from_structural(schema_of(definition))
     )
     return {**kept, "metadata": obj.get("metadata", {})}

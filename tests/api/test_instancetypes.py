@@ -29,7 +29,7 @@ def test_expansion(case: dict[str, Any]) -> None:
         {"metadata": {"name": "vm", "namespace": "team"}, "spec": case["spec"], "status": case.get("status", {})}
     )
     before = vm.to_wire()
-    expansion = expand(vm, Instancetypes.of([read_object(each) for each in case.get("have", ())], "team"), "default")
+    expansion = expand(vm, Instancetypes.from_objects([read_object(each) for each in case.get("have", ())], "team"), "default")
     want = dict(case["want"])
     assert [[each.type, each.field, each.message] for each in expansion.refusals] == want.pop("refused", [])
     assert [str(each) for each in expansion.missing] == want.pop("missing", [])
@@ -87,7 +87,7 @@ def test_nothing_that_anybody_writes_raises(sizes: Any, preferences: Any, matche
             "spec": preferences,
         },
     ]
-    known = Instancetypes.of([read_object(each) for each in have], "default")
+    known = Instancetypes.from_objects([read_object(each) for each in have], "default")
     for spec in ({"instancetype": matcher}, {"instancetype": {"name": "m"}, "preference": {"name": "m"}}):
         vm = VirtualMachine.from_wire(
             {"metadata": {"name": "vm"}, "spec": {**spec, "template": {"spec": {"domain": {}}}}}

@@ -112,7 +112,7 @@ def test_a_configuration_lists_and_disables_gates(
 
 @pytest.mark.parametrize("text", [*NO_RELEASE, None])
 def test_what_names_no_release_gets_the_newest_rules_and_says_so(text: str | None) -> None:
-    observed = ObservedVersion.of(text)
+    observed = ObservedVersion.parse(text)
     assert (observed.version, observed.assumed, observed.unreadable) == (NEWEST, True, bool(text))
     assert str(observed).endswith("the rules of 1.9, the newest release known here, are applied")
     assert (text or "is empty")[:100] in str(observed)
@@ -130,7 +130,7 @@ def test_what_names_no_release_gets_the_newest_rules_and_says_so(text: str | Non
     ],
 )
 def test_a_release_is_itself(text: str, sentence: str) -> None:
-    observed = ObservedVersion.of(text)
+    observed = ObservedVersion.parse(text)
     assert (str(observed), observed.assumed, observed.advice) == (sentence, False, "")
 
 

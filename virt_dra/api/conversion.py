@@ -131,7 +131,7 @@ def _require_served(kind: str, version: str) -> None:
             detail = f"{DRA}/{version} {_CLASSIC}; supported are {supported}"
         raise WireError(kind, (("apiVersion", detail),))
     if kind not in SERVED[version]:
-        versions = [known for known, kinds in SERVED.items() if kind in kinds]
+        versions = [served for served, kinds in SERVED.items() if kind in kinds]
         if versions:
             raise WireError(
                 kind, (("apiVersion", f"{kind} does not exist in {DRA}/{version}; it does in {', '.join(versions)}"),)

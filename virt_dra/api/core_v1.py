@@ -171,7 +171,7 @@ class WeightedPodAffinityTerm(Wire):
 
 
 class PodAffinity(Wire):
-    """Of affinity and of anti-affinity."""
+    """The terms of affinity, or of anti-affinity."""
 
     required: List[PodAffinityTerm] = Field((), alias="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: List[WeightedPodAffinityTerm] = Field((), alias="preferredDuringSchedulingIgnoredDuringExecution")

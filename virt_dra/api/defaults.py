@@ -6,7 +6,6 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import singledispatch
 from typing import Final, TypeVar, cast
 
@@ -31,7 +30,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSlice,
 )
 from virt_dra.api.scheduling_v1 import DisruptionMode, PodGroup, PriorityClass
-from virt_dra.api.wire import Wire
+from virt_dra.api.wire import Wire, changed_items
 
 TOLERATION_OPERATOR = "Equal"
 POOL_REQUEST_LIMIT = 100
@@ -67,40 +66,43 @@ def _with_defaults(obj: TypedObject, now: str) -> TypedObject:
 
 @_with_defaults.register
 def _(obj: ResourceClaim, now: str) -> TypedObject:
-    spec = _with(obj.spec, devices=_device_claim(obj.spec.devices))
+    spec = obj.spec.replacing(devices=_device_claim(obj.spec.devices))
     allocation = obj.status.allocation
-    status = obj.status if allocation is None else _with(obj.status, allocation=_allocation(allocation))
-    return _with(obj, spec=spec, status=status)
+    status = obj.status if allocation is None else obj.status.replacing(allocation=_allocation(allocation))
+    return obj.replacing(spec=spec, status=status)
 
 
 @_with_defaults.register
 def _(obj: ResourceClaimTemplate, now: str) -> TypedObject:
-    claim = _with(obj.spec.spec, devices=_device_claim(obj.spec.spec.devices))
-    return _with(obj, spec=_with(obj.spec, spec=claim))
+    claim = obj.spec.spec.replacing(devices=_device_claim(obj.spec.spec.devices))
+    return obj.replacing(spec=obj.spec.replacing(spec=claim))
 
 
 @_with_defaults.register
 def _(obj: ResourceSlice, now: str) -> TypedObject:
-    def device(of: Device) -> Device:
-        return _with(
-            of,
-            taints=_each(of.taints, lambda taint: _taint(taint, now)),
-            capacity=_values(of.capacity),
-            consumes_counters=_each(of.consumes_counters, lambda use: _with(use, counters=_values(use.counters))),
+    def device(published: Device) -> Device:
+        return published.replacing(
+            taints=changed_items(published.taints, lambda taint: _taint(taint, now)),
+            capacity=_values(published.capacity),
+            consumes_counters=changed_items(
+                published.consumes_counters, lambda use: use.replacing(counters=_values(use.counters))
+            ),
         )
 
-    sets = _each(obj.spec.shared_counters, lambda counters: _with(counters, counters=_values(counters.counters)))
-    return _with(obj, spec=_with(obj.spec, devices=_each(obj.spec.devices, device), shared_counters=sets))
+    sets = changed_items(
+        obj.spec.shared_counters, lambda counters: counters.replacing(counters=_values(counters.counters))
+    )
+    return obj.replacing(spec=obj.spec.replacing(devices=changed_items(obj.spec.devices, device), shared_counters=sets))
 
 
 @_with_defaults.register
 def _(obj: DeviceTaintRule, now: str) -> TypedObject:
-    return _with(obj, spec=_with(obj.spec, taint=_taint(obj.spec.taint, now)))
+    return obj.replacing(spec=obj.spec.replacing(taint=_taint(obj.spec.taint, now)))
 
 
 @_with_defaults.register
 def _(obj: ResourcePoolStatusRequest, now: str) -> TypedObject:
-    return obj if obj.spec.limit is not None else _with(obj, spec=_with(obj.spec, limit=POOL_REQUEST_LIMIT))
+    return obj if obj.spec.limit is not None else obj.replacing(spec=obj.spec.replacing(limit=POOL_REQUEST_LIMIT))
 
 
 @_with_defaults.register
@@ -108,13 +110,13 @@ def _(obj: PodGroup, now: str) -> TypedObject:
     return (
         obj
         if obj.spec.disruption_mode is not None
-        else _with(obj, spec=_with(obj.spec, disruption_mode=DisruptionMode(single={})))
+        else obj.replacing(spec=obj.spec.replacing(disruption_mode=DisruptionMode(single={})))
     )
 
 
 @_with_defaults.register
 def _(obj: PriorityClass, now: str) -> TypedObject:
-    return obj if obj.preemption_policy is not None else _with(obj, preemption_policy="PreemptLowerPriority")
+    return obj if obj.preemption_policy is not None else obj.replacing(preemption_policy="PreemptLowerPriority")
 
 
 def retimed_taint(new: DeviceTaintRule, old: DeviceTaintRule, now: str) -> DeviceTaintRule:
@@ -122,46 +124,48 @@ def retimed_taint(new: DeviceTaintRule, old: DeviceTaintRule, now: str) -> Devic
     taint, before = new.spec.taint, old.spec.taint
     if taint.effect == before.effect or taint.time_added != before.time_added:
         return new
-    return _with(new, spec=_with(new.spec, taint=_with(taint, time_added=format_time(parse_time(now)))))
+    return new.replacing(spec=new.spec.replacing(taint=taint.replacing(time_added=format_time(parse_time(now)))))
 
 
 def _device_claim(claim: DeviceClaim) -> DeviceClaim:
-    return _with(claim, requests=_each(claim.requests, _request))
+    return claim.replacing(requests=changed_items(claim.requests, _request))
 
 
 def _request(request: DeviceRequest) -> DeviceRequest:
-    alternatives = _each(request.first_available, _counted)
+    alternatives = changed_items(request.first_available, _counted)
     exactly = None if request.exactly is None else _counted(request.exactly)
-    return _with(request, first_available=alternatives, exactly=exactly)
+    return request.replacing(first_available=alternatives, exactly=exactly)
 
 
 def _counted(request: CountedRequest) -> CountedRequest:
     """Mode and count of an exact request or an alternative. A count is implied only in the mode that has one."""
     mode = request.allocation_mode or EXACT_COUNT
     count = 1 if mode == EXACT_COUNT and request.count == 0 else request.count
-    return _with(_tolerating(request), allocation_mode=mode, count=count)
+    return _tolerating(request).replacing(allocation_mode=mode, count=count)
 
 
 def _allocation(allocation: AllocationResult) -> AllocationResult:
     if allocation.allocation_timestamp is not None:
-        allocation = _with(allocation, allocation_timestamp=_stored_time(allocation.allocation_timestamp))
-    return _with(allocation, devices=_with(allocation.devices, results=_each(allocation.devices.results, _tolerating)))
+        allocation = allocation.replacing(allocation_timestamp=_stored_time(allocation.allocation_timestamp))
+    return allocation.replacing(
+        devices=allocation.devices.replacing(results=changed_items(allocation.devices.results, _tolerating))
+    )
 
 
 def _tolerating(owner: Tolerant) -> Tolerant:
-    return _with(owner, tolerations=_each(owner.tolerations, _toleration))
+    return owner.replacing(tolerations=changed_items(owner.tolerations, _toleration))
 
 
 def _toleration(toleration: DeviceToleration) -> DeviceToleration:
-    return _with(toleration, operator=toleration.operator or TOLERATION_OPERATOR)
+    return toleration.replacing(operator=toleration.operator or TOLERATION_OPERATOR)
 
 
 def _taint(taint: DeviceTaint, now: str) -> DeviceTaint:
-    return _with(taint, time_added=now if taint.time_added is None else _stored_time(taint.time_added))
+    return taint.replacing(time_added=now if taint.time_added is None else _stored_time(taint.time_added))
 
 
 def _stored_time(text: str) -> str:
-    """In UTC and whole seconds, as every time is stored; what is no time is left to validation."""
+    """The time in UTC and whole seconds, as every time is stored; validation reports a text that is no time."""
     try:
         stored = format_time(parse_time(text))
     except ValueError:
@@ -176,15 +180,3 @@ def _values(quantities: dict[str, Measured]) -> dict[str, Measured]:
     return {
         name: entry if entry.given("value") else entry.with_(value=entry.value) for name, entry in quantities.items()
     }
-
-
-def _with(value: W, **fields: object) -> W:
-    """A copy with the fields that are other objects, or the very same value: an absent field that keeps its default
-    stays absent."""
-    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new}
-    return value.with_(**changes) if changes else value
-
-
-def _each(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
-    changed = tuple(change(item) for item in items)
-    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed

@@ -82,7 +82,7 @@ class ObservedVersion:
     assumed: bool
 
     @classmethod
-    def of(cls, text: str | None) -> ObservedVersion:
+    def parse(cls, text: str | None) -> ObservedVersion:
         try:
             return cls(text, KubeVirtVersion.parse(text or ""), assumed=False)
         except ValueError:
@@ -156,8 +156,8 @@ class Gates:
         """The version's defaults, changed by explicit choices. A gate that this version doesn't have stays off."""
         on = {gate for gate, stage in _GATES.items() if stage.beta is not None and version >= stage.beta}
         for gate, enabled in _spelled_out(choices or {}).items():
-            known = _GATES.get(gate)
-            if known is None or version < known.since:
+            stages = _GATES.get(gate)
+            if stages is None or version < stages.since:
                 continue
             (on.add if enabled else on.discard)(gate)
         return cls(version, frozenset(on))
@@ -175,8 +175,8 @@ class Gates:
     def how_to_enable(self, gate: str) -> str:
         """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is
         refused there (K-1.11)."""
-        known = _GATES.get(gate)
-        default = known is not None and known.beta is not None and self.version >= known.beta
+        stages = _GATES.get(gate)
+        default = stages is not None and stages.beta is not None and self.version >= stages.beta
         if default:
             verb = "take" if gate in self.disabled else "keep"
             return f"{verb} {gate} out of {_LISTS}.disabledFeatureGates; it is on by default"

@@ -120,8 +120,8 @@ def label_key(text: str) -> tuple[str, ...]:
     faults: tuple[str, ...] = ()
     name = parts[-1]
     if len(parts) == 2:
-        found = dns1123_subdomain(parts[0], "bytes") if parts[0] else ("must be non-empty",)
-        faults = tuple(f"prefix part {fault}" for fault in found)
+        prefix_faults = dns1123_subdomain(parts[0], "bytes") if parts[0] else ("must be non-empty",)
+        faults = tuple(f"prefix part {fault}" for fault in prefix_faults)
     if not name:
         faults += ("name part must be non-empty",)
     faults += tuple(f"name part {fault}" for fault in _too_long(name, LABEL_MAX, "bytes"))

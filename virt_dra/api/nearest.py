@@ -16,8 +16,8 @@ LENGTH_MAX = 100
 LISTED = 5
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to the given one; None if none is similar.
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of ``names`` that is most similar to ``name``; None if none is similar.
 
     >>> nearest("gpuclaim", ["net-claim", "gpu-claim"])
     'gpu-claim'
@@ -26,9 +26,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if not name or len(name) > LENGTH_MAX:
         return None
     by_fold: dict[str, str] = {}
-    for each in islice(known, COMPARED):
-        if len(each) <= LENGTH_MAX:
-            by_fold.setdefault(_folded(each), each)
+    for candidate in islice(names, COMPARED):
+        if len(candidate) <= LENGTH_MAX:
+            by_fold.setdefault(_folded(candidate), candidate)
     folded = _folded(name)
     if folded in by_fold:
         return by_fold[folded]
@@ -41,22 +41,22 @@ def _folded(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def listed(known: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     """``"a", "b"``: the first few names, quoted; empty for none.
 
     >>> listed(["a", "b"])
     '"a", "b"'
     """
-    first = list(islice(known, LISTED + 1))
+    first = list(islice(names, LISTED + 1))
     return ", ".join(map(quoted, first[:LISTED])) + (", …" if len(first) > LISTED else "")
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """The known names, at most :data:`COMPARED`, with the one that was probably meant in front.
+    """The names, at most :data:`COMPARED`, with the one that was probably meant in front.
 
     >>> nearest_first("gpuclaim", ["net-claim", "gpu-claim"])
     ['gpu-claim', 'net-claim']
     """
     names = list(islice(known, COMPARED))
     meant = nearest(name, names)
-    return names if meant is None else [meant, *(each for each in names if each != meant)]
+    return names if meant is None else [meant, *(other for other in names if other != meant)]

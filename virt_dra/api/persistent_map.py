@@ -123,7 +123,7 @@ class PersistentMap(Mapping[K, V]):
         # everything each time.
         fits = len(buckets) == number or number < len(buckets) <= 2 * number
         made._buckets = (
-            tuple(buckets) if fits else _spread(dict(chain.from_iterable(each.items() for each in buckets)), number)
+            tuple(buckets) if fits else _spread(dict(chain.from_iterable(bucket.items() for bucket in buckets)), number)
         )
         made._mask = len(made._buckets) - 1
         return made

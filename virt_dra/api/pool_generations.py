@@ -17,6 +17,6 @@ def generation_of(published: ResourceSlice) -> int:
 def newest_generation(members: Iterable[T], generation: Callable[[T], int]) -> tuple[int, tuple[T, ...]]:
     """The highest generation among the members of one pool (at least one), and the members that have it, in their
     order."""
-    numbered = [(generation(each), each) for each in members]
+    numbered = [(generation(member), member) for member in members]
     newest = max(number for number, _ in numbered)
-    return newest, tuple(each for number, each in numbered if number == newest)
+    return newest, tuple(member for number, member in numbered if number == newest)

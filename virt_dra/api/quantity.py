@@ -68,7 +68,7 @@ _MAX_SCALE: Final = 2**31 - 1
 
 
 class Spelling(NamedTuple):
-    """See :attr:`Quantity.spelling`."""
+    """How a quantity was written: see :attr:`Quantity.spelling`."""
 
     nano: int
     format: QuantityFormat
@@ -282,8 +282,8 @@ class Quantity:
             return _parsed(str(value))
         if isinstance(value, float):
             return _parsed(_float_text(value))
-        found = {bool: "a boolean", list: "a list", dict: "an object"}.get(type(value), type(value).__name__)
-        raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {found}')
+        actual = {bool: "a boolean", list: "a list", dict: "an object"}.get(type(value), type(value).__name__)
+        raise ValueError(f'must be a quantity (a string such as "500m", "2" or "10Gi", or a number), not {actual}')
 
 
 def _make(nano: int, format: QuantityFormat, scale: int | None = None, kept: str | None = None) -> Quantity:

@@ -97,8 +97,8 @@ class Wire(BaseModel):
     def empty(cls) -> Self:
         """One without any field. Unlike ``cls()`` it needs no compiled schema of the type: as a default it costs
         nothing at import."""
-        found: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
-        return found
+        instance: Self = cls.model_construct()  # type: ignore[assignment] # pydantic's plugin takes it for the base class
+        return instance
 
     @classmethod
     def _read(cls, raw: object) -> Self:
@@ -115,6 +115,12 @@ class Wire(BaseModel):
     def with_(self, **changes: object) -> Self:
         """A copy in which the given fields (Python names) have new values. Values are not validated."""
         return self.model_copy(update=changes)
+
+    def replacing(self, **fields: object) -> Self:
+        """A copy with those of the fields that are other objects; itself if none is: an absent field that keeps its
+        default stays absent."""
+        changes = {name: value for name, value in fields.items() if getattr(self, name) is not value}
+        return self.with_(**changes) if changes else self
 
     def without(self, *fields: str) -> Self:
         """A copy in which the given fields (Python names, or wire names of what no type knows) are absent; itself if
@@ -242,13 +248,13 @@ def describe(problem: Mapping[str, Any]) -> str:
         return str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
         return expected
-    found = problem.get("input")
+    given = problem.get("input")
     # Words such as y, no and on are booleans in YAML as Kubernetes reads it, which surprises whoever wrote a name.
-    advice = "; put it in quotes" if problem["type"] == "string_type" and isinstance(found, bool) else ""
-    return f"{expected}, not {_FOUND.get(type(found), type(found).__name__)}{advice}"
+    advice = "; put it in quotes" if problem["type"] == "string_type" and isinstance(given, bool) else ""
+    return f"{expected}, not {JSON_TYPES.get(type(given), type(given).__name__)}{advice}"
 
 
-_FOUND: Mapping[type, str] = {
+JSON_TYPES: Mapping[type, str] = {
     str: "a string",
     bool: "a boolean",
     int: "an integer",
@@ -257,6 +263,13 @@ _FOUND: Mapping[type, str] = {
     dict: "an object",
     type(None): "null",
 }
+"""What a value is called in a message."""
+
+
+def changed_items(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
+    """The items after a change; the same tuple if none is another object."""
+    changed = tuple(change(item) for item in items)
+    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
 
 
 class Object(Wire):

@@ -125,7 +125,7 @@ def _configuration(kubevirt: KubeVirt, where: str, named: KubeVirtVersion | None
             message, "wait until KubeVirt is deployed, or name the version: --kubevirt-version"
         )
         return
-    observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.of(text)
+    observed = ObservedVersion(text, named, assumed=False) if named is not None else ObservedVersion.parse(text)
     version, configuration = observed.version, kubevirt.spec.configuration
     gates = Gates.configured(version, configuration.developer_configuration)
     yield _version(observed, named is not None, CheckSubject("kubevirt-version", where))

@@ -87,7 +87,7 @@ async def run_on(
     vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
     observed = (
-        ObservedVersion.of(kubevirt.status.observed_kube_virt_version)
+        ObservedVersion.parse(kubevirt.status.observed_kube_virt_version)
         if kubevirt and settings.kubevirt is None
         else None
     )

@@ -83,7 +83,7 @@ class SortedInput:
 def sort_input(inputs: Iterable[Sourced[TypedObject]]) -> SortedInput:
     """Sorts the inputs, which are unique and have namespaces. A VMI that a VM of the input owns belongs to that VM."""
     inputs = tuple(inputs)
-    instancetypes = Instancetypes.of((sourced.object for sourced in inputs), "")
+    instancetypes = Instancetypes.from_objects((sourced.object for sourced in inputs), "")
     pods: dict[str, list[Pod]] = defaultdict(list)
     for sourced in inputs:
         if isinstance(sourced.object, Pod):

@@ -71,7 +71,7 @@ class KubeVirtAtHand:
         newest release."""
         configuration = (kubevirt or KubeVirt()).spec.configuration
         observed = (
-            ObservedVersion.of(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
+            ObservedVersion.parse(kubevirt.status.observed_kube_virt_version) if kubevirt and version is None else None
         )
         release = version or (observed.version if observed else NEWEST)
         gates = Gates.configured(release, configuration.developer_configuration, choices)
@@ -145,7 +145,7 @@ class LintInputs:
             DeviceInventory.of(of_kind(objects, ResourceSlice), address_keys),
             frozenset(known),
             refused or {},
-            instancetypes=Instancetypes.of(objects, namespace),
+            instancetypes=Instancetypes.from_objects(objects, namespace),
         )
 
     def template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:

@@ -14,7 +14,7 @@ from virt_dra.api.integration.record import Integration
 from virt_dra.api.reading.json_annotations import AnnotationError
 
 FIELD = "metadata.annotations[virt-dra.io/integration]"
-RECORD = Integration.of(
+RECORD = Integration.from_decisions(
     [
         PathDecision(ClaimRequestPair("gpus", "gpu"), "metadata-shim", "DriverWritesNoMetadata", "…"),
         PathDecision(ClaimRequestPair("gpus", ""), "none", "NoRequest", "…", warning=True),

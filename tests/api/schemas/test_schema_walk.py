@@ -49,7 +49,7 @@ STRUCTURAL: Json = {
         "on": {"type": "boolean"},
     },
 }
-SCHEMA = Schema.of(STRUCTURAL)
+SCHEMA = Schema.from_structural(STRUCTURAL)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_faults(raw: Json, wrong: list[tuple[str, str, str]]) -> None:
 )
 def test_pruning(schema: Json, value: object, left: object) -> None:
     before = copy.deepcopy(value)
-    assert pruned(value, Schema.of(schema)) == left
+    assert pruned(value, Schema.from_structural(schema)) == left
     assert value == before
 
 

@@ -111,7 +111,7 @@ def _make(root: Any, change: ValueChange) -> None:
     if isinstance(change, RenameMember):
         if change.name in owner:
             raise CannotChange(f"{change.name} is there already")
-        _replace_members(owner, {change.name if key == last else key: each for key, each in owner.items()})
+        _replace_members(owner, {change.name if key == last else key: value for key, value in owner.items()})
     elif isinstance(change, RemoveMember):
         del owner[last]
     elif isinstance(change, WrapMember):

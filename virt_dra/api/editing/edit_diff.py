@@ -49,14 +49,14 @@ class DiffedText:
         shift = 0
         for hunk in _hunks(regions):
             first, last = max(hunk[0].first - CONTEXT, 0), min(hunk[-1].last + CONTEXT, len(self.lines))
-            new = sum(len(each.lines) - (each.last - each.first) for each in hunk)
+            new = sum(len(region.lines) - (region.last - region.first) for region in hunk)
             parts.append(f"@@ -{_range(first, last - first)} +{_range(first + shift, last - first + new)} @@\n")
             position = first
-            for each in hunk:
-                parts += _marked(" ", self.lines[position : each.first])
-                parts += _marked("-", self.lines[each.first : each.last])
-                parts += _marked("+", each.lines)
-                position = each.last
+            for region in hunk:
+                parts += _marked(" ", self.lines[position : region.first])
+                parts += _marked("-", self.lines[region.first : region.last])
+                parts += _marked("+", region.lines)
+                position = region.last
             parts += _marked(" ", self.lines[position:last])
             shift += new
         return "".join(parts)
@@ -73,18 +73,18 @@ def _regions(diffed: DiffedText, edits: Sequence[TextEdit]) -> Iterator[_Region]
     """The lines that edits touch, without those that stay the same."""
     text, lines, starts = diffed.text, diffed.lines, diffed.starts
     groups: list[tuple[int, int, list[TextEdit]]] = []
-    for each in edits:
-        first, last = (min(bisect_right(starts, place) - 1, max(len(lines) - 1, 0)) for place in (each.start, each.end))
+    for edit in edits:
+        first, last = (min(bisect_right(starts, place) - 1, max(len(lines) - 1, 0)) for place in (edit.start, edit.end))
         if groups and first <= groups[-1][1]:
             before, until, of_group = groups[-1]
-            of_group.append(each)
+            of_group.append(edit)
             groups[-1] = (before, max(until, last), of_group)
         else:
-            groups.append((first, last, [each]))
+            groups.append((first, last, [edit]))
     for first, last, of_group in groups:
         begin, end = starts[first], starts[min(last + 1, len(lines))]
         new = _lines(
-            edited(text[begin:end], [TextEdit(each.start - begin, each.end - begin, each.text) for each in of_group])
+            edited(text[begin:end], [TextEdit(edit.start - begin, edit.end - begin, edit.text) for edit in of_group])
         )
         old = lines[first : last + 1]
         head = 0
@@ -100,13 +100,13 @@ def _regions(diffed: DiffedText, edits: Sequence[TextEdit]) -> Iterator[_Region]
 def _together(regions: Iterator[_Region]) -> Iterator[_Region]:
     """Regions that follow each other immediately are one: what goes is shown before what comes."""
     before: _Region | None = None
-    for each in regions:
-        if before is not None and before.last == each.first:
-            before = _Region(before.first, each.last, before.lines + each.lines)
+    for region in regions:
+        if before is not None and before.last == region.first:
+            before = _Region(before.first, region.last, before.lines + region.lines)
             continue
         if before is not None:
             yield before
-        before = each
+        before = region
     if before is not None:
         yield before
 
@@ -114,17 +114,18 @@ def _together(regions: Iterator[_Region]) -> Iterator[_Region]:
 def _hunks(regions: Sequence[_Region]) -> Iterator[list[_Region]]:
     """Regions so close that their contexts touch are in one hunk."""
     hunk: list[_Region] = []
-    for each in regions:
-        if hunk and each.first - hunk[-1].last > 2 * CONTEXT:
+    for region in regions:
+        if hunk and region.first - hunk[-1].last > 2 * CONTEXT:
             yield hunk
             hunk = []
-        hunk.append(each)
+        hunk.append(region)
     if hunk:
         yield hunk
 
 
 def _range(first: int, length: int) -> str:
-    """As in a hunk's head: lines count from 1, and an empty range is named by the line before it."""
+    """A range in the notation of a hunk's head: lines count from 1, and an empty range is named by the line before
+    it."""
     start = first + 1 if length else first
     return str(start) if length == 1 else f"{start},{length}"
 

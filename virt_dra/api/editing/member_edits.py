@@ -42,7 +42,7 @@ class WrittenObjects:
                 raise CannotChange("it isn't found in its text")
             by = editors.setdefault(place.document, _DocumentEditor(self._lines, root))
             by.add(of_object, () if place.item is None else ("items", place.item))
-        return in_order(edit for each in editors.values() for edit in each.edits())
+        return in_order(edit for editor in editors.values() for edit in editor.edits())
 
 
 class _DocumentEditor:
@@ -58,12 +58,12 @@ class _DocumentEditor:
 
     def add(self, changes: Iterable[ValueChange], within: MemberPath) -> None:
         """Changes of the object at ``within``."""
-        for each in changes:
-            path = (*within, *each.path)
-            owner = self._at(path if isinstance(each, NestMembers) else path[:-1])
+        for change in changes:
+            path = (*within, *change.path)
+            owner = self._at(path if isinstance(change, NestMembers) else path[:-1])
             if owner.kind != "mapping":
                 raise CannotChange("there is no object to change")
-            self._changes.setdefault((id(owner), (type(each), each.path[-1:], *_content(each))), (owner, each))
+            self._changes.setdefault((id(owner), (type(change), change.path[-1:], *_content(change))), (owner, change))
 
     def edits(self) -> Iterator[TextEdit]:
         appended: dict[tuple[int, str], tuple[TextNode, list[object]]] = {}
@@ -184,7 +184,7 @@ class _DocumentEditor:
         return TextEdit(end, end, self._broken(["", *texts], column))
 
     def _dashes(self, owner: TextNode) -> int:
-        """By how much the dashes of a list are indented in this mapping."""
+        """The number of blanks by which the dashes of a list are indented in this mapping."""
         for key, value in owner.entries:
             if value.kind == "sequence" and not value.flow and not value.marked:
                 return max(value.column - key.column, 0)
@@ -208,11 +208,11 @@ class _DocumentEditor:
         if not given.flow:
             if given.marked:
                 raise CannotChange(f"{name} is an anchor, which other objects may share")
-            texts = [line for each in values for line in item_lines(each, self._step, self._dashes(owner))]
+            texts = [line for value in values for line in item_lines(value, self._step, self._dashes(owner))]
             return self._lines_after([last], given.column, texts)
         if not self._own_line(last):
-            return TextEdit(last.end, last.end, "".join(f", {flow(each, quote)}" for each in values))
-        texts = [json.dumps(each, indent=self._step) if quote == '"' else flow(each) for each in values]
+            return TextEdit(last.end, last.end, "".join(f", {flow(value, quote)}" for value in values))
+        texts = [json.dumps(value, indent=self._step) if quote == '"' else flow(value) for value in values]
         return TextEdit(
             last.end, last.end, self._broken(["," + self._broken(["", *",\n".join(texts).split("\n")], last.column)], 0)
         )
@@ -322,7 +322,7 @@ class _DocumentEditor:
             yield TextEdit(before, until, "")
         separator = self._broken([",", ""], inner) if in_lines else ", "
         closing = self._broken(["", "}"], first.column) if in_lines else "}"
-        yield TextEdit(end, end, "".join(separator + each for each in further) + closing)
+        yield TextEdit(end, end, "".join(separator + piece for piece in further) + closing)
 
     def _end(self, owner: TextNode, at: int) -> int:
         return max(node.end for node in owner.entries[at])
@@ -381,7 +381,7 @@ def _followed(node: TextNode) -> TextNode:
 
 
 def _step(root: TextNode) -> int:
-    """By how many blanks a document indents what is below something else."""
+    """The number of blanks by which a document indents what is below something else."""
     for key, value in root.entries:
         if root.flow:
             return key.column if key.line > root.line and key.column else 2

@@ -24,7 +24,7 @@ class TextEdit:
 
 def in_order(edits: Iterable[TextEdit]) -> list[TextEdit]:
     """The edits by their places; insertions at one place keep their order. Raises :class:`OverlappingEdits`."""
-    ordered = sorted(edits, key=lambda each: (each.start, each.end))
+    ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     for before, after in pairwise(ordered):
         if after.start < before.end:
             raise OverlappingEdits("two changes concern the same text")
@@ -35,9 +35,9 @@ def edited(text: str, edits: Sequence[TextEdit]) -> str:
     """The text after edits that are in order."""
     parts: list[str] = []
     position = 0
-    for each in edits:
-        parts += (text[position : each.start], each.text)
-        position = each.end
+    for edit in edits:
+        parts += (text[position : edit.start], edit.text)
+        position = edit.end
     return "".join((*parts, text[position:]))
 
 
@@ -45,25 +45,25 @@ def joined(first: Sequence[TextEdit], second: Sequence[TextEdit]) -> list[TextEd
     """One list of edits that does what two do in turn. ``second``: places in the text that ``first`` makes. Both are in
     order."""
     pieces = _pieces(first)
-    found: list[_Piece] = []
+    result: list[_Piece] = []
     number, offset = 0, 0
-    for each in second:
-        while number < len(pieces) and offset + pieces[number].length <= each.start:
-            found.append(pieces[number])
+    for edit in second:
+        while number < len(pieces) and offset + pieces[number].length <= edit.start:
+            result.append(pieces[number])
             offset += pieces[number].length
             number += 1
-        if number < len(pieces) and offset < each.start:
-            head, pieces[number] = pieces[number].split(each.start - offset)
-            found.append(head)
-            offset = each.start
-        while number < len(pieces) and offset + pieces[number].length <= each.end:
+        if number < len(pieces) and offset < edit.start:
+            head, pieces[number] = pieces[number].split(edit.start - offset)
+            result.append(head)
+            offset = edit.start
+        while number < len(pieces) and offset + pieces[number].length <= edit.end:
             offset += pieces[number].length
             number += 1
-        if number < len(pieces) and offset < each.end:
-            _, pieces[number] = pieces[number].split(each.end - offset)
-            offset = each.end
-        found.append(_Piece(0, len(each.text), each.text))
-    return _edits([*found, *pieces[number:]])
+        if number < len(pieces) and offset < edit.end:
+            _, pieces[number] = pieces[number].split(edit.end - offset)
+            offset = edit.end
+        result.append(_Piece(0, len(edit.text), edit.text))
+    return _edits([*result, *pieces[number:]])
 
 
 _REST = 1 << 62
@@ -88,9 +88,9 @@ class _Piece:
 def _pieces(edits: Sequence[TextEdit]) -> list[_Piece]:
     pieces: list[_Piece] = []
     position = 0
-    for each in edits:
-        pieces += (_Piece(position, each.start - position, None), _Piece(0, len(each.text), each.text))
-        position = each.end
+    for edit in edits:
+        pieces += (_Piece(position, edit.start - position, None), _Piece(0, len(edit.text), edit.text))
+        position = edit.end
     return [*pieces, _Piece(position, _REST - position, None)]
 
 
@@ -98,11 +98,11 @@ def _edits(pieces: Iterable[_Piece]) -> list[TextEdit]:
     edits: list[TextEdit] = []
     position = 0
     new: list[str] = []
-    for each in pieces:
-        if each.text is not None:
-            new.append(each.text)
-        elif each.length:
-            if new or each.start > position:
-                edits.append(TextEdit(position, each.start, "".join(new)))
-            position, new = each.start + each.length, []
-    return [each for each in edits if each.start < each.end or each.text]
+    for piece in pieces:
+        if piece.text is not None:
+            new.append(piece.text)
+        elif piece.length:
+            if new or piece.start > position:
+                edits.append(TextEdit(position, piece.start, "".join(new)))
+            position, new = piece.start + piece.length, []
+    return [edit for edit in edits if edit.start < edit.end or edit.text]

@@ -12,16 +12,6 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
 from virt_dra.api.editing.changes import CannotChange
 from virt_dra.api.reading.document_error import MAX_DEPTH
@@ -92,13 +82,13 @@ class TextLines:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in _BREAK.finditer(self.text))]
+        return [0, *(line_break.end() for line_break in _BREAK.finditer(self.text))]
 
     @cached_property
     def newline(self) -> str:
         """The line break that the text has first, else ``\\n``."""
-        found = _BREAK.search(self.text)
-        return found[0] if found else "\n"
+        line_break = _BREAK.search(self.text)
+        return line_break[0] if line_break else "\n"
 
     def line_of(self, place: int) -> int:
         """The number of the line, from 0."""
@@ -123,12 +113,12 @@ def nodes_of(text: str, wanted: Collection[NodePlace]) -> Mapping[NodePlace, Tex
     of manifests understands, without a byte order mark. Raises :class:`CannotChange` for a text that libyaml doesn't
     understand."""
     of_document: dict[int, set[int] | None] = {}
-    for each in wanted:
-        items = of_document.setdefault(each.document, set())
-        if each.item is None:
-            of_document[each.document] = None
+    for place in wanted:
+        items = of_document.setdefault(place.document, set())
+        if place.item is None:
+            of_document[place.document] = None
         elif items is not None:
-            items.add(each.item)
+            items.add(place.item)
     # As manifests are read: what begins like JSON may be YAML in flow style, or JSON documents between "---".
     readers = (_json_roots, _yaml_roots) if text.lstrip()[:1] in ("{", "[") else (_yaml_roots,)
     for read in readers:
@@ -136,7 +126,7 @@ def nodes_of(text: str, wanted: Collection[NodePlace]) -> Mapping[NodePlace, Tex
             roots = dict(read(text, of_document))
         except (yaml.YAMLError, ValueError, RecursionError):
             continue
-        return {each: roots[each.document] for each in wanted if each.document in roots}
+        return {place: roots[place.document] for place in wanted if place.document in roots}
     raise CannotChange("its text can't be edited; write it as plain YAML or JSON")
 
 
@@ -180,9 +170,9 @@ def _yaml_roots(
     document = 0
     while True:
         event = next_event()
-        if type(event) is StreamEndEvent:
+        if type(event) is yaml.StreamEndEvent:
             return
-        if type(event) is not DocumentStartEvent:
+        if type(event) is not yaml.DocumentStartEvent:
             continue
         document += 1
         root = _Composer(text, wanted.get(document, set()), shift).compose(next_event)
@@ -215,7 +205,7 @@ class _Composer:
                 self._skipped += (kind in _STARTS) - (kind in _ENDS)
                 continue
             if kind in _STARTS:
-                node = self._node(event, "mapping" if kind is MappingStartEvent else "sequence")
+                node = self._node(event, "mapping" if kind is yaml.MappingStartEvent else "sequence")
                 if len(self._stack) >= MAX_DEPTH:
                     raise ValueError(MAX_DEPTH)
                 if self._is_unwanted():
@@ -229,9 +219,9 @@ class _Composer:
                 done = self._stack.pop()
                 self._keys.pop()
                 done.end = event.end_mark.index + self._shift.place if done.flow else self._last_end(done)
-            elif kind is ScalarEvent:
+            elif kind is yaml.ScalarEvent:
                 done = self._node(event, "scalar")
-            elif kind is AliasEvent:
+            elif kind is yaml.AliasEvent:
                 done = self._node(event, "alias")
             if done is not None and self._place(done):
                 return done
@@ -288,5 +278,5 @@ class _Composer:
         return False
 
 
-_STARTS: Final = (MappingStartEvent, SequenceStartEvent)
-_ENDS: Final = (MappingEndEvent, SequenceEndEvent)
+_STARTS: Final = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_ENDS: Final = (yaml.MappingEndEvent, yaml.SequenceEndEvent)

@@ -31,25 +31,25 @@ def version_changes(raw: Mapping[str, Any]) -> tuple[ValueChange, ...]:
     """The changes of an object in any version, or in v1 with fields where an older version has them; () if none is
     needed. Raises :class:`CannotChange` for fields in both places."""
     version, kind = str(raw.get("apiVersion")).rpartition("/")[2], str(raw.get("kind"))
-    found: list[ValueChange] = []
+    changes: list[ValueChange] = []
     if version != "v1":
-        found.append(SetMember(("apiVersion",), json.dumps(V1), add=False))
+        changes.append(SetMember(("apiVersion",), json.dumps(V1), add=False))
     if kind in _REQUESTS:
         for index, request in _objects(raw, _REQUESTS[kind]):
-            found += _of_request(request, (*_REQUESTS[kind], index))
+            changes += _of_request(request, (*_REQUESTS[kind], index))
     elif kind == "ResourceSlice":
         for index, device in _objects(raw, ("spec", "devices")):
-            found += _of_device(device, ("spec", "devices", index), version)
-        found += _of_slice(raw.get("spec"), version)
-    return tuple(found)
+            changes += _of_device(device, ("spec", "devices", index), version)
+        changes += _of_slice(raw.get("spec"), version)
+    return tuple(changes)
 
 
 def _objects(raw: object, path: MemberPath) -> Iterator[tuple[int, dict[str, Any]]]:
     for step in path:
         raw = raw.get(step) if isinstance(raw, dict) else None
-    for index, each in enumerate(raw if isinstance(raw, list) else ()):
-        if isinstance(each, dict):
-            yield index, each
+    for index, item in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(item, dict):
+            yield index, item
 
 
 def _of_request(request: dict[str, Any], path: MemberPath) -> Iterator[ValueChange]:
@@ -75,8 +75,8 @@ def _of_device(device: dict[str, Any], path: MemberPath, version: str) -> Iterat
         if isinstance(capacity, dict) and (version == "v1alpha3" or owner is basic):
             yield from (
                 WrapMember((*within, "capacity", name), "value")
-                for name, each in capacity.items()
-                if is_bare_quantity(each)
+                for name, value in capacity.items()
+                if is_bare_quantity(value)
             )
     if "basic" in device:
         yield UnnestMember((*path, "basic"))

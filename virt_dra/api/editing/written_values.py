@@ -28,23 +28,23 @@ def scalar(value: object, style: str = "") -> str:
 def flow(value: Any, style: str = "") -> str:
     """A value in one line. ``style``: the quote of all texts in it, ``"`` for JSON."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{scalar(key, style)}: {flow(each, style)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{scalar(key, style)}: {flow(member, style)}" for key, member in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(flow(each, style) for each in value) + "]"
+        return "[" + ", ".join(flow(item, style) for item in value) + "]"
     return scalar(value, style)
 
 
 def member_lines(name: str, value: Any, step: int, dashes: int) -> Iterator[str]:
     """The lines of ``name: value`` in block style. ``step``: by which members are indented; ``dashes``: by which a
     list's dashes are."""
-    if isinstance(value, list) and value and any(isinstance(each, dict) for each in value):
+    if isinstance(value, list) and value and any(isinstance(item, dict) for item in value):
         yield f"{scalar(name)}:"
-        for each in value:
-            yield from (" " * dashes + line for line in item_lines(each, step, dashes))
+        for item in value:
+            yield from (" " * dashes + line for line in item_lines(item, step, dashes))
     elif isinstance(value, dict) and value and (_has_inner(value) or len(flow(value)) > _LINE):
         yield f"{scalar(name)}:"
-        for key, each in value.items():
-            yield from (" " * step + line for line in member_lines(key, each, step, dashes))
+        for key, member in value.items():
+            yield from (" " * step + line for line in member_lines(key, member, step, dashes))
     else:
         yield f"{scalar(name)}: {flow(value)}"
 
@@ -55,11 +55,11 @@ def item_lines(value: Any, step: int, dashes: int) -> Iterator[str]:
         yield f"- {flow(value)}"
         return
     mark = "- "
-    for key, each in value.items():
-        for line in member_lines(key, each, step, dashes):
+    for key, member in value.items():
+        for line in member_lines(key, member, step, dashes):
             yield mark + line
             mark = "  "
 
 
 def _has_inner(value: dict[str, Any]) -> bool:
-    return any(isinstance(each, dict | list) for each in value.values())
+    return any(isinstance(member, dict | list) for member in value.values())

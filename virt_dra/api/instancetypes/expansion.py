@@ -74,27 +74,27 @@ class Instancetypes:
     objects: Mapping[tuple[str, str, str], TypedObject] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Iterable[TypedObject], namespace: str) -> Instancetypes:
+    def from_objects(cls, objects: Iterable[TypedObject], namespace: str) -> Instancetypes:
         """Those among the objects; of two with one name the later. ``namespace``: of those that name none."""
-        found: dict[tuple[str, str, str], TypedObject] = {}
+        by_name: dict[tuple[str, str, str], TypedObject] = {}
         for obj in objects:
             group, kind = obj.api_version.rpartition("/")[0], obj.kind
             if (group == GROUP and kind in KINDS) or (group == "apps" and kind == REVISION):
                 own = "" if kind in (CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE) else obj.namespace or namespace
-                found[kind, own, obj.name] = obj
-        return cls(found)
+                by_name[kind, own, obj.name] = obj
+        return cls(by_name)
 
 
-def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansion:
+def expand(vm: VirtualMachine, instancetypes: Instancetypes, namespace: str) -> Expansion:
     """The VM with its instancetype and preference applied (K-16.1 to K-16.6). ``namespace``: of a VM that names none.
     Raises nothing."""
     namespace = vm.namespace or namespace
     try:
-        instancetype = _found(vm, known, namespace, _INSTANCETYPES)
-        preference = _found(vm, known, namespace, _PREFERENCES)
+        instancetype = _found(vm, instancetypes, namespace, _INSTANCETYPES)
+        preference = _found(vm, instancetypes, namespace, _PREFERENCES)
     except _Refused as refused:
         return Expansion(vm, refused.refusals)
-    missing = tuple(each for each in (instancetype, preference) if isinstance(each, MissingReference))
+    missing = tuple(reference for reference in (instancetype, preference) if isinstance(reference, MissingReference))
     sizes = instancetype if isinstance(instancetype, InstancetypeSpec) else None
     preferred = preference if isinstance(preference, PreferenceSpec) else None
     if sizes is None and preferred is None:
@@ -126,7 +126,7 @@ def expand(vm: VirtualMachine, known: Instancetypes, namespace: str) -> Expansio
 class _Refused(Exception):
     def __init__(self, *refusals: InstancetypeRefusal) -> None:
         self.refusals = refusals
-        super().__init__(*(each.message for each in refusals))
+        super().__init__(*(refusal.message for refusal in refusals))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ _PREFERENCES: Final = _Family(
 
 
 def _found(
-    vm: VirtualMachine, known: Instancetypes, namespace: str, family: _Family
+    vm: VirtualMachine, instancetypes: Instancetypes, namespace: str, family: _Family
 ) -> InstancetypeSpec | PreferenceSpec | MissingReference | None:
     """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises
     :class:`_Refused`."""
@@ -177,16 +177,16 @@ def _found(
     if wanted is None:
         raise family.refused(f"Failure to find {family.member}: got unexpected kind in {family.matcher}: {kind}")
     if revision:
-        held = known.objects.get((REVISION, namespace, revision))
+        held = instancetypes.objects.get((REVISION, namespace, revision))
         if held is None:
             return MissingReference(REVISION, f"{namespace}/{revision}", f"{family.field}.revisionName")
         return _read(_data(held), family, f"{REVISION} {namespace}/{revision}")
     noted = _stored_revision(vm, family)
-    held = known.objects.get((REVISION, namespace, noted))
+    held = instancetypes.objects.get((REVISION, namespace, noted))
     if held is not None and held.metadata.labels.get(REVISED) == name:
         return _read(_data(held), family, f"{REVISION} {held.key}")
     own = "" if wanted == family.cluster_kind else namespace
-    obj = known.objects.get((wanted, own, name))
+    obj = instancetypes.objects.get((wanted, own, name))
     key = f"{own}/{name}" if own else name
     if obj is not None:
         return _read(obj.to_wire(), family, f"{wanted} {key}")
@@ -195,14 +195,16 @@ def _found(
             REVISION, f"{namespace}/{noted}", f"{family.field}.name"
         )  # that of the VM's start, whatever became of the object
     other, place = (family.kind, namespace) if wanted == family.cluster_kind else (family.cluster_kind, "")
-    return MissingReference(wanted, key, f"{family.field}.name", other if (other, place, name) in known.objects else "")
+    return MissingReference(
+        wanted, key, f"{family.field}.name", other if (other, place, name) in instancetypes.objects else ""
+    )
 
 
 def _kind(kind: str, family: _Family) -> str | None:
     """The kind that a reference means: singular or plural in any case; without one, the cluster-scoped kind."""
-    for each in (family.kind, family.cluster_kind):
-        if kind.lower() in (each.lower(), f"{each.lower()}s"):
-            return each
+    for candidate in (family.kind, family.cluster_kind):
+        if kind.lower() in (candidate.lower(), f"{candidate.lower()}s"):
+            return candidate
     return None if kind else family.cluster_kind
 
 
@@ -230,7 +232,7 @@ def _read(raw: object, family: _Family, title: str) -> InstancetypeSpec | Prefer
     if lacking := read.lacking:
         raise family.refused(
             f"{title} is incomplete, so the API server does not store it: "
-            f"{'; '.join(f'spec.{each}: Required value' for each in lacking)}"
+            f"{'; '.join(f'spec.{field}: Required value' for field in lacking)}"
         )
     return read
 

@@ -121,10 +121,10 @@ def apply_instancetype(
         f"annotations.{key}" for key, value in instancetype.annotations.items() if annotations.get(key, value) != value
     ]
     annotations |= instancetype.annotations
-    rooted = (each if each.startswith("annotations.") else f"spec.template.spec.{each}" for each in conflicts)
+    rooted = (field if field.startswith("annotations.") else f"spec.template.spec.{field}" for field in conflicts)
     return [
-        InstancetypeRefusal(INVALID, f"VM field(s) {each} conflicts with selected instance type", each)
-        for each in rooted
+        InstancetypeRefusal(INVALID, f"VM field(s) {field} conflicts with selected instance type", field)
+        for field in rooted
     ]
 
 
@@ -341,5 +341,5 @@ def unmet_requirement(
     return None
 
 
-def _lacking(what: str, place: str) -> InstancetypeRefusal:
-    return InstancetypeRefusal(NOT_FOUND, f"failure checking preference requirements: insufficient {what}", place)
+def _lacking(resource: str, place: str) -> InstancetypeRefusal:
+    return InstancetypeRefusal(NOT_FOUND, f"failure checking preference requirements: insufficient {resource}", place)

@@ -98,16 +98,16 @@ Need = Literal["any", "pci", "none"]
 device itself)."""
 
 
-def needed(needs: Need, found: Addresses | Unusable) -> Addresses | Unusable:
+def needed(needs: Need, published: Addresses | Unusable) -> Addresses | Unusable:
     """The published addresses reduced to what the device needs (K-5.32)."""
     if needs == "none":
-        return Addresses() if isinstance(found, Unusable) else found
-    if needs == "any" or isinstance(found, Unusable):
-        return found
-    if found.pci is None:
-        fault = found.ignored or "only an mdev UUID is published"
+        return Addresses() if isinstance(published, Unusable) else published
+    if needs == "any" or isinstance(published, Unusable):
+        return published
+    if published.pci is None:
+        fault = published.ignored or "only an mdev UUID is published"
         return Unusable(NO_ADDRESS, f"{fault}; an SR-IOV interface needs the PCI address of its function")
-    return Addresses(pci=found.pci)
+    return Addresses(pci=published.pci)
 
 
 def read_keys(raw: object, path: str) -> tuple[DriverKeys, ...]:

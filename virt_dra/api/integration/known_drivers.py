@@ -13,7 +13,8 @@ MetadataSupport = Literal["always", "optional", "never", "unknown"]
 
 @dataclass(frozen=True)
 class KnownDriver:
-    """``classes``: DeviceClasses that the driver brings along. ``unfit``: why its devices can't serve VMs, or ""."""
+    """A driver that is known by name. ``classes``: DeviceClasses that it brings along. ``unfit``: why its devices can't
+    serve VMs, or ""."""
 
     name: str
     metadata: MetadataSupport

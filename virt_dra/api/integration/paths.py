@@ -248,8 +248,8 @@ def decide(
     was put into the pod for :data:`DEVICE_CLAIMS_ANNOTATION`.
     """
     pair = ClaimRequestPair(entry.name, request)
-    known = tuple(sorted(set(drivers)))
-    writing = tuple(driver for driver in known if driver in writers)
+    names = tuple(sorted(set(drivers)))
+    writing = tuple(driver for driver in names if driver in writers)
     unusable = _unusable_names(entry, pair)
     if unusable is not None:
         return unusable
@@ -273,7 +273,7 @@ def decide(
         return _as_chosen(pair, choice, version, writing)
     if version < V1_8_3:
         return PathDecision(pair, METADATA_SHIM, OLD_METADATA_PATH, _looks_elsewhere(version))
-    return _by_drivers(pair, known, writing)
+    return _by_drivers(pair, names, writing)
 
 
 def _unusable_names(entry: PodResourceClaim, pair: ClaimRequestPair) -> PathDecision | None:
@@ -311,10 +311,10 @@ def _as_chosen(
     return PathDecision(pair, choice, ASKED_FOR, f"annotation {PATH_ANNOTATION} asks for it")
 
 
-def _by_drivers(pair: ClaimRequestPair, known: tuple[str, ...], writing: tuple[str, ...]) -> PathDecision:
+def _by_drivers(pair: ClaimRequestPair, drivers: tuple[str, ...], writing: tuple[str, ...]) -> PathDecision:
     """The path that follows from which drivers may serve the request, and which of these write metadata files."""
-    listed = ", ".join(known)
-    if not known:
+    listed = ", ".join(drivers)
+    if not drivers:
         return PathDecision(
             pair, METADATA_SHIM, DRIVER_UNKNOWN, "no published device says which driver serves the request"
         )
@@ -322,7 +322,7 @@ def _by_drivers(pair: ClaimRequestPair, known: tuple[str, ...], writing: tuple[s
         return PathDecision(
             pair, METADATA_SHIM, DRIVER_WRITES_NO_METADATA, f"driver {listed} is not known to write metadata files"
         )
-    if writing == known:
+    if writing == drivers:
         return PathDecision(pair, NATIVE, DRIVER_WRITES_METADATA, f"driver {listed} writes metadata files")
     message = (
         f"of the drivers that may serve the request ({listed}) only {', '.join(writing)} writes metadata files; "

@@ -63,15 +63,17 @@ class RecordedDevice(_Strict):
 
 
 class Integration(_Strict):
-    """The annotation's value. An immutable value; :meth:`of` makes it, :meth:`from_annotations` reads it."""
+    """The annotation's value, made by :meth:`from_decisions`, read by :meth:`from_annotations`."""
 
     format: Literal[1] = FORMAT
     pairs: List[RecordedPair] = ()
     devices: List[RecordedDevice] = ()
 
     @classmethod
-    def of(cls, decisions: Iterable[PathDecision], devices: Iterable[AssignedDevice], layout: Layout) -> Self:
-        """``devices``: those of the device-plugin path, in spec order, gpus first."""
+    def from_decisions(
+        cls, decisions: Iterable[PathDecision], devices: Iterable[AssignedDevice], layout: Layout
+    ) -> Self:
+        """The record of the decisions. ``devices``: those of the device-plugin path, in spec order, gpus first."""
         pairs = tuple(
             RecordedPair(claim=d.pair.claim, request=d.pair.request, path=d.path, reason=d.reason, layout=layout)
             if d.path == METADATA_SHIM
@@ -86,7 +88,7 @@ class Integration(_Strict):
 
     @classmethod
     def from_annotations(cls, annotations: Mapping[str, str]) -> Self | None:
-        """None without the annotation. Raises :class:`AnnotationError` with every fault."""
+        """The record in a pod's annotations; None without one. Raises :class:`AnnotationError` with every fault."""
         text = annotations.get(INTEGRATION_ANNOTATION)
         if text is None:
             return None

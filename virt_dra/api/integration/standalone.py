@@ -44,7 +44,7 @@ COMMAND: Final = ("virt-dra-launcher",)
 
 
 def metadata_file(entry: PodResourceClaim, request: str) -> str:
-    """Where in :data:`INFO_DIRECTORY` the metadata of one request is. Names must be validated before: nothing is
+    """The place in :data:`INFO_DIRECTORY` of the metadata of one request. Names must be validated before: nothing is
     escaped here."""
     directory = request_directory(entry.name, entry.resource_claim_name, request)
     return f"{METADATA_FOLDER}/{directory.removeprefix(f'{BASE}/')}/{SHIM_FILE}"

@@ -57,16 +57,18 @@ def with_label_keys(pod: Pod) -> Pod:
     def terms(given: PodAffinity | None) -> PodAffinity | None:
         if given is None:
             return None
-        preferred = [each.with_(pod_affinity_term=term(each.pod_affinity_term)) for each in given.preferred]
-        return given.with_(required=tuple([term(each) for each in given.required]), preferred=tuple(preferred))
+        preferred = [weighted.with_(pod_affinity_term=term(weighted.pod_affinity_term)) for weighted in given.preferred]
+        return given.with_(required=tuple([term(required) for required in given.required]), preferred=tuple(preferred))
 
     def spread(given: TopologySpreadConstraint) -> TopologySpreadConstraint:
         selector = _narrowed(given.label_selector, {"In": given.match_label_keys}, labels)
         return given if selector is given.label_selector else given.with_(label_selector=selector)
 
     changes: dict[str, object] = {}
-    if any(each.match_label_keys for each in pod.spec.topology_spread_constraints):
-        changes["topology_spread_constraints"] = tuple([spread(each) for each in pod.spec.topology_spread_constraints])
+    if any(constraint.match_label_keys for constraint in pod.spec.topology_spread_constraints):
+        changes["topology_spread_constraints"] = tuple(
+            [spread(constraint) for constraint in pod.spec.topology_spread_constraints]
+        )
     if affinity is not None and any(map(_has_keys, (affinity.pod_affinity, affinity.pod_anti_affinity))):
         given = {"pod_affinity": terms(affinity.pod_affinity), "pod_anti_affinity": terms(affinity.pod_anti_affinity)}
         changes["affinity"] = affinity.with_(**{name: value for name, value in given.items() if value is not None})
@@ -74,8 +76,8 @@ def with_label_keys(pod: Pod) -> Pod:
 
 
 def _has_keys(given: PodAffinity | None) -> bool:
-    every = () if given is None else (*given.required, *(each.pod_affinity_term for each in given.preferred))
-    return any(each.match_label_keys or each.mismatch_label_keys for each in every)
+    every = () if given is None else (*given.required, *(weighted.pod_affinity_term for weighted in given.preferred))
+    return any(affinity_term.match_label_keys or affinity_term.mismatch_label_keys for affinity_term in every)
 
 
 def _narrowed(
@@ -85,8 +87,8 @@ def _narrowed(
     absent."""
     more = [
         NodeSelectorRequirement(key=key, operator=operator, values=(labels[key],))
-        for operator, each in keys.items()
-        for key in each
+        for operator, label_keys in keys.items()
+        for key in label_keys
         if key in labels
     ]
     if selector is None or not more:
@@ -113,7 +115,7 @@ def _pod(pod: Pod) -> Pod:
         changes["dnsPolicy"] = "ClusterFirst"
     for field in ("containers", "init_containers"):
         before: tuple[Container, ...] = getattr(spec, field)
-        after = tuple(_requesting(each) for each in before)
+        after = tuple(_requesting(container) for container in before)
         if any(new is not old for new, old in zip(after, before, strict=True)):
             changes[field] = after
     return pod.with_(spec=spec.with_(**changes)) if changes else pod

@@ -56,7 +56,8 @@ def service_class(pod: Pod) -> ServiceClass:
     """``status.qosClass``: Guaranteed if every container limits cpu and memory to what it requests, BestEffort if none
     asks for any."""
     pairs: list[tuple[Amounts, Amounts]] = [
-        (each.resources.requests, each.resources.limits) for each in (*pod.spec.containers, *pod.spec.init_containers)
+        (container.resources.requests, container.resources.limits)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
     ]
     if has_pod_resources(pod):
         pairs = [(pod.spec.resources.requests, pod.spec.resources.limits)]

@@ -18,13 +18,13 @@ def strict_pod_update(new: Pod, old: Pod) -> Errors:
         if len(getattr(new.spec, field)) != len(getattr(old.spec, field)):
             yield forbidden(path, "pod updates may not add or remove containers")
             return
-    if any(each.with_(toleration_seconds=None) not in _timeless(new.spec) for each in old.spec.tolerations):
+    if any(toleration.with_(toleration_seconds=None) not in _timeless(new.spec) for toleration in old.spec.tolerations):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     before = {gate.name for gate in old.spec.scheduling_gates}
     for index, gate in enumerate(new.spec.scheduling_gates):
         if gate.name not in before:
-            what = f"only deletion is allowed, but found new scheduling gate '{gate.name}'"
-            yield forbidden(f"spec.schedulingGates[{index}].name", what)
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.name}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", detail)
     compared = _with_changeable_fields(new.spec, old.spec)
     if old.spec.scheduling_gates:
         yield from _narrowed(compared, old.spec)
@@ -36,14 +36,14 @@ def strict_pod_update(new: Pod, old: Pod) -> Errors:
 
 
 def _timeless(spec: PodSpec) -> list[object]:
-    return [each.with_(toleration_seconds=None) for each in spec.tolerations]
+    return [toleration.with_(toleration_seconds=None) for toleration in spec.tolerations]
 
 
 def _with_changeable_fields(new: PodSpec, old: PodSpec) -> PodSpec:
     """The new spec with the old values of what may change."""
 
     def imaged(containers: tuple[Container, ...], before: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(each.with_(image=other.image) for each, other in zip(containers, before, strict=True))
+        return tuple(container.with_(image=other.image) for container, other in zip(containers, before, strict=True))
 
     kept = new.with_(
         containers=imaged(new.containers, old.containers),
@@ -72,8 +72,8 @@ def _narrowed(new: PodSpec, old: PodSpec) -> Errors:
 
 
 def _required(affinity: Affinity | None) -> NodeAffinity | None:
-    found = affinity.node_affinity if affinity is not None else None
-    return found if found is not None and found.required is not None else None
+    node_affinity = affinity.node_affinity if affinity is not None else None
+    return node_affinity if node_affinity is not None and node_affinity.required is not None else None
 
 
 def _with_node_affinity_of(old: PodSpec, affinity: Affinity | None) -> Affinity | None:

@@ -109,11 +109,11 @@ def _matches(name: str, plural: str, context: QuotaContext) -> bool:
     resource = name.removeprefix(REQUESTS)
     if resource.startswith(IMPLICIT):  # C-15.5: whether or not the class has an explicit name, too
         return resource.removeprefix(IMPLICIT) in context.classes
-    return any(each.spec.extended_resource_name == resource for each in context.classes.values())
+    return any(device_class.spec.extended_resource_name == resource for device_class in context.classes.values())
 
 
 def _is_extended(name: str) -> bool:
-    """Of ``requests.example.com/gpu``: a name with a domain that isn't Kubernetes' own, or an implicit one."""
+    """True for ``requests.example.com/gpu``: a name with a domain that isn't Kubernetes' own, or an implicit one."""
     return name.startswith(REQUESTS + IMPLICIT) or (
         name.startswith(REQUESTS) and "/" in name and "kubernetes.io/" not in name
     )
@@ -186,8 +186,8 @@ def _is_charged(pod: Pod, now: datetime) -> bool:
 
 
 def _claim(claim: ResourceClaim, context: QuotaContext) -> Usage:
-    """C-15.1 to C-15.3: by class, and for each class by its extended resource names, less what the pod was charged
-    already."""
+    """The use of a claim by class, and for each class by its extended resource names, less what the pod was charged
+    already (C-15.1 to C-15.3)."""
     devices: dict[str, int] = {}
     for request in claim.spec.devices.requests:
         for name, number in _worst(request.exactly, request.first_available).items():
@@ -210,12 +210,12 @@ def _claim(claim: ResourceClaim, context: QuotaContext) -> Usage:
 
 
 def _worst(exactly: ExactDeviceRequest | None, alternatives: tuple[DeviceSubRequest, ...]) -> dict[str, int]:
-    """By class the most devices that the request can get."""
+    """The most devices that the request can get, by class."""
     most: dict[str, int] = {}
-    for each in alternatives or ((exactly,) if exactly is not None else ()):
-        number = {EXACT_COUNT: each.count, ALL: ALL_COUNT_AS}.get(each.allocation_mode or EXACT_COUNT, 0)
+    for alternative in alternatives or ((exactly,) if exactly is not None else ()):
+        number = {EXACT_COUNT: alternative.count, ALL: ALL_COUNT_AS}.get(alternative.allocation_mode or EXACT_COUNT, 0)
         if number > 0 or not alternatives:
-            most[each.device_class_name] = max(most.get(each.device_class_name, 0), number)
+            most[alternative.device_class_name] = max(most.get(alternative.device_class_name, 0), number)
     return most
 
 
@@ -250,7 +250,7 @@ def masked(amounts: Mapping[str, Quantity], names: Iterable[str]) -> Usage:
 
 
 def shown(amounts: Mapping[str, Quantity]) -> str:
-    """As the API server shows amounts in a refusal."""
+    """The amounts as the API server shows them in a refusal."""
     return ",".join(f"{name}={amounts[name]}" for name in sorted(amounts))
 
 

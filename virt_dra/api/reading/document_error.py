@@ -46,7 +46,7 @@ def too_deep(name: str, line: int, column: int, document: int) -> DocumentError:
 
 
 def limit_depth(parsed: Parsed, name: str) -> None:
-    """Raises :class:`DocumentError` for a value nested more than ``MAX_DEPTH`` levels deep."""
+    """Refuses a value nested more than ``MAX_DEPTH`` levels deep, by a :class:`DocumentError`."""
     if is_deeper(parsed.value, MAX_DEPTH):
         raise too_deep(name, parsed.line, 1, parsed.document)
 

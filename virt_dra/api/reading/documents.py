@@ -225,8 +225,8 @@ def _rendered(text: str, name: str) -> Iterator[Parsed]:
         action = _unrendered(text, error.line)
         if action is None:
             raise
-        line, found = action
-        message = f"`{found}` is an instruction of a template, not YAML. {RENDER_FIRST}"
+        line, instruction = action
+        message = f"`{instruction}` is an instruction of a template, not YAML. {RENDER_FIRST}"
         raise DocumentError(name, line, 1, message, error.document, final=True) from None
 
 
@@ -238,8 +238,8 @@ _ACTION_LENGTH = 60
 
 def template_action(text: str) -> str | None:
     """The first ``{{ … }}`` or ``{% … %}`` on a line of a text, in short; None without one."""
-    found = _ACTION.search(text)
-    return None if found is None else found[0] if len(found[0]) <= _ACTION_LENGTH else f"{found[0][:_ACTION_LENGTH]}…"
+    match = _ACTION.search(text)
+    return None if match is None else match[0] if len(match[0]) <= _ACTION_LENGTH else f"{match[0][:_ACTION_LENGTH]}…"
 
 
 def _unrendered(text: str, at: int) -> tuple[int, str] | None:

@@ -34,14 +34,14 @@ _given: dict[tuple[str, ...], set[str]] = {}
 def share_members(*objects: Wire) -> None:
     """Let objects have the sets of their given members and of their unknown ones in common with others: 280 bytes less
     for each."""
-    for each in objects:
-        if each.model_extra:
+    for obj in objects:
+        if obj.model_extra:
             continue  # its unknown members count as given, and their names may be of any length
-        given = each.model_fields_set
+        given = obj.model_fields_set
         if len(_given) >= _KEPT_MEMBERS:
             _given.clear()
-        _set(each, "__pydantic_fields_set__", _given.setdefault(tuple(given), given))
-        _set(each, "__pydantic_extra__", _NOTHING)
+        _set(obj, "__pydantic_fields_set__", _given.setdefault(tuple(given), given))
+        _set(obj, "__pydantic_extra__", _NOTHING)
 
 
 class _Memory(Generic[V]):
@@ -75,10 +75,10 @@ class InternTable(Generic[W]):
         return self._known.get(key) or self._new(key, raw)
 
     def _new(self, key: bytes, raw: Any) -> W:
-        found = self._kind.model_validate(raw, by_alias=True, by_name=False)
-        share_members(found)
-        self._known.put(key, found)
-        return found
+        obj = self._kind.model_validate(raw, by_alias=True, by_name=False)
+        share_members(obj)
+        self._known.put(key, obj)
+        return obj
 
 
 class TemplateTable(Generic[W]):
@@ -100,12 +100,12 @@ class TemplateTable(Generic[W]):
             return raw
         try:
             key = marshal.dumps(raw, _MARSHAL_VERSION)
-            found = self._known.get(key)
-            if found is None and (found := self._read(raw)) is not None:
-                self._known.put(key, found)
+            obj = self._known.get(key)
+            if obj is None and (obj := self._read(raw)) is not None:
+                self._known.put(key, obj)
         except ValueError:
             return raw
-        return raw if found is None else found
+        return raw if obj is None else obj
 
     def _read(self, raw: Mapping[str, Any]) -> W | None:
         name, parts = raw.get(self._name), raw.get(self._parts)

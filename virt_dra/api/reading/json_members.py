@@ -39,7 +39,7 @@ class _Unexpected(Exception):
 def _members(
     text: str, decoder: json.JSONDecoder, convert: Mapping[str, ConvertItem], on_repeated: OnRepeated | None
 ) -> dict[str, object]:
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     position = _after("{", text, 0)
     if text[position : position + 1] == "}":
         end = _skip(text, position + 1)
@@ -49,13 +49,13 @@ def _members(
             key, position = decoder.raw_decode(text, end)
             if not isinstance(key, str):
                 raise _Unexpected
-            if key in found and on_repeated is not None:
+            if key in members and on_repeated is not None:
                 on_repeated(key)
             position = _after(":", text, position)
             if key in convert and text[position : position + 1] == "[":
-                found[key], position = _items(text, position, decoder, convert[key])
+                members[key], position = _items(text, position, decoder, convert[key])
             else:
-                found[key], position = decoder.raw_decode(text, position)
+                members[key], position = decoder.raw_decode(text, position)
             end = _skip(text, position)
             if text[end : end + 1] != ",":
                 break
@@ -63,25 +63,25 @@ def _members(
         end = _after("}", text, end)
     if end != len(text):
         raise _Unexpected
-    return found
+    return members
 
 
 def _items(text: str, position: int, decoder: json.JSONDecoder, convert: ConvertItem) -> tuple[list[object], int]:
     """The list that begins at a position, and the position after it."""
-    found: list[object] = []
+    items: list[object] = []
     position = _skip(text, position + 1)
     if text[position : position + 1] == "]":
-        return found, position + 1
+        return items, position + 1
     while True:
         value, position = decoder.raw_decode(text, position)
-        found.append(convert(value, len(found)))
+        items.append(convert(value, len(items)))
         position = _skip(text, position)
         if text[position : position + 1] != ",":
             break
         position = _skip(text, position + 1)
     if text[position : position + 1] != "]":
         raise _Unexpected
-    return found, position + 1
+    return items, position + 1
 
 
 def _skip(text: str, position: int) -> int:

@@ -44,7 +44,7 @@ def parse(text: str, name: str) -> tuple[Parsed, ...]:
 
 
 def take_list(text: str, take: TakeItem) -> bool:
-    """As :func:`take_items`; False for a text that isn't large."""
+    """:func:`take_items` for a text that is large; else False."""
     return len(text) >= _LARGE and _LONE.search(text) is None and take_items(text, _DECODER, take)
 
 

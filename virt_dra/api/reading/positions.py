@@ -51,11 +51,11 @@ class SourceText:
         node, exact = root, True
         key: yaml.Node | None = None
         for step in steps:
-            found = _child(node, step)
-            if found is None:
+            child = _child(node, step)
+            if child is None:
                 exact = False
                 break
-            key, node = found
+            key, node = child
         at = node if isinstance(node, yaml.ScalarNode) or key is None else key
         start, end = at.start_mark, at.end_mark
         length = end.column - start.column if end.line == start.line else len(self.lines[start.line]) - start.column

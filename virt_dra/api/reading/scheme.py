@@ -31,16 +31,16 @@ _MODULE_OF: Final = {kind: module for module, kinds in _MODULES.items() for kind
 
 @cache
 def _imported(kind: str) -> type[TypedObject]:
-    found: type[TypedObject] = getattr(import_module(f"virt_dra.api.{_MODULE_OF[kind]}"), kind)
-    return found
+    imported: type[TypedObject] = getattr(import_module(f"virt_dra.api.{_MODULE_OF[kind]}"), kind)
+    return imported
 
 
 def known_kind(api_version: str, kind: str) -> type[TypedObject] | None:
     """The class that reads objects of a kind; None if we know none."""
     if kind not in _MODULE_OF:
         return None
-    found = _imported(kind)
-    return found if api_version == found.API_VERSION else None
+    imported = _imported(kind)
+    return imported if api_version == imported.API_VERSION else None
 
 
 @cache

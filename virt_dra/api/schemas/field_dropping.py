@@ -35,7 +35,7 @@ from virt_dra.api.resource_v1 import (
     ResourceSliceSpec,
 )
 from virt_dra.api.scheduling_v1 import PodGroup, PodGroupSpec, Workload, WorkloadSpec
-from virt_dra.api.wire import Wire
+from virt_dra.api.wire import Wire, changed_items
 
 W = TypeVar("W", bound=Wire)
 
@@ -50,29 +50,33 @@ def without_disabled_fields(new: ObjectT, old: ObjectT | None, gates: FeatureGat
     changed: TypedObject = new
     if isinstance(new, ResourceClaim):
         devices = old.spec.devices if isinstance(old, ResourceClaim) else None
-        spec = _with(new.spec, devices=_claim_without(new.spec.devices, devices, gates))
-        changed = _with(new, spec=spec)
+        spec = new.spec.replacing(devices=_claim_without(new.spec.devices, devices, gates))
+        changed = new.replacing(spec=spec)
     elif isinstance(new, ResourceClaimTemplate):
         devices = old.spec.spec.devices if isinstance(old, ResourceClaimTemplate) else None
-        inner = _with(new.spec.spec, devices=_claim_without(new.spec.spec.devices, devices, gates))
-        changed = _with(new, spec=_with(new.spec, spec=inner))
+        inner = new.spec.spec.replacing(devices=_claim_without(new.spec.spec.devices, devices, gates))
+        changed = new.replacing(spec=new.spec.replacing(spec=inner))
     elif isinstance(new, ResourceSlice):
-        changed = _with(new, spec=_slice_without(new.spec, old.spec if isinstance(old, ResourceSlice) else None, gates))
+        changed = new.replacing(
+            spec=_slice_without(new.spec, old.spec if isinstance(old, ResourceSlice) else None, gates)
+        )
     elif isinstance(new, DeviceClass):
         used = isinstance(old, DeviceClass) and old.spec.extended_resource_name is not None
         if not gates.extended_resource and not used:
-            changed = _with(new, spec=new.spec.without("extended_resource_name"))
+            changed = new.replacing(spec=new.spec.without("extended_resource_name"))
     elif isinstance(new, ResourcePoolStatusRequest):
         used = isinstance(old, ResourcePoolStatusRequest) and old.spec.default_partition_type_attribute is not None
         if not gates.partitionable_devices_type and not used:
-            changed = _with(new, spec=new.spec.without("default_partition_type_attribute"))
+            changed = new.replacing(spec=new.spec.without("default_partition_type_attribute"))
     elif isinstance(new, Pod):
         if not gates.generic_workload and not (isinstance(old, Pod) and old.spec.scheduling_group is not None):
-            changed = _with(new, spec=new.spec.without("scheduling_group"))
+            changed = new.replacing(spec=new.spec.without("scheduling_group"))
     elif isinstance(new, PodGroup):
-        changed = _with(new, spec=_group_without(new.spec, old.spec if isinstance(old, PodGroup) else None, gates))
+        changed = new.replacing(spec=_group_without(new.spec, old.spec if isinstance(old, PodGroup) else None, gates))
     elif isinstance(new, Workload):
-        changed = _with(new, spec=_workload_without(new.spec, old.spec if isinstance(old, Workload) else None, gates))
+        changed = new.replacing(
+            spec=_workload_without(new.spec, old.spec if isinstance(old, Workload) else None, gates)
+        )
     return changed  # type: ignore[return-value]  # each branch keeps the class of new, which mypy can't infer
 
 
@@ -81,25 +85,25 @@ def without_disabled_status(new: ObjectT, old: ObjectT, gates: FeatureGates) -> 
     fields."""
     if isinstance(new, PodGroup) and isinstance(old, PodGroup):
         dropped = not gates.workload_resource_claims and not old.spec.resource_claims
-        return _with(new, status=new.status.without("resource_claim_statuses")) if dropped else new
+        return new.replacing(status=new.status.without("resource_claim_statuses")) if dropped else new
     if isinstance(new, Pod) and isinstance(old, Pod):
-        return _with(new, status=_pod_status_without(new.status, old.status, gates))
+        return new.replacing(status=_pod_status_without(new.status, old.status, gates))
     if not isinstance(new, ResourceClaim) or not isinstance(old, ResourceClaim):
         return new
     status, before = new.status, _results(old.status)
     if not gates.device_status and not old.status.devices:
         status = status.without("devices")
     if not gates.admin_access and not _admin_in_use(old):
-        status = _each_result(status, lambda result: result.without("admin_access"))
+        status = _with_results(status, lambda result: result.without("admin_access"))
     if not gates.consumable_capacity and not _shares_in_use(old):
-        status = _each_result(status, lambda result: result.without("share_id", "consumed_capacity"))
-        status = _with(status, devices=_each(status.devices, lambda device: device.without("share_id")))
+        status = _with_results(status, lambda result: result.without("share_id", "consumed_capacity"))
+        status = status.replacing(devices=changed_items(status.devices, lambda device: device.without("share_id")))
     # Unlike in slices, the gate of device status doesn't matter here.
     if not gates.device_binding_conditions and not any(_any(result, *_CONDITIONS) for result in before):
-        status = _each_result(status, lambda result: result.without(*_CONDITIONS))
+        status = _with_results(status, lambda result: result.without(*_CONDITIONS))
     if not gates.optional_node_operations and not any(result.skip_node_operations for result in before):
-        status = _each_result(status, lambda result: result.without("skip_node_operations"))
-    return _with(new, status=status)
+        status = _with_results(status, lambda result: result.without("skip_node_operations"))
+    return new.replacing(status=status)
 
 
 # --- pod groups ---------------------------------------------------------------------------------------------------
@@ -128,8 +132,10 @@ def _workload_without(new: WorkloadSpec, old: WorkloadSpec | None, gates: Featur
         ("preemption_policy", gates.pod_group_preemption_policy),
         ("resource_claims", gates.workload_resource_claims),
     )
-    dropped = [field for field, on in owned if not on and not any(getattr(each, field) for each in before)]
-    return _with(new, pod_group_templates=_each(new.pod_group_templates, lambda template: template.without(*dropped)))
+    dropped = [field for field, on in owned if not on and not any(getattr(template, field) for template in before)]
+    return new.replacing(
+        pod_group_templates=changed_items(new.pod_group_templates, lambda template: template.without(*dropped))
+    )
 
 
 # --- claims -------------------------------------------------------------------------------------------------------
@@ -138,18 +144,18 @@ def _workload_without(new: WorkloadSpec, old: WorkloadSpec | None, gates: Featur
 def _claim_without(new: DeviceClaim, old: DeviceClaim | None, gates: FeatureGates) -> DeviceClaim:
     before = tuple(_wants(old)) if old is not None else ()
     if not gates.prioritized_list and not any(isinstance(want, DeviceSubRequest) for want in before):
-        new = _with(new, requests=_each(new.requests, lambda request: request.without("first_available")))
+        new = new.replacing(requests=changed_items(new.requests, lambda request: request.without("first_available")))
     if not gates.device_taints and not any(want.tolerations for want in before):
-        new = _each_want(new, "tolerations")
+        new = _without_want(new, "tolerations")
     if not gates.admin_access and not _asks_admin(old):
-        new = _each_want(new, "admin_access")
+        new = _without_want(new, "admin_access")
     if not gates.consumable_capacity and not _asks_capacity(old):
-        new = _with(
-            new, constraints=_each(new.constraints, lambda constraint: constraint.without("distinct_attribute"))
+        new = new.replacing(
+            constraints=changed_items(new.constraints, lambda constraint: constraint.without("distinct_attribute"))
         )
-        new = _each_want(new, "capacity")
+        new = _without_want(new, "capacity")
     if not gates.derived_attributes and not any(want.derived_attributes for want in before):
-        new = _each_want(new, "derived_attributes")
+        new = _without_want(new, "derived_attributes")
     return new
 
 
@@ -160,16 +166,16 @@ def _wants(claim: DeviceClaim) -> Iterator[ExactDeviceRequest | DeviceSubRequest
         yield from request.first_available
 
 
-def _each_want(claim: DeviceClaim, field: str) -> DeviceClaim:
+def _without_want(claim: DeviceClaim, field: str) -> DeviceClaim:
     """The claim without a field in its exact requests and alternatives."""
 
     def bare(request: DeviceRequest) -> DeviceRequest:
         exactly = None if request.exactly is None else request.exactly.without(field)
-        return _with(
-            request, exactly=exactly, first_available=_each(request.first_available, lambda sub: sub.without(field))
+        return request.replacing(
+            exactly=exactly, first_available=changed_items(request.first_available, lambda sub: sub.without(field))
         )
 
-    return _with(claim, requests=_each(claim.requests, bare))
+    return claim.replacing(requests=changed_items(claim.requests, bare))
 
 
 def _asks_admin(claim: DeviceClaim | None) -> bool:
@@ -193,14 +199,16 @@ def _results(status: ResourceClaimStatus) -> tuple[DeviceRequestAllocationResult
     return () if status.allocation is None else status.allocation.devices.results
 
 
-def _each_result(
+def _with_results(
     status: ResourceClaimStatus, change: Callable[[DeviceRequestAllocationResult], DeviceRequestAllocationResult]
 ) -> ResourceClaimStatus:
     if status.allocation is None:
         return status
     devices = status.allocation.devices
-    return _with(
-        status, allocation=_with(status.allocation, devices=_with(devices, results=_each(devices.results, change)))
+    return status.replacing(
+        allocation=status.allocation.replacing(
+            devices=devices.replacing(results=changed_items(devices.results, change))
+        )
     )
 
 
@@ -230,25 +238,25 @@ def _pod_status_without(new: PodStatus, old: PodStatus, gates: FeatureGates) -> 
 def _slice_without(new: ResourceSliceSpec, old: ResourceSliceSpec | None, gates: FeatureGates) -> ResourceSliceSpec:
     before = old.devices if old is not None else ()
     if not gates.device_taints and not any(device.taints for device in before):
-        new = _each_device(new, lambda device: device.without("taints"))
+        new = _with_devices(new, lambda device: device.without("taints"))
     if not gates.partitionable_devices and not _partitioned(old):
         new = new.without("shared_counters", "per_device_node_selection")
-        new = _each_device(new, lambda device: device.without("consumes_counters", *_OWN_PLACE))
+        new = _with_devices(new, lambda device: device.without("consumes_counters", *_OWN_PLACE))
     binding = gates.device_binding_conditions and gates.device_status
     if not binding and not any(_any(device, *_CONDITIONS) or device.binds_to_node is not None for device in before):
-        new = _each_device(new, lambda device: device.without("binds_to_node", *_CONDITIONS))
+        new = _with_devices(new, lambda device: device.without("binds_to_node", *_CONDITIONS))
     if not gates.consumable_capacity and not any(map(_shareable, before)):
-        new = _each_device(new, _unshared)
+        new = _with_devices(new, _unshared)
     if not gates.device_compatibility_groups and not any(
         use.compatibility_groups for device in before for use in device.consumes_counters
     ):
-        new = _each_device(new, _ungrouped)
+        new = _with_devices(new, _ungrouped)
     if not gates.node_allocatable_resources and not any(device.node_allocatable_resources for device in before):
-        new = _each_device(new, lambda device: device.without("node_allocatable_resources"))
+        new = _with_devices(new, lambda device: device.without("node_allocatable_resources"))
     if not gates.list_type_attributes and not any(
         _is_list(value) for device in before for value in device.attributes.values()
     ):
-        new = _each_device(new, lambda device: _with(device, attributes=_values(device.attributes, _scalar)))
+        new = _with_devices(new, lambda device: device.replacing(attributes=_values(device.attributes, _scalar)))
     if not gates.partitionable_devices_type and (old is None or old.partition_type_attribute is None):
         new = new.without("partition_type_attribute")
     if not gates.optional_node_operations and (old is None or not old.skip_node_operations):
@@ -256,8 +264,8 @@ def _slice_without(new: ResourceSliceSpec, old: ResourceSliceSpec | None, gates:
     return new
 
 
-def _each_device(spec: ResourceSliceSpec, change: Callable[[Device], Device]) -> ResourceSliceSpec:
-    return _with(spec, devices=_each(spec.devices, change))
+def _with_devices(spec: ResourceSliceSpec, change: Callable[[Device], Device]) -> ResourceSliceSpec:
+    return spec.replacing(devices=changed_items(spec.devices, change))
 
 
 def _partitioned(spec: ResourceSliceSpec | None) -> bool:
@@ -278,12 +286,12 @@ def _unshared(device: Device) -> Device:
     def plain(entry: DeviceCapacity) -> DeviceCapacity:
         return entry.without("request_policy")
 
-    return _with(device.without("allow_multiple_allocations"), capacity=_values(device.capacity, plain))
+    return device.without("allow_multiple_allocations").replacing(capacity=_values(device.capacity, plain))
 
 
 def _ungrouped(device: Device) -> Device:
-    return _with(
-        device, consumes_counters=_each(device.consumes_counters, lambda use: use.without("compatibility_groups"))
+    return device.replacing(
+        consumes_counters=changed_items(device.consumes_counters, lambda use: use.without("compatibility_groups"))
     )
 
 
@@ -301,17 +309,6 @@ def _scalar(attribute: DeviceAttribute) -> DeviceAttribute:
 def _any(owner: Wire, *fields: str) -> bool:
     """True if one of these fields is present; a list must have entries."""
     return any(getattr(owner, field) not in (None, ()) for field in fields)
-
-
-def _with(value: W, **fields: object) -> W:
-    """A copy with the fields that are other objects, or the very same value."""
-    changes = {name: new for name, new in fields.items() if getattr(value, name) is not new}
-    return value.with_(**changes) if changes else value
-
-
-def _each(items: tuple[W, ...], change: Callable[[W], W]) -> tuple[W, ...]:
-    changed = tuple(change(item) for item in items)
-    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
 
 
 def _values(entries: dict[str, W], change: Callable[[W], W]) -> dict[str, W]:

@@ -74,7 +74,7 @@ def schema_of(kind: str, version: KubeVirtVersion | None) -> Schema:
     Ours have all fields of the newest release and the design's ``claim`` (K-1.7), and ask for no ``domain``. Fields of
     newer releases are named in it with theirs, for messages.
     """
-    return Schema.of(_Builder(version).object(kind))
+    return Schema.from_structural(_Builder(version).object(kind))
 
 
 @lru_cache(maxsize=64)

@@ -88,14 +88,14 @@ def unknown_fields(raw: object) -> tuple[UnknownField, ...]:
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return ()
     group, _, version = api_version.rpartition("/")
-    found: Iterator[UnknownField]
+    unknown: Iterator[UnknownField]
     if group == GROUP and kind in _KINDS:
-        found = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
+        unknown = _walk(raw, _KINDS[kind], (), _FLAT if version in ("v1alpha3", "v1beta1") else _fields)
     elif (group, kind) == ("", "Pod"):
-        found = _of_pod(raw)
+        unknown = _of_pod(raw)
     else:
         return ()
-    return tuple(each for each, _ in zip(found, range(FOUND_MAX), strict=False))
+    return tuple(field for field, _ in zip(unknown, range(FOUND_MAX), strict=False))
 
 
 def _claim_entries(entries: object, path: FieldPath) -> Iterator[UnknownField]:
@@ -132,7 +132,7 @@ class BasicDevice(Device):
 
 
 def _flat_fields(kind: type[Wire]) -> Fields:
-    """Of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
+    """The fields of v1alpha3 and v1beta1: a request's exact part is inlined, a device's fields are in ``basic``."""
     if kind is DeviceRequest:
         return {
             **{name: type for name, type in _fields(kind).items() if name != "exactly"},
@@ -185,24 +185,26 @@ def _walk(
         for key, item in value.items():
             yield from _walk(item, get_args(annotation)[1], (*path, key), fields)
     elif isinstance(annotation, type) and issubclass(annotation, Wire) and isinstance(value, dict):
-        known = fields(annotation)
+        declared = fields(annotation)
         for key, item in value.items():
-            if key in known:
-                yield from _walk(item, known[key], (*path, key), fields)
+            if key in declared:
+                yield from _walk(item, declared[key], (*path, key), fields)
             else:
                 yield UnknownField(
-                    field_path((*path, key)), _meant(annotation, key, known), *_advice(annotation, key, fields is _FLAT)
+                    field_path((*path, key)),
+                    _meant(annotation, key, declared),
+                    *_advice(annotation, key, fields is _FLAT),
                 )
 
 
-def _meant(kind: type[Wire], name: str, known: Fields) -> str | None:
+def _meant(kind: type[Wire], name: str, declared: Fields) -> str | None:
     """The candidates for a similar name. For a request also the fields under ``exactly``, which v1beta1 writes without
     it."""
-    meant = nearest(name, known)
+    meant = nearest(name, declared)
     if (
         meant is None
         and kind is DeviceRequest
-        and "exactly" in known
+        and "exactly" in declared
         and (inner := nearest(name, _EXACT_NAMES)) is not None
     ):
         return f"exactly.{inner}"

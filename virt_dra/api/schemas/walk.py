@@ -1,7 +1,7 @@
 """Strict decoding, pruning and validation by a structural schema (CustomResourceDefinition v1), as an API server does
 them. Pure.
 
-    schema = Schema.of(structural)       # once per schema
+    schema = Schema.from_structural(structural)       # once per schema
     conforms(raw, schema)                # True if all of the below find nothing: the usual case, and fast
     unknown_fields(raw, schema)          # what strict field validation refuses, with the name that was probably meant
     pruned(raw, schema)                  # what is stored: without unknown fields, and without members that are null
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from virt_dra.api.nearest import nearest
-from virt_dra.api.wire import Json
+from virt_dra.api.wire import JSON_TYPES, Json
 
 LATER: Final = "x-virt-dra-later"
 """Key of a schema: fields that only a newer release of its kind has, with that release. Never sent to an API server."""
@@ -89,7 +89,7 @@ class Schema:
     """The Python type of a value of which only the type is checked."""
 
     @classmethod
-    def of(cls, structural: Json) -> Schema:
+    def from_structural(cls, structural: Json) -> Schema:
         """Parse a schema; its shared parts stay shared."""
         return _schema(structural, {})
 
@@ -107,7 +107,9 @@ def _schema(source: Json, made: dict[int, Schema]) -> Schema:
     )
     schema = made[id(source)] = Schema(
         kind=kind,
-        properties={name: _schema(each, made) for name, each in source.get("properties", {}).items()},
+        properties={
+            name: _schema(property_schema, made) for name, property_schema in source.get("properties", {}).items()
+        },
         required=dict.fromkeys(source.get("required", ())).keys(),
         rest=_schema(rest, made) if isinstance(rest, dict) else None,
         open=bool(source.get(_PRESERVE)),
@@ -178,14 +180,14 @@ def unknown_fields(raw: object, schema: Schema, path: str = "") -> Iterator[Unkn
 
 def _below(owner: Schema, name: str) -> str | None:
     """The first object in an object, or in one of its objects, that has a field."""
-    inner = [(key, each) for key, each in owner.properties.items() if each.kind == "object"]
+    inner = [(key, schema) for key, schema in owner.properties.items() if schema.kind == "object"]
     inner += [
-        (f"{key}.{part}", each)
+        (f"{key}.{part}", schema)
         for key, outer in inner
-        for part, each in outer.properties.items()
-        if each.kind == "object"
+        for part, schema in outer.properties.items()
+        if schema.kind == "object"
     ]
-    return next((path for path, each in inner if name in each.properties), None)
+    return next((path for path, schema in inner if name in schema.properties), None)
 
 
 def _unknown(value: object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema | None]]:
@@ -313,15 +315,6 @@ _NAMES: Final[Mapping[str, str]] = {
     "boolean": "a boolean",
     "int-or-string": "a string or an integer",
 }
-_FOUND: Final[Mapping[type, str]] = {
-    str: "a string",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number",
-    list: "a list",
-    dict: "an object",
-    type(None): "null",
-}
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -337,7 +330,7 @@ def _wrong_type(value: object, wanted: str, path: str) -> SchemaFault:
     return SchemaFault(
         "FieldValueInvalid",
         path,
-        f"must be {_NAMES[wanted]}, not {_FOUND.get(type(value), type(value).__name__)}{advice}",
+        f"must be {_NAMES[wanted]}, not {JSON_TYPES.get(type(value), type(value).__name__)}{advice}",
     )
 
 
@@ -351,7 +344,7 @@ def _scalar_fault(value: object, schema: Schema) -> tuple[FaultType, str] | None
         return "FieldValueInvalid", "must fit into 64 bits"
     if type(value) is str:
         if schema.values and value not in schema.values:
-            supported = ", ".join(f'"{each}"' for each in schema.values)
+            supported = ", ".join(f'"{value}"' for value in schema.values)
             return "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}"
         if schema.pattern is not None and not schema.pattern.fullmatch(value):
             return (

@@ -219,15 +219,15 @@ def _derived_attributes(
 
 
 def _constrained_attributes(constraints: tuple[DeviceConstraint, ...]) -> Mapping[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    attributes: dict[str, frozenset[str]] = {}
     for constraint in constraints:
         attribute = (
             constraint.match_attribute if constraint.match_attribute is not None else constraint.distinct_attribute
         )
         if attribute is not None:
             for target in constraint.requests or ("",):
-                found[target] = found.get(target, frozenset()) | {attribute}
-    return found
+                attributes[target] = attributes.get(target, frozenset()) | {attribute}
+    return attributes
 
 
 _ONE_KIND = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
@@ -273,6 +273,6 @@ def request_reference(reference: str, path: str, names: RequestNames) -> Errors:
         return
     for part in parts:
         yield from label(part, path)
-    known = parts[0] in names and (len(parts) == 1 or parts[1] in names[parts[0]])
-    if not known:
+    declared = parts[0] in names and (len(parts) == 1 or parts[1] in names[parts[0]])
+    if not declared:
         yield invalid(path, reference, _NO_SUCH_REQUEST)

@@ -66,19 +66,19 @@ def versioned(value: object) -> object:
         fields = ((name, info, getattr(value, name)) for name, info in type(value).model_fields.items())
         return Struct(
             {
-                info.alias or name: None if found == () else versioned(found)
-                for name, info, found in fields
-                if name in written or _is_written(found, info)
+                info.alias or name: None if member == () else versioned(member)
+                for name, info, member in fields
+                if name in written or _is_written(member, info)
             }
         )
     return _entries(value, versioned)
 
 
-def _is_written(found: object, field: FieldInfo) -> bool:
+def _is_written(member: object, field: FieldInfo) -> bool:
     """True if Go writes it despite ``omitempty``: a pointer that is set, raw JSON, and everything not empty."""
-    if found is None or (found in ((), {}) and field.annotation is not Any):
+    if member is None or (member in ((), {}) and field.annotation is not Any):
         return False
-    return field.default is None or found not in ("", 0)
+    return field.default is None or member not in ("", 0)
 
 
 def internal(value: object) -> object:
@@ -90,12 +90,12 @@ def internal(value: object) -> object:
         names = _INTERNAL_NAMES.get(type(value), {})
         shown = Struct()
         for name in type(value).model_fields:
-            found = getattr(value, name)
-            if isinstance(found, ObjectMeta):
-                shown.update(found.to_wire())
+            member = getattr(value, name)
+            if isinstance(member, ObjectMeta):
+                shown.update(member.to_wire())
             else:
-                absent = found in ((), {}) and not isinstance(found, Wire) and not value.given(name)
-                shown[names.get(name) or _go_name(name)] = None if absent else internal(found)
+                absent = member in ((), {}) and not isinstance(member, Wire) and not value.given(name)
+                shown[names.get(name) or _go_name(name)] = None if absent else internal(member)
         return shown
     return _entries(value, internal)
 

@@ -42,12 +42,7 @@ def created(obj: TypedObject, name_rule: NameRule) -> Errors:
     yield from _namespace(obj, f"{path}.namespace")
     if (meta.generation or 0) < 0:
         yield invalid(f"{path}.generation", meta.generation, "must be greater than or equal to 0")
-    yield from label_map(meta.labels, f"{path}.labels")
-    yield from annotation_map(meta.annotations, f"{path}.annotations")
-    yield from _owners(meta.owner_references, f"{path}.ownerReferences")
-    yield from _finalizers(meta.finalizers, f"{path}.finalizers")
-    if _is_native(obj):
-        yield from _finalizer_names(meta.finalizers, f"{path}.finalizers")
+    yield from _lists_and_maps(obj, path)
 
 
 def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) -> Errors:
@@ -59,9 +54,9 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
     if before.deletion_timestamp is not None:
         added = sorted(set(meta.finalizers) - set(before.finalizers))
         if added:
-            found = "[]string{" + ", ".join(map(quoted, added)) + "}"
+            shown = "[]string{" + ", ".join(map(quoted, added)) + "}"
             rule = "no new finalizers can be added if the object is being deleted, found new finalizers"
-            yield forbidden(f"{path}.finalizers", f"{rule} {found}")
+            yield forbidden(f"{path}.finalizers", f"{rule} {shown}")
     if needs_version and not meta.resource_version:
         yield invalid(f"{path}.resourceVersion", 0, "must be specified for an update")
     grace, before_grace = meta.deletion_grace_period_seconds, before.deletion_grace_period_seconds
@@ -76,11 +71,16 @@ def updated(new: TypedObject, old: TypedObject, *, needs_version: bool = False) 
     for field, value, stored in owned:
         if value != stored:
             yield immutable(f"{path}.{field}", value)
+    yield from _lists_and_maps(new, path)
+
+
+def _lists_and_maps(obj: TypedObject, path: str) -> Errors:
+    meta = obj.metadata
     yield from label_map(meta.labels, f"{path}.labels")
     yield from annotation_map(meta.annotations, f"{path}.annotations")
     yield from _owners(meta.owner_references, f"{path}.ownerReferences")
     yield from _finalizers(meta.finalizers, f"{path}.finalizers")
-    if _is_native(new):
+    if _is_native(obj):
         yield from _finalizer_names(meta.finalizers, f"{path}.finalizers")
 
 

@@ -57,7 +57,7 @@ def pod_group(obj: PodGroup) -> Errors:
 
 
 def pod_group_update(new: PodGroup, old: PodGroup) -> Errors:
-    """Of a PodGroup's spec only the number of a gang may change."""
+    """The faults of an update of a PodGroup's spec, of which only the number of a gang may change."""
     path = "spec"
     fields = (
         ("workload_ref", "workloadRef"),
@@ -79,17 +79,17 @@ def pod_group_status(obj: PodGroup) -> Errors:
     yield from conditions(status.conditions, f"{path}.conditions", CONDITIONS_MAX)
     names = {claim.name for claim in obj.spec.resource_claims}
 
-    def entry(each: PodGroupResourceClaimStatus, at: str) -> Iterable[FieldError]:
-        if each.name not in names:
-            yield invalid(f"{at}.name", each.name, "must match the name of an entry in `spec.resourceClaims`")
-        if each.resource_claim_name is not None:
-            yield from declared_subdomain(each.resource_claim_name, f"{at}.resourceClaimName")
+    def entry(claim: PodGroupResourceClaimStatus, at: str) -> Iterable[FieldError]:
+        if claim.name not in names:
+            yield invalid(f"{at}.name", claim.name, "must match the name of an entry in `spec.resourceClaims`")
+        if claim.resource_claim_name is not None:
+            yield from declared_subdomain(claim.resource_claim_name, f"{at}.resourceClaimName")
 
     yield from unique_items(
         status.resource_claim_statuses,
         f"{path}.resourceClaimStatuses",
         entry,
-        lambda each: each.name,
+        lambda claim: claim.name,
         CLAIMS_MAX,
         versioned,
     )
@@ -106,11 +106,11 @@ def workload(obj: Workload) -> Errors:
         spec.pod_group_templates,
         f"{path}.podGroupTemplates",
         _template,
-        lambda each: each.name,
+        lambda template: template.name,
         TEMPLATES_MAX,
         versioned,
     )
-    if len({(each.priority_class_name, each.priority) for each in spec.pod_group_templates}) > 1:
+    if len({(template.priority_class_name, template.priority) for template in spec.pod_group_templates}) > 1:
         yield invalid(path, None, "detected multiple priority configurations")
 
 
@@ -135,11 +135,11 @@ def priority_class_update(new: PriorityClass, old: PriorityClass) -> Errors:
 
 def _system_class(obj: PriorityClass) -> Errors:
     """Names that begin with ``system-`` are those of two classes that every cluster has."""
-    known = SYSTEM_PRIORITIES.get(obj.name)
-    if known is None:
+    value = SYSTEM_PRIORITIES.get(obj.name)
+    if value is None:
         why = f"{obj.name} is not a known system priority class"
-    elif obj.value != known:
-        why = f"value of {obj.name} PriorityClass must be {known}"
+    elif obj.value != value:
+        why = f"value of {obj.name} PriorityClass must be {value}"
     elif obj.global_default:
         why = f"globalDefault of {obj.name} PriorityClass must be false"
     else:
@@ -188,7 +188,7 @@ def _claims(claims: tuple[PodGroupResourceClaim, ...], path: str) -> Errors:
     if len(claims) > CLAIMS_MAX:
         yield too_many(path, len(claims), CLAIMS_MAX)
         return
-    yield from unique_items(claims, path, _claim, lambda each: each.name, None, versioned)
+    yield from unique_items(claims, path, _claim, lambda claim: claim.name, None, versioned)
 
 
 def _claim(claim: PodGroupResourceClaim, path: str) -> Errors:
