@@ -164,7 +164,9 @@ class _Mutation:
         # A pod without a record counts as one with the path native; so pods whose devices get no path have a record,
         # too.
         record = (
-            Integration.from_decisions(decisions, devices, paths.layout_of(self.version)) if shims or devices or unserved else None
+            Integration.from_decisions(decisions, devices, paths.layout_of(self.version))
+            if shims or devices or unserved
+            else None
         )
         self._annotate(record.to_annotation() if record else None)
         self.patch.append(("spec", "volumes"), len(self.pod.spec.volumes), self.volumes)
