@@ -187,8 +187,8 @@ class _Checker:
         self._scope[variable.name].pop()
 
     def _local(self, name: str) -> Variable | None:
-        found = self._scope.get(name)
-        return found[-1] if found else None
+        variables = self._scope.get(name)
+        return variables[-1] if variables else None
 
     # --- visits ---
 
@@ -321,9 +321,9 @@ class _Checker:
         """The overloads that take the arguments, and the type of the result; none, ERROR and an issue if there are
         none."""
         given = tuple(arguments)
-        known = self._resolved.get((function, member, given))
-        if known is not None:
-            return known
+        resolved = self._resolved.get((function, member, given))
+        if resolved is not None:
+            return resolved
         matching: list[Overload] = []
         result: Type | None = None
         for overload in self._environment.functions.functions[function]:
@@ -346,10 +346,10 @@ class _Checker:
             applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
             self._issue(offset, f"found no matching overload for '{function}' applied to '{applied}'")
             return (), ERROR
-        found = tuple(matching), result
+        resolved = tuple(matching), result
         if not result.open and not any(argument.open for argument in given):
-            self._resolved[function, member, given] = found
-        return found
+            self._resolved[function, member, given] = resolved
+        return resolved
 
     def _check_literals(self, node: Call, patterns: Patterns) -> None:
         for place, argument in enumerate(node.args):

@@ -62,13 +62,13 @@ class Compilations(Generic[T]):
         """The compiled expression; ``work``: the budget for compiling it, if it isn't cached. Raises CompileError,
         Interrupted."""
         key = (expression, environment)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._made(expression, environment, _spending(work))
-            self._kept.put(key, found, kept_size(expression, found))
-        if isinstance(found, _Refused):
-            raise CompileError(found.message, found.issues)
-        return found
+        outcome = self._kept.get(key)
+        if outcome is None:
+            outcome = self._made(expression, environment, _spending(work))
+            self._kept.put(key, outcome, kept_size(expression, outcome))
+        if isinstance(outcome, _Refused):
+            raise CompileError(outcome.message, outcome.issues)
+        return outcome
 
     def _made(self, expression: str, environment: Environment, spend: Spend) -> T | _Refused:
         spend(_COMPILING + _COMPILING_CHARACTER * min(len(expression), _LONGEST))
@@ -97,10 +97,10 @@ def _spending(work: Work | None) -> Spend:
     return spend
 
 
-def kept_size(expression: str, found: CompiledExpression | _Refused) -> int:
+def kept_size(expression: str, outcome: CompiledExpression | _Refused) -> int:
     """Bytes that a compiled expression or a refusal takes, by estimate."""
-    if isinstance(found, _Refused):
-        return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(found.message))
-    nodes = found.program.work_estimate.nodes
+    if isinstance(outcome, _Refused):
+        return _BASE + _PER_CHARACTER * (len(expression) + 2 * len(outcome.message))
+    nodes = outcome.program.work_estimate.nodes
     tree = _PER_NODE * nodes if nodes <= KEPT_NODES else _PER_LATER_NODE * nodes
     return _BASE + _PER_CHARACTER * len(expression) + tree

@@ -411,15 +411,15 @@ class _Emitter:
         """Source for an operator that has a Python equivalent for the operands' static types, else None."""
         types = [operand.known_type for operand in operands]
         if function in _COMPARISONS:
-            one, two = types
+            left, right = types
             sign = _COMPARISONS[function]
-            if one is two and one in (_NATIVE if sign in ("==", "!=") else _ORDERED):
+            if left is right and left in (_NATIVE if sign in ("==", "!=") else _ORDERED):
                 return f"({codes[0].text} {sign} {codes[1].text})"
-            if sign == "==" and two in _NATIVE:
+            if sign == "==" and right in _NATIVE:
                 return f"equals_native({codes[0].text}, {codes[1].text})"
-            if (sign == "==" and one in (STRING, BYTES)) or (sign == "!=" and (STRING in types or BYTES in types)):
+            if (sign == "==" and left in (STRING, BYTES)) or (sign == "!=" and (STRING in types or BYTES in types)):
                 return f"({codes[0].text} {sign} {codes[1].text})"
-            if sign == "!=" and (one in _NATIVE or two in _NATIVE):
+            if sign == "!=" and (left in _NATIVE or right in _NATIVE):
                 return f"differs_native({codes[0].text}, {codes[1].text})"
             return None
         if function == "!_" and types[0] is BOOL:

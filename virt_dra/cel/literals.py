@@ -81,8 +81,8 @@ def _in_planning_order(root: SyntaxNode) -> Iterator[SyntaxNode | Variable]:
     """Nodes after their parts, and the variables that expanded macros read without their text showing it."""
     waiting: list[tuple[SyntaxNode | Variable, bool]] = [(root, False)]
     while waiting:
-        part, known = waiting.pop()
-        if known or isinstance(part, Variable):
+        part, expanded = waiting.pop()
+        if expanded or isinstance(part, Variable):
             yield part
             continue
         waiting.append((part, True))

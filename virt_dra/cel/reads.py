@@ -21,16 +21,16 @@ class Reads(NamedTuple):
 NOTHING = Reads(False, False, frozenset(), frozenset())
 
 
-def together(each: list[Reads | None]) -> Reads | None:
+def together(all_reads: list[Reads | None]) -> Reads | None:
     """The parts that any of several expressions reads; None if they are unknown for one of them."""
-    known = [one for one in each if one is not None]
-    if len(known) < len(each):
+    certain = [parts for parts in all_reads if parts is not None]
+    if len(certain) < len(all_reads):
         return None
     return Reads(
-        any(one.driver for one in known),
-        any(one.allow_multiple_allocations for one in known),
-        frozenset().union(*(one.attributes for one in known)),
-        frozenset().union(*(one.capacity for one in known)),
+        any(parts.driver for parts in certain),
+        any(parts.allow_multiple_allocations for parts in certain),
+        frozenset().union(*(parts.attributes for parts in certain)),
+        frozenset().union(*(parts.capacity for parts in certain)),
     )
 
 
@@ -72,21 +72,21 @@ class Wanted(NamedTuple):
 
 def wanted(root: SyntaxNode) -> tuple[Wanted, ...]:
     """The equalities with literals that an expression requires, in order: those of ``a == "x" && b == 1 && …``."""
-    found: list[Wanted] = []
+    equalities: list[Wanted] = []
     todo = [root]
     while todo:
         node = todo.pop()
         if isinstance(node, Logic) and node.function == "_&&_":
             todo.extend(reversed(node.terms))
         elif isinstance(node, Call) and node.function == "_==_" and len(node.args) == 2:
-            for one, other in (node.args, node.args[::-1]):
+            for side, other in (node.args, node.args[::-1]):
                 if isinstance(other, Literal) and isinstance(other.value, str | bool | int):
-                    named = _named(one)
+                    named = _named(side)
                     if named is not None:
-                        found.append(Wanted(*named, other.value))
-                    elif _field(one) == "driver":
-                        found.append(Wanted("driver", "", "driver", other.value))
-    return tuple(found)
+                        equalities.append(Wanted(*named, other.value))
+                    elif _field(side) == "driver":
+                        equalities.append(Wanted("driver", "", "driver", other.value))
+    return tuple(equalities)
 
 
 def _named(node: SyntaxNode) -> tuple[str, str, str] | None:

@@ -100,9 +100,9 @@ class Types:
         key = (kind, name, params)
         table: Types | None = self
         while table is not None:
-            found = table._table.get(key)
-            if found is not None:
-                return found
+            existing = table._table.get(key)
+            if existing is not None:
+                return existing
             table = table._base
         size = 1 + sum(param.size for param in params)
         if size > MAX_TYPE_SIZE:
@@ -169,8 +169,8 @@ def parse_types(text: str) -> tuple[Type, ...]:
     tokens = _TYPE_TOKEN.findall(text)
     parsed: list[Type] = []
     while tokens:
-        one, tokens = _parse(tokens)
-        parsed.append(one)
+        type_, tokens = _parse(tokens)
+        parsed.append(type_)
         if tokens:
             tokens = tokens[1:]
     return tuple(parsed)
@@ -251,41 +251,41 @@ class Unifier:
                 self._widen(variable, first, second)
             if not pairs:
                 return True
-            one, two = pairs.pop()
-            if one is two:
+            left, right = pairs.pop()
+            if left is right:
                 continue
-            if two.kind is TypeKind.PARAM:
-                value = self.bound.get(two)
+            if right.kind is TypeKind.PARAM:
+                value = self.bound.get(right)
                 if value is not None:
-                    if value is not one:
-                        generalise.setdefault(len(pairs), []).append((two, one, value))
-                        pairs.append((one, value))
+                    if value is not left:
+                        generalise.setdefault(len(pairs), []).append((right, left, value))
+                        pairs.append((left, value))
                     continue
-                if not self._occurs(two, one):
-                    self._bind(two, one)
+                if not self._occurs(right, left):
+                    self._bind(right, left)
                     continue
-            if one.kind is TypeKind.PARAM:
-                value = self.bound.get(one)
+            if left.kind is TypeKind.PARAM:
+                value = self.bound.get(left)
                 if value is not None:
-                    if value is not two:
-                        generalise.setdefault(len(pairs), []).append((one, two, value))
-                        pairs.append((two, value))
+                    if value is not right:
+                        generalise.setdefault(len(pairs), []).append((left, right, value))
+                        pairs.append((right, value))
                     continue
-                if self._occurs(one, two):
+                if self._occurs(left, right):
                     return False
-                self._bind(one, two)
+                self._bind(left, right)
                 continue
-            if one.kind in (TypeKind.DYN, TypeKind.ERROR) or two.kind in (TypeKind.DYN, TypeKind.ERROR):
+            if left.kind in (TypeKind.DYN, TypeKind.ERROR) or right.kind in (TypeKind.DYN, TypeKind.ERROR):
                 continue
-            if one.kind is TypeKind.NULL or two.kind is TypeKind.NULL:
-                if not _nullable(two if one.kind is TypeKind.NULL else one):
+            if left.kind is TypeKind.NULL or right.kind is TypeKind.NULL:
+                if not _nullable(right if left.kind is TypeKind.NULL else left):
                     return False
                 continue
-            if one.kind is TypeKind.TYPE and two.kind is TypeKind.TYPE:
+            if left.kind is TypeKind.TYPE and right.kind is TypeKind.TYPE:
                 continue
-            if one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
+            if left.kind is not right.kind or left.name != right.name or len(left.params) != len(right.params):
                 return False
-            pairs.extend(zip(reversed(one.params), reversed(two.params), strict=True))
+            pairs.extend(zip(reversed(left.params), reversed(right.params), strict=True))
 
     def _widen(self, variable: Type, first: Type, second: Type) -> None:
         general = most_general(first, second)
@@ -351,18 +351,18 @@ def most_general(first: Type, second: Type) -> Type:
     """The more general of two types that agree."""
     stack = [(first, second)]
     while stack:
-        one, two = stack.pop()
-        if one is two or one.kind in (TypeKind.DYN, TypeKind.PARAM):
+        left, right = stack.pop()
+        if left is right or left.kind in (TypeKind.DYN, TypeKind.PARAM):
             continue
         if (
-            two.kind in (TypeKind.DYN, TypeKind.PARAM)
-            or one.kind is not two.kind
-            or one.name != two.name
-            or len(one.params) != len(two.params)
+            right.kind in (TypeKind.DYN, TypeKind.PARAM)
+            or left.kind is not right.kind
+            or left.name != right.name
+            or len(left.params) != len(right.params)
         ):
             return second
-        if one.kind is not TypeKind.TYPE:
-            stack.extend(zip(one.params, two.params, strict=True))
+        if left.kind is not TypeKind.TYPE:
+            stack.extend(zip(left.params, right.params, strict=True))
     return first
 
 

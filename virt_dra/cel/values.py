@@ -40,7 +40,7 @@ class Zone:
         self.offset = offset
 
     @staticmethod
-    def of(offset: int) -> Zone:
+    def at_offset(offset: int) -> Zone:
         """The zone of an offset. Go shares one object for each whole hour in use, and creates a new one for any other
         offset."""
         return _WHOLE_HOURS.get(offset) or Zone(offset)
@@ -354,12 +354,12 @@ _NUMBERS = (int, UInt, float)
 
 def equal_scalars(left: Value, right: Value) -> bool:
     """Equality of values that contain no others; of different types only numbers are ever equal."""
-    one, two = type(left), type(right)
-    if one is two:
-        return left == right and two is not CalculatedQuantity
-    if one is CalculatedQuantity:
-        return two is Quantity and left == right
-    if one in _NUMBERS and two in _NUMBERS:
+    left_type, right_type = type(left), type(right)
+    if left_type is right_type:
+        return left == right and right_type is not CalculatedQuantity
+    if left_type is CalculatedQuantity:
+        return right_type is Quantity and left == right
+    if left_type in _NUMBERS and right_type in _NUMBERS:
         return isinstance(left, (int, float)) and isinstance(right, (int, float)) and compare_numbers(left, right) == 0
     return False
 
@@ -387,26 +387,26 @@ def equals(left: Value, right: Value, spend: Callable[[float], None]) -> bool:
     waiting: list[Iterator[tuple[Value, Value]]] = [iter(((left, right),))]
     compared = spent = 0
     while waiting:
-        for one, two in waiting[-1]:
+        for first, second in waiting[-1]:
             within = compared > 0
             compared += 1
-            null_too = isinstance(one, Optional)
-            while isinstance(one, Optional) and one.present and isinstance(two, Optional) and two.present:
-                one, two = one.value, two.value
+            null_too = isinstance(first, Optional)
+            while isinstance(first, Optional) and first.present and isinstance(second, Optional) and second.present:
+                first, second = first.value, second.value
                 compared += 1
             if compared - spent >= _REPORTED_PAIRS:
                 spend((compared - spent) * _PER_PAIR)
                 spent = compared
                 if compared > COMPARISON_LIMIT:
                     raise BudgetExceeded("operation cancelled: values are too large to compare")
-            if isinstance(one, list):
-                if not isinstance(two, list) or len(one) != len(two):
+            if isinstance(first, list):
+                if not isinstance(second, list) or len(first) != len(second):
                     spend((compared - spent) * _PER_PAIR)
                     return False
-                waiting.append(zip(one, two, strict=True))
+                waiting.append(zip(first, second, strict=True))
                 break
-            if isinstance(one, dict):
-                pairs = _paired(one, two)
+            if isinstance(first, dict):
+                pairs = _paired(first, second)
                 if pairs is None:
                     spend((compared - spent) * _PER_PAIR)
                     return False
@@ -414,10 +414,12 @@ def equals(left: Value, right: Value, spend: Callable[[float], None]) -> bool:
                 # the last entry first
                 waiting.append(reversed(pairs))
                 break
-            if isinstance(one, Optional):
-                differ = not isinstance(two, Optional) or one.present is not two.present
+            if isinstance(first, Optional):
+                differ = not isinstance(second, Optional) or first.present is not second.present
             else:
-                differ = not equal_scalars(one, two) and not (within and incomparable(one, two, null_too=null_too))
+                differ = not equal_scalars(first, second) and not (
+                    within and incomparable(first, second, null_too=null_too)
+                )
             if differ:
                 spend((compared - spent) * _PER_PAIR)
                 return False
@@ -427,16 +429,16 @@ def equals(left: Value, right: Value, spend: Callable[[float], None]) -> bool:
     return True
 
 
-def _paired(one: dict[Value, Value], two: Value) -> list[tuple[Value, Value]] | None:
-    """The values under the same keys of two maps; None if one has a key that the other hasn't."""
-    if not isinstance(two, dict) or len(one) != len(two):
+def _paired(left: dict[Value, Value], right: Value) -> list[tuple[Value, Value]] | None:
+    """The values under the same keys of two maps; None if ``left`` has a key that ``right`` lacks."""
+    if not isinstance(right, dict) or len(left) != len(right):
         return None
     pairs: list[tuple[Value, Value]] = []
-    for key, value in one.items():
-        found = key if isinstance(key, str) else lookup_key(two, key_value(key))
-        if found not in two:
+    for key, value in left.items():
+        right_key = key if isinstance(key, str) else lookup_key(right, key_value(key))
+        if right_key not in right:
             return None
-        pairs.append((value, two[found]))
+        pairs.append((value, right[right_key]))
     return pairs
 
 

@@ -41,7 +41,7 @@ class WorkEstimate:
 
 def estimate_work(root: SyntaxNode) -> WorkEstimate:
     """The estimate for a checked tree."""
-    found: dict[int, float] = {}
+    loops: dict[int, float] = {}
     nodes = 0
     patterns: set[str] = set()
     bodies: list[tuple[int, float, list[SyntaxNode]]] = [(0, EVALUATION, [root])]
@@ -62,6 +62,6 @@ def estimate_work(root: SyntaxNode) -> WorkEstimate:
                     part.value for part in node.args if isinstance(part, Literal) and isinstance(part.value, str)
                 }
             waiting += children(node)
-        found[owner] = total
-    whole = found.pop(0)
-    return WorkEstimate(whole, found, nodes, frozenset(patterns))
+        loops[owner] = total
+    whole = loops.pop(0)
+    return WorkEstimate(whole, loops, nodes, frozenset(patterns))

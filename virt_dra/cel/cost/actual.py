@@ -270,9 +270,9 @@ def call_cost(function: str, overloads: Sequence[Overload]) -> CallCost | None:
     if function in ("_==_", "_!=_"):
         return equality if function == "_==_" else compared
     if single is not None:
-        found = _BY_OVERLOAD.get(function)
-        if found is not None:
-            return found
+        cost = _BY_OVERLOAD.get(function)
+        if cost is not None:
+            return cost
         if function in ("containsIP", "containsCIDR") and single.params[-1] is STRING:
             return _contains_ip_text if function == "containsIP" else _contains_cidr_text
         if function == "ip" and single.member:

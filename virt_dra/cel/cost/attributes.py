@@ -105,16 +105,16 @@ def _tested(meter: Meter, value: Value, name: str) -> Value:
             return False
         value = value.value
     try:
-        found = has(value, name)
+        present = has(value, name)
     except EvaluationAborted:
         raise
     except EvaluationError as error:
         if not optional:
             meter.charge(1)
         return FailedValue(error)
-    if found or not optional:
+    if present or not optional:
         meter.charge(1)
-    return found
+    return present
 
 
 def _qualified(meter: Meter, value: Value, qualifiers: list[Qualifier]) -> Value:
@@ -137,10 +137,10 @@ def _qualified(meter: Meter, value: Value, qualifiers: list[Qualifier]) -> Value
                 return key
         try:
             if optional:
-                found = optional_index(value, key)
-                if not found.present:
+                element = optional_index(value, key)
+                if not element.present:
                     return NONE
-                value = found.value
+                value = element.value
                 meter.charge(1)
             else:
                 value = index(value, key)

@@ -41,8 +41,8 @@ class Operand:
         return self._at(self.path)
 
     def _at(self, path: ValuePath | None) -> Size:
-        found = self.declared(path) if path is not None else None
-        return UNKNOWN if found is None else found
+        declared = self.declared(path) if path is not None else None
+        return UNKNOWN if declared is None else declared
 
     def element_size(self) -> Size:
         """The declared size of a list's element."""
@@ -139,15 +139,15 @@ def _sets(factor: float) -> Estimator:
 
 
 def _walk(call: OverloadCall) -> Estimate | None:
-    """``sum``, ``min``, ``indexOf`` …: every element once, with its text if that is what it is."""
+    """The estimate of ``sum``, ``min``, ``indexOf`` …: every element once, with its text if that is what it is."""
     if call.target is None:
         return None
     size, target = call.target.size, call.target
     if target.type.params:
-        each = 1
+        per_element = 1
         if target.type.params[0] in (STRING, BYTES):
-            each = add(each, _text(target.element_size()))
-        return Estimate(multiply(size.most, each))
+            per_element = add(per_element, _text(target.element_size()))
+        return Estimate(multiply(size.most, per_element))
     return Estimate(size.most if call.function == "includes" else _text(size))
 
 
@@ -235,7 +235,7 @@ def _quote(call: OverloadCall) -> Estimate:
 
 
 def _convert(call: OverloadCall) -> Estimate:
-    """``bytes(string)`` and ``string(bytes)``: a character takes up to four bytes."""
+    """The estimate of ``bytes(string)`` and ``string(bytes)``: a character takes up to four bytes."""
     size = call.args[0].size
     if call.function == "bytes" and call.params[0] is STRING:
         return Estimate(_text(size), Size(size.least, wrapped(size.most * 4)))
@@ -357,5 +357,5 @@ _ESTIMATORS: Final = MappingProxyType[str, Estimator](
 
 def estimate_call(call: OverloadCall) -> Estimate:
     """The estimate for one overload of a function; 1 for a function without an estimate of its own."""
-    found = _ESTIMATORS.get(call.function)
-    return (found(call) if found is not None else None) or _NOMINAL
+    estimator = _ESTIMATORS.get(call.function)
+    return (estimator(call) if estimator is not None else None) or _NOMINAL

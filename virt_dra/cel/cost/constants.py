@@ -25,14 +25,14 @@ def keys_by_identity(root: SyntaxNode) -> bool:
 
 def constants(nodes: list[SyntaxNode]) -> set[int]:
     """The ``id`` of every node that is a constant to Kubernetes; ``nodes`` has parents before children."""
-    known: set[int] = set()
+    constant_ids: set[int] = set()
     for node in reversed(nodes):
-        if _is_constant(node, known):
-            known.add(id(node))
-    return known
+        if _is_constant(node, constant_ids):
+            constant_ids.add(id(node))
+    return constant_ids
 
 
-def _is_constant(node: SyntaxNode, known: set[int]) -> bool:
+def _is_constant(node: SyntaxNode, constant_ids: set[int]) -> bool:
     match node:
         case Literal():
             return True
@@ -41,12 +41,15 @@ def _is_constant(node: SyntaxNode, known: set[int]) -> bool:
         case Select():
             return node.constant is not None
         case ListNode() | MapNode():
-            return all(id(child) in known for child in children(node))
+            return all(id(child) in constant_ids for child in children(node))
         case Call():
             if is_membership(node) and isinstance(node.args[1], ListNode) and not node.args[1].elements:
                 return True
             return (
-                node.function in _FOLDED and node.target is None and len(node.args) == 1 and id(node.args[0]) in known
+                node.function in _FOLDED
+                and node.target is None
+                and len(node.args) == 1
+                and id(node.args[0]) in constant_ids
             )
         case _:
             return False
@@ -57,9 +60,9 @@ def is_membership(node: Call) -> bool:
     return node.function == "@in" and len(node.overloads) == 1 and node.overloads[0].params[1].kind is TypeKind.LIST
 
 
-def is_lookup(node: Call, known: set[int]) -> bool:
+def is_lookup(node: Call, constant_ids: set[int]) -> bool:
     """Whether it is ``x in [constants]`` that Kubernetes turns into a look-up, which costs nothing."""
-    if not is_membership(node) or not isinstance(node.args[1], ListNode) or id(node.args[1]) not in known:
+    if not is_membership(node) or not isinstance(node.args[1], ListNode) or id(node.args[1]) not in constant_ids:
         return False
     return all(_primitive(element) for element, _ in node.args[1].elements)
 

@@ -106,8 +106,8 @@ class _Builder:
     def _many(self, nodes: Sequence[SyntaxNode]) -> Step[list[Run]]:
         built: list[Run] = []
         for node in nodes:
-            one: Run = yield self.build(node)
-            built.append(one)
+            run: Run = yield self.build(node)
+            built.append(run)
         return built
 
     # --- chains ---
@@ -174,9 +174,9 @@ class _Builder:
     def _optional_map(self, node: OptionalMap) -> Step[Run]:
         """``target.hasValue() ? optional.of(body) : optional.none()``; the body's variable stands for
         ``target.value()``."""
-        known = len(self._bound)
+        outer = len(self._bound)
         target: Run = yield self.build(node.target)
-        within = frozenset(list(self._bound)[known:])
+        within = frozenset(list(self._bound)[outer:])
         slot = node.variable.slot
         # two slots: the value, and the cost of computing the target again, due when the variable is first used
         spare = self.slots
@@ -347,7 +347,7 @@ class _Builder:
 
     def _list(self, node: ListNode) -> Step[Run]:
         runs: list[Run] = yield self._many([item for item, _ in node.elements])
-        parts = [(one, optional) for one, (_, optional) in zip(runs, node.elements, strict=True)]
+        parts = [(run, optional) for run, (_, optional) in zip(runs, node.elements, strict=True)]
         cost = 0 if id(node) in self._constants else LIST_BASE
 
         def run(meter: Meter) -> Value:
@@ -410,22 +410,22 @@ class _Builder:
         body: Run = yield self.build(node.body)
         element_cost = 0 if id(node.body) in self._constants else LIST_BASE
         weight = COUNTED * self._work.loops[id(node)]
-        each = macros.Loop(over, node.variable.slot, weight, node.second.slot if node.second is not None else None)
+        loop = macros.Loop(over, node.variable.slot, weight, node.second.slot if node.second is not None else None)
         match node.macro:
             case "all" | "exists":
-                return macros.quantifier(each, body, decisive=node.macro == "exists")
+                return macros.quantifier(loop, body, decisive=node.macro == "exists")
             case "exists_one":
-                return macros.exists_one(each, body)
+                return macros.exists_one(loop, body)
             case "filter":
-                return macros.collect(each, body, read(node.variable.slot), LIST_BASE)
+                return macros.collect(loop, body, read(node.variable.slot), LIST_BASE)
             case "map" | "transformList":
-                return macros.collect(each, condition, body, element_cost)
+                return macros.collect(loop, condition, body, element_cost)
             case "transformMap":
-                return macros.transform_map(each, condition, body)
+                return macros.transform_map(loop, condition, body)
             case "transformMapEntry":
-                return macros.transform_entries(each, condition, body)
+                return macros.transform_entries(loop, condition, body)
             case _:
-                return macros.sort_by(each, body, element_cost, known=len(node.overloads) == 1)
+                return macros.sort_by(loop, body, element_cost, typed=len(node.overloads) == 1)
 
 
 _FAILURE = 20.0

@@ -91,9 +91,9 @@ class _Estimator:
         return ValuePath.of(name) if path is None else path.extended(name)
 
     def _size(self, expr: Expr) -> Size | None:
-        known = self._sizes.get(expr)
-        if known is not None:
-            return known
+        computed = self._sizes.get(expr)
+        if computed is not None:
+            return computed
         written = _written_size(expr)
         if written is not None:
             return written
@@ -108,9 +108,9 @@ class _Estimator:
         return None if bound is None else bound.size
 
     def _entry(self, expr: Expr) -> ContentSizes | None:
-        known = self._entries.get(expr)
-        bound = self._variable(expr) if known is None else None
-        return known if bound is None else bound.entry
+        computed = self._entries.get(expr)
+        bound = self._variable(expr) if computed is None else None
+        return computed if bound is None else bound.entry
 
     def _operand(self, expr: Expr) -> Operand:
         return Operand(expr, self._path(expr), self._size(expr), self._declared)
@@ -126,9 +126,9 @@ class _Estimator:
     # --- costs ---
 
     def _cost(self, expr: Expr) -> Step[int]:
-        known = self._costs.get(expr)
-        if known is not None:
-            return known
+        computed = self._costs.get(expr)
+        if computed is not None:
+            return computed
         cost: int
         match expr:
             case ConstantExpr():
@@ -180,8 +180,8 @@ class _Estimator:
             key_cost: int = yield self._cost(key)
             value_cost: int = yield self._cost(value)
             total = add(total, add(key_cost, value_cost))
-            found = (self._size(key) or UNKNOWN, self._size(value) or UNKNOWN)
-            sizes = found if sizes is None else (sizes[0].union(found[0]), sizes[1].union(found[1]))
+            entry_sizes = (self._size(key) or UNKNOWN, self._size(value) or UNKNOWN)
+            sizes = entry_sizes if sizes is None else (sizes[0].union(entry_sizes[0]), sizes[1].union(entry_sizes[1]))
         self._entries[expr] = ContentSizes(False, *(sizes or (Size(0, 0), Size(0, 0))))
         return total
 
@@ -229,8 +229,8 @@ class _Estimator:
         if expr.function == "_?_:_" or (
             expr.function == "_+_" and (call.params[0].kind is TypeKind.LIST or call.params[0].name in _TEXTS)
         ):
-            one = self._entry(merged[0])
-            self._set_entry(expr, one.union(self._entry(merged[1])) if one is not None else None)
+            first = self._entry(merged[0])
+            self._set_entry(expr, first.union(self._entry(merged[1])) if first is not None else None)
         return estimate_call(call)
 
     # --- variables ---

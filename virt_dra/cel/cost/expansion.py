@@ -106,8 +106,8 @@ def expand(root: SyntaxNode) -> Expr:
 def _all(nodes: Sequence[SyntaxNode]) -> Step[list[Expr]]:
     expanded: list[Expr] = []
     for node in nodes:
-        one: Expr = yield _expand(node)
-        expanded.append(one)
+        expr: Expr = yield _expand(node)
+        expanded.append(expr)
     return expanded
 
 
@@ -195,9 +195,9 @@ def _quantifier(node: Comprehension, over: Expr, variables: list[Variable], cond
         return NameExpr(kind, accumulator.name)
 
     if counted:
-        one = ConstantExpr(INT, 1)
-        step = _choice(INT, body, CallExpr(INT, "_+_", None, [read(), one], [(INT, INT)]), read())
-        result: Expr = CallExpr(BOOL, "_==_", None, [read(), one], [(INT, INT)])
+        unit = ConstantExpr(INT, 1)
+        step = _choice(INT, body, CallExpr(INT, "_+_", None, [read(), unit], [(INT, INT)]), read())
+        result: Expr = CallExpr(BOOL, "_==_", None, [read(), unit], [(INT, INT)])
         return FoldExpr(
             BOOL, over, variables, accumulator, ConstantExpr(INT, 0), ConstantExpr(BOOL, True), step, result
         )

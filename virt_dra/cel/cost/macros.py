@@ -66,11 +66,11 @@ def lazy(slot: int, value: Run) -> Run:
     """A variable of cel.bind."""
 
     def run(meter: Meter) -> Value:
-        known = meter.slots[slot]
-        if known is UNSET:
+        bound = meter.slots[slot]
+        if bound is UNSET:
             meter.started.append(slot)
-            known = meter.slots[slot] = value(meter)
-        return known
+            bound = meter.slots[slot] = value(meter)
+        return bound
 
     return run
 
@@ -329,8 +329,8 @@ def _insert(made: dict[Value, Value], entries: Value) -> None:
         insert(made, key_value(key), value)
 
 
-def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
-    """``sortBy``: a list, and the keys of its elements, sorted by a call; ``known``: whether the keys' type is known
+def sort_by(loop: Loop, body: Run, element_cost: int, *, typed: bool) -> Run:
+    """``sortBy``: a list, and the keys of its elements, sorted by a call; ``typed``: True if the keys' type is known
     before."""
 
     def run(meter: Meter) -> Value:
@@ -353,7 +353,7 @@ def sort_by(loop: Loop, body: Run, element_cost: int, *, known: bool) -> Run:
                 if meter.stopped():
                     return _INTERRUPTED
             meter.charge(1)
-        cost = sorted_by_keys((values, failure or keys), None) if known else 1
+        cost = sorted_by_keys((values, failure or keys), None) if typed else 1
         if meter.cost + cost > COST_LIMIT:
             meter.charge(cost)
         result = failure or caught(_sorted, meter, values, keys)

@@ -92,8 +92,8 @@ def _ipv6(text: str) -> tuple[IPAddress, str]:
     if rest.startswith("::"):
         gap, rest = 0, rest[2:]
     while rest and len(groups) < _GROUPS:
-        found = _GROUP.match(rest)
-        digits = found.group() if found is not None else ""
+        match = _GROUP.match(rest)
+        digits = match.group() if match is not None else ""
         if len(digits) > 4:
             _fail(text, "each group must have 4 or less digits", rest)
         if not digits:
@@ -132,5 +132,5 @@ def _embedded(text: str, rest: str, before: int, gap: int | None) -> list[int]:
         _fail(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
     if before > _GROUPS - 2:
         _fail(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
-    one, two, three, four = _octets(text, rest)
-    return [one << 8 | two, three << 8 | four]
+    first, second, third, fourth = _octets(text, rest)
+    return [first << 8 | second, third << 8 | fourth]

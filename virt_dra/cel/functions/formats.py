@@ -48,8 +48,8 @@ def _is_date(text: str) -> bool:
 def _is_datetime(text: str) -> bool:
     """True for a date-time. As in Kubernetes, text after a second "t" is ignored."""
     parts = text.lower().split("t")
-    found = _TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
-    return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+    time = _TIME.fullmatch(parts[1]) if len(parts) > 1 and _is_date(parts[0]) else None
+    return time is not None and time[1] <= "23" and time[2] <= "59" and time[3] <= "59"
 
 
 def _simply(fits: Callable[[str], object], complaint: str) -> FormatCheck:
@@ -118,8 +118,8 @@ for _name, _named in FORMATS.items():
 
 @library.function("format.named(string) -> optional_type(kubernetes.NamedFormat)")
 def named(name: str) -> Optional:
-    found = FORMATS.get(name)
-    return NONE if found is None else Optional(True, found)
+    format_value = FORMATS.get(name)
+    return NONE if format_value is None else Optional(True, format_value)
 
 
 @library.function("kubernetes.NamedFormat::validate(string) -> optional_type(list(string))", budget=True)

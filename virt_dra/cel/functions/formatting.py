@@ -104,8 +104,8 @@ def _clause(text: str, position: int) -> tuple[Clause, int]:
     precision: int | None = None
     where = "could not parse formatting clause: "
     if text[position] == ".":
-        found = _DIGITS.match(text, position + 1)
-        digits = found.group() if found is not None else ""
+        match = _DIGITS.match(text, position + 1)
+        digits = match.group() if match is not None else ""
         position += 1 + len(digits)
         if position >= len(text):
             raise FormatFault(f"{where}error while parsing precision: could not find end of precision specifier")

@@ -73,7 +73,7 @@ def sort(budget: Budget, values: list[Value]) -> list[Value]:
 
 @library.function(*(f"list({kind})::isSorted() -> bool" for kind in _ORDERED), budget=True)
 def is_sorted(budget: Budget, values: list[Value]) -> bool:
-    return all(_loose_order(two, one) >= 0 for one, two in pairwise(budget.each(values, _ORDERING)))
+    return all(_loose_order(after, before) >= 0 for before, after in pairwise(budget.charged(values, _ORDERING)))
 
 
 def _declare_sum(kind: str, zero: Value) -> None:
@@ -83,7 +83,7 @@ def _declare_sum(kind: str, zero: Value) -> None:
     def total(budget: Budget, values: list[Value]) -> Value:
         if not values:
             return zero
-        return reduce(_plus, budget.each(values, _ORDERING), zero)
+        return reduce(_plus, budget.charged(values, _ORDERING), zero)
 
 
 def _plus(total: Value, value: Value) -> Value:
@@ -112,7 +112,7 @@ def _extreme(budget: Budget, values: list[Value], wanted: int, name: str) -> Val
     if not values:
         raise EvaluationError(f"{name} called on empty list")
     best = values[0]
-    for value in budget.each(values, _ORDERING, start=1):
+    for value in budget.charged(values, _ORDERING, start=1):
         if _loose_order(value, best) * wanted > 0:
             best = value
     return best
@@ -166,10 +166,10 @@ def flatten(budget: Budget, values: list[Value], depth: int = 1) -> list[Value]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     for _ in range(depth):
-        if not any(isinstance(value, list) for value in budget.each(values, _VISITED)):
+        if not any(isinstance(value, list) for value in budget.charged(values, _VISITED)):
             break
         flat: list[Value] = []
-        for value in budget.each(values, _VISITED):
+        for value in budget.charged(values, _VISITED):
             if isinstance(value, list):
                 budget.grow(len(value))
                 flat.extend(value)
@@ -242,7 +242,7 @@ def last(values: list[Value]) -> Optional:
 
 @library.function("sets.contains(list(<T>), list(<T>)) -> bool", budget=True)
 def contains_all(budget: Budget, values: list[Value], wanted: list[Value]) -> bool:
-    return all(any(equals(budget, one, value) for value in values) for one in wanted)
+    return all(any(equals(budget, element, value) for value in values) for element in wanted)
 
 
 @library.function("sets.equivalent(list(<T>), list(<T>)) -> bool", budget=True)
@@ -252,4 +252,4 @@ def equivalent(budget: Budget, left: list[Value], right: list[Value]) -> bool:
 
 @library.function("sets.intersects(list(<T>), list(<T>)) -> bool", budget=True)
 def intersects(budget: Budget, left: list[Value], right: list[Value]) -> bool:
-    return any(equals(budget, one, two) for one in left for two in right)
+    return any(equals(budget, element, other) for element in left for other in right)

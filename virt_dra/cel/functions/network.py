@@ -88,17 +88,17 @@ def _fits(parse: Callable[[str], object], text: str) -> bool:
     return True
 
 
-@library.function("ip(string) -> net.IP", per_character=1.0, each=5.0)
+@library.function("ip(string) -> net.IP", per_character=1.0, per_call=5.0)
 def ip(text: str) -> IP:
     return _parse_ip(text)
 
 
-@library.function("isIP(string) -> bool", per_character=1.0, each=5.0)
+@library.function("isIP(string) -> bool", per_character=1.0, per_call=5.0)
 def is_ip(text: str) -> bool:
     return _fits(_parse_ip, text)
 
 
-@library.function("ip.isCanonical(string) -> bool", per_character=1.0, each=5.0)
+@library.function("ip.isCanonical(string) -> bool", per_character=1.0, per_call=5.0)
 def is_canonical(text: str) -> bool:
     return str(_parse_ip(text).address) == text
 
@@ -145,12 +145,12 @@ def is_global_unicast(value: IP) -> bool:
     )
 
 
-@library.function("cidr(string) -> net.CIDR", per_character=1.0, each=5.0)
+@library.function("cidr(string) -> net.CIDR", per_character=1.0, per_call=5.0)
 def cidr(text: str) -> CIDR:
     return _parse_cidr(text)
 
 
-@library.function("isCIDR(string) -> bool", per_character=1.0, each=5.0)
+@library.function("isCIDR(string) -> bool", per_character=1.0, per_call=5.0)
 def is_cidr(text: str) -> bool:
     return _fits(_parse_cidr, text)
 
@@ -165,7 +165,7 @@ def cidr_ip(value: CIDR) -> IP:
     return IP(value.address)
 
 
-@library.function("net.CIDR::masked() -> net.CIDR", each=15.0)
+@library.function("net.CIDR::masked() -> net.CIDR", per_call=15.0)
 def masked(value: CIDR) -> CIDR:
     return CIDR(value.network().network_address, value.length)
 
@@ -176,7 +176,7 @@ def prefix_length(value: CIDR) -> int:
 
 
 @library.function(
-    "net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", per_character=1.0, each=15.0
+    "net.CIDR::containsIP(string) -> bool", "net.CIDR::containsIP(net.IP) -> bool", per_character=1.0, per_call=15.0
 )
 def contains_ip(value: CIDR, other: IP | str) -> bool:
     try:
@@ -187,7 +187,10 @@ def contains_ip(value: CIDR, other: IP | str) -> bool:
 
 
 @library.function(
-    "net.CIDR::containsCIDR(string) -> bool", "net.CIDR::containsCIDR(net.CIDR) -> bool", per_character=1.0, each=15.0
+    "net.CIDR::containsCIDR(string) -> bool",
+    "net.CIDR::containsCIDR(net.CIDR) -> bool",
+    per_character=1.0,
+    per_call=15.0,
 )
 def contains_cidr(value: CIDR, other: CIDR | str) -> bool:
     inner = _parse_cidr(other) if isinstance(other, str) else other

@@ -230,7 +230,7 @@ _ORDERED = (
     "bool", "int", "uint", "double", "string", "bytes", "google.protobuf.Timestamp", "google.protobuf.Duration",
 )  # fmt: skip
 _OTHERS = {"int": ("double", "uint"), "uint": ("double", "int"), "double": ("int", "uint")}
-_PAIRS = tuple((one, two) for one in _ORDERED for two in (one, *_OTHERS.get(one, ())))
+_PAIRS = tuple((type_, other) for type_ in _ORDERED for other in (type_, *_OTHERS.get(type_, ())))
 
 
 def _declarations(operator: str) -> tuple[str, ...]:
@@ -286,12 +286,12 @@ def greater_or_equal(left: Value, right: Value) -> bool:
 @library.function("_==_(<A>, <A>) -> bool", budget=True)
 def operator_equals(budget: Budget, left: Value, right: Value) -> bool:
     """The value of ``==``. Raises EvaluationError for values that can't be compared, also within optionals."""
-    one, two = left, right
+    first, second = left, right
     null_too = False
-    while isinstance(one, Optional) and isinstance(two, Optional) and one.present and two.present:
-        one, two = one.value, two.value
+    while isinstance(first, Optional) and isinstance(second, Optional) and first.present and second.present:
+        first, second = first.value, second.value
         null_too = True
-    if incomparable(one, two, null_too=null_too):
+    if incomparable(first, second, null_too=null_too):
         raise EvaluationError("no such overload")
     return equals(budget, left, right)
 
@@ -332,7 +332,7 @@ def negation(value: bool) -> bool:
 def in_list(budget: Budget, value: Value, values: list[Value]) -> bool:
     if isinstance(value, (list, dict, Optional)):
         return any(equals(budget, value, other) for other in values)
-    return any(equal_scalars(value, other) for other in budget.each(values, _COMPARED))
+    return any(equal_scalars(value, other) for other in budget.charged(values, _COMPARED))
 
 
 @library.function("@in(<A>, map(<A>, <B>)) -> bool")

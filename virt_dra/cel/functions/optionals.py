@@ -62,7 +62,7 @@ def _unwrapped(budget: Budget, name: str, values: list[Value]) -> list[Value]:
     if values and not isinstance(values[0], Optional):  # by which the overload is chosen
         raise EvaluationError(no_such_overload(name, values))
     unwrapped: list[Value] = []
-    for value in budget.each(values, 0.2):
+    for value in budget.charged(values, 0.2):
         if not isinstance(value, Optional):
             raise EvaluationError(f"value {printed(value)} is not optional")
         if value.present:

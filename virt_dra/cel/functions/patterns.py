@@ -142,10 +142,10 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
     pieces: list[str] = []
     position, inside = 0, False
     before = _Before.CLASS
-    while found := (_INSIDE if inside else _OUTSIDE).search(pattern, position):
-        pieces.append(pattern[position : found.start()])
-        position = found.end()
-        kind, text = found.lastgroup, found.group()
+    while match := (_INSIDE if inside else _OUTSIDE).search(pattern, position):
+        pieces.append(pattern[position : match.start()])
+        position = match.end()
+        kind, text = match.lastgroup, match.group()
         if inside and kind == "unicode" and before is _Before.DASH:
             raise refusal(
                 "invalid escape sequence", text[:2]
@@ -159,7 +159,7 @@ def translated(pattern: str, compiles: Callable[[str], bool], members: Callable[
             inside = False
         elif kind == "escape" and text == "\\C" and not inside:
             raise refusal("invalid escape sequence", text)
-        elif kind == "name" and not found["name"].isascii():
+        elif kind == "name" and not match["name"].isascii():
             raise refusal("invalid named capture", text)
         elif kind == "unicode":
             text = _unicode_class(text, inside, compiles, members)
@@ -202,7 +202,7 @@ def _unicode_class(
     if name == given and name not in _UNIONS:
         return text
     classes, within = _UNIONS.get(name, ((name,), True))
-    spelled = "".join("[:ascii:]" if each == "ASCII" else f"\\p{{{each}}}" for each in classes)
+    spelled = "".join("[:ascii:]" if class_ == "ASCII" else f"\\p{{{class_}}}" for class_ in classes)
     if positive != within and inside:
         return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in members(f"[^{spelled}]")) or _NOTHING
     return spelled if inside else f"[{'' if positive == within else '^'}{spelled}]"

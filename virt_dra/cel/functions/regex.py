@@ -139,11 +139,11 @@ _cache: SizedCache[str, _Compiled] = SizedCache(_CACHE_BYTES)
 
 def _known(pattern: str, spend: Spend) -> _Compiled:
     """The outcome of compiling a pattern, from the cache or new; ``spend`` is charged before each part of that work."""
-    found = _cache.get(pattern)
-    if found is None:
-        found, size = _made(pattern, spend)
-        _cache.put(pattern, found, size + 4 * len(pattern))
-    return found
+    compiled = _cache.get(pattern)
+    if compiled is None:
+        compiled, size = _made(pattern, spend)
+        _cache.put(pattern, compiled, size + 4 * len(pattern))
+    return compiled
 
 
 def _made(pattern: str, spend: Spend) -> tuple[_Compiled, int]:
@@ -220,8 +220,8 @@ def _depth(pattern: str) -> int:
     """How deeply capturing groups nest; Go drops the others when it parses a pattern."""
     opened: list[bool] = []
     depth = deepest = 0
-    for found in _PARENTHESIS.finditer(pattern):
-        piece = found.group()
+    for match in _PARENTHESIS.finditer(pattern):
+        piece = match.group()
         if piece == ")":
             depth -= opened.pop() if opened else 0
         elif piece[0] == "(":
@@ -232,24 +232,24 @@ def _depth(pattern: str) -> int:
 
 
 def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal regex: ") -> _Compiled:
-    """``prefix``: of an error; Kubernetes' functions have one, CEL's own has none."""
-    found = _cache.get(pattern)
+    """The pattern, compiled. ``prefix``: of an error; Kubernetes' functions have one, CEL's own has none."""
+    compiled = _cache.get(pattern)
     if pattern in budget.patterns:  # a constant, compiled with the expression
-        if found is None:
-            found = _known(pattern, budget.extra)
+        if compiled is None:
+            compiled = _known(pattern, budget.extra)
     elif budget.is_new(pattern):
-        if found is None:
-            found = _known(pattern, budget.spend)
+        if compiled is None:
+            compiled = _known(pattern, budget.spend)
         else:  # charged as if it were not cached, so that no result depends on earlier evaluations
-            budget.repeat(found.work)
-        budget.compiled(found.size)
-    elif found is None:
-        found = _known(pattern, budget.extra)
-    if found.too_large:
-        raise BudgetExceeded(f"operation cancelled: {found.error} is too large")
-    if found.pattern is None:
-        raise EvaluationError(f"{prefix}{found.error}")
-    return found
+            budget.repeat(compiled.work)
+        budget.compiled(compiled.size)
+    elif compiled is None:
+        compiled = _known(pattern, budget.extra)
+    if compiled.too_large:
+        raise BudgetExceeded(f"operation cancelled: {compiled.error} is too large")
+    if compiled.pattern is None:
+        raise EvaluationError(f"{prefix}{compiled.error}")
+    return compiled
 
 
 def _charge_search(budget: Budget, compiled: _Compiled, text: str, start: int = 0) -> None:
@@ -288,8 +288,8 @@ def forget() -> None:
 def find(budget: Budget, text: str, pattern: str) -> str:
     compiled = _compiled(budget, text, pattern)
     _charge_search(budget, compiled, text)
-    found = compiled.usable().search(text)
-    return "" if found is None else found.group()
+    match = compiled.usable().search(text)
+    return "" if match is None else match.group()
 
 
 @library.function(
@@ -303,8 +303,8 @@ def find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[s
     budget.read(text, _PER_ENCODED)
     _charge_search(budget, compiled, text)
     previous_end = -1
-    for found in compiled.usable().finditer(text):
-        start, end = found.span()
+    for match in compiled.usable().finditer(text):
+        start, end = match.span()
         # Go's rule: an empty match directly after another match is skipped
         if not (start == end and start == previous_end):
             results.append(text[start:end])

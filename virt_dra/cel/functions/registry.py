@@ -37,7 +37,7 @@ class Overload:
     variables: tuple[Type, ...]
     """The type parameters that occur in the declaration."""
     per_character: float = 0.0
-    each: float = 0.0
+    per_call: float = 0.0
     """Microseconds to charge for a character of the text arguments, and for every call, if the implementation charges
     nothing itself."""
 
@@ -62,7 +62,7 @@ class Overload:
     @property
     def is_charged(self) -> bool:
         """True if it is to be called by :meth:`charged`."""
-        return self.per_character > 0 or self.each > 0
+        return self.per_character > 0 or self.per_call > 0
 
     def charged(self, budget: Budget, *arguments: Value) -> Value:
         """The implementation's value, after its work was charged."""
@@ -70,7 +70,7 @@ class Overload:
 
     def _charge(self, budget: Budget, arguments: Sequence[Value]) -> None:
         budget.spend(
-            sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.each
+            sum(len(text) for text in arguments if isinstance(text, (str, bytes))) * self.per_character + self.per_call
         )
 
     def guarded(self, budget: Budget, arguments: Sequence[Value]) -> Value:
@@ -152,18 +152,18 @@ class Library:
             self._by_elements.add(overload.function)
 
     def function(
-        self, *declarations: str, budget: bool = False, per_character: float = 0.0, each: float = 0.0
+        self, *declarations: str, budget: bool = False, per_character: float = 0.0, per_call: float = 0.0
     ) -> Callable[[F], F]:
         """Declare what the decorated function implements; with ``budget`` its first argument is the evaluation's
         Budget.
 
-        ``per_character``, ``each``: microseconds of a character of its texts and of a call, for a function that knows
-        no budget.
+        ``per_character``, ``per_call``: microseconds of a character of its texts and of a call, for a function without
+        budget.
         """
 
         def declared(implementation: F) -> F:
             for declaration in declarations:
-                self._add(_overload(declaration, implementation, budget, per_character, each))
+                self._add(_overload(declaration, implementation, budget, per_character, per_call))
             return implementation
 
         return declared
@@ -195,10 +195,10 @@ class Library:
         if name in self._by_elements:
             return self._choose(name, member, arguments).called(budget, arguments)
         key = (name, member, *map(type, arguments))
-        found = self._chosen.get(key)
-        if found is None:
-            found = self._chosen[key] = self._choose(name, member, arguments)
-        return found.called(budget, arguments)
+        overload = self._chosen.get(key)
+        if overload is None:
+            overload = self._chosen[key] = self._choose(name, member, arguments)
+        return overload.called(budget, arguments)
 
     def _choose(self, name: str, member: bool, arguments: tuple[Value, ...]) -> Overload:
         for overload in [*self.functions[name], *self._beyond.get(name, [])]:
@@ -248,7 +248,11 @@ def no_such_overload(name: str, *arguments: Value) -> str:
 
 
 def _overload(
-    declaration: str, implementation: Implementation | None, budget: bool, per_character: float = 0.0, each: float = 0.0
+    declaration: str,
+    implementation: Implementation | None,
+    budget: bool,
+    per_character: float = 0.0,
+    per_call: float = 0.0,
 ) -> Overload:
     head, result = declaration.rsplit(" -> ", 1)
     opening = _opening(head)
@@ -267,7 +271,7 @@ def _overload(
         budget,
         _variables((*types, result_type)),
         per_character,
-        each,
+        per_call,
     )
 
 
@@ -285,11 +289,11 @@ def _opening(head: str) -> int:
 
 
 def _variables(types: tuple[Type, ...]) -> tuple[Type, ...]:
-    found: dict[Type, None] = {}
+    variables: dict[Type, None] = {}
     stack = list(types)
     while stack:
         item = stack.pop()
         if item.kind is TypeKind.PARAM:
-            found[item] = None
+            variables[item] = None
         stack.extend(item.params)
-    return tuple(found)
+    return tuple(variables)

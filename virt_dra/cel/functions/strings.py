@@ -77,11 +77,12 @@ def last_index_of(budget: Budget, text: str, part: str, last: int | None = None)
 
 
 def _find_last(text: str, part: str) -> int:
-    """``rfind`` in linear time: Python's own is quadratic where ``find`` is linear."""
+    """The position of the last occurrence, in linear time: Python's own ``rfind`` is quadratic where ``find`` is
+    linear."""
     if len(text) * len(part) < 100_000:
         return text.rfind(part)
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - len(part) - found
+    reversed_index = text[::-1].find(part[::-1])
+    return -1 if reversed_index < 0 else len(text) - len(part) - reversed_index
 
 
 @library.function("list(string)::join() -> string", "list(string)::join(string) -> string", budget=True)
@@ -89,7 +90,7 @@ def join(budget: Budget, parts: list[Value], *separators: str) -> str:
     separator = "".join(separators)
     texts: list[str] = []
     length = 0
-    for part in budget.each(parts, 0.15):
+    for part in budget.charged(parts, 0.15):
         if not isinstance(part, str):
             raise EvaluationError(f"join: invalid input: {printed(part)}")
         texts.append(part)
@@ -115,8 +116,8 @@ def upper_ascii(budget: Budget, text: str) -> str:
 )
 def replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
     budget.read(text, _FOUND)
-    found = text.count(old)
-    times = min(found, limit) if limit >= 0 else found
+    occurrences = text.count(old)
+    times = min(occurrences, limit) if limit >= 0 else occurrences
     budget.build(len(text) + times * len(new))
     budget.read(text, _FOUND)
     return text.replace(old, new, times)

@@ -56,16 +56,16 @@ def parse_duration(text: str) -> Duration | None:
 def parse_timestamp(text: str) -> Timestamp | None:
     """The timestamp of an RFC 3339 text; None if it is none. Raises EvaluationError for a time outside the years 1 to
     9999."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         return None
-    head, fraction, sign, hours, minutes = found.groups()
+    head, fraction, sign, hours, minutes = match.groups()
     offset, zone = 0, None
     if sign is not None:
         if int(hours) > 24 or int(minutes) > 60:
             return None
         offset = (int(hours) * 3600 + int(minutes) * 60) * (-1 if sign == "-" else 1)
-        zone = Zone.of(offset)
+        zone = Zone.at_offset(offset)
     year_zero = head.startswith("0000")
     if year_zero:
         head = f"0004{head[4:]}"  # Go has a year 0, a leap year; Python has none
@@ -106,10 +106,10 @@ def format_timestamp(value: Timestamp) -> str:
 
 def _zone(name: str) -> tzinfo | timedelta:
     """The zone of a name, or of a fixed offset from UTC."""
-    found = _known_zone(name) if len(name) <= _LONGEST_ZONE else None
-    if found is None:
+    zone = _known_zone(name) if len(name) <= _LONGEST_ZONE else None
+    if zone is None:
         raise EvaluationError(f"unknown time zone {name}")
-    return found
+    return zone
 
 
 _LONGEST_ZONE = 64
@@ -118,9 +118,9 @@ _LONGEST_ZONE = 64
 
 @lru_cache(maxsize=256)
 def _known_zone(name: str) -> tzinfo | timedelta | None:
-    found = _OFFSET.fullmatch(name)
-    if found is not None:
-        sign, hours, minutes = found.groups()
+    match = _OFFSET.fullmatch(name)
+    if match is not None:
+        sign, hours, minutes = match.groups()
         return timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)
     if name in ("", "UTC"):
         return UTC
@@ -147,7 +147,7 @@ def _local(value: Timestamp, zone: str = "UTC") -> datetime:
     return moment + place if isinstance(place, timedelta) else moment.astimezone(place)
 
 
-_parts = partial(library.function, per_character=2.0, each=2.0)
+_parts = partial(library.function, per_character=2.0, per_call=2.0)
 """The local time of a call's arguments. The first use of a zone reads it from disk."""
 
 

@@ -73,10 +73,10 @@ def _unescape(text: str, *, host: frozenset[str] | None = None, zone: bool = Fal
     """The text with escapes resolved. A host allows only its own characters and escapes of non-ASCII bytes, a zone also
     escapes of ``host``."""
 
-    def character(found: re.Match[str]) -> str:
-        digits = found[1]
+    def character(escape: re.Match[str]) -> str:
+        digits = escape[1]
         if digits is None:
-            raise InvalidURL(f"invalid URL escape {_shown(text[found.start() : found.start() + 3])}")
+            raise InvalidURL(f"invalid URL escape {_shown(text[escape.start() : escape.start() + 3])}")
         code = int(digits, 16)
         if (
             host is not None
@@ -84,35 +84,35 @@ def _unescape(text: str, *, host: frozenset[str] | None = None, zone: bool = Fal
             and not (zone and (chr(code) in host or code == 32))
             and (zone or code < 0x80)
         ):
-            raise InvalidURL(f"invalid URL escape {quoted(found.group())}")
+            raise InvalidURL(f"invalid URL escape {quoted(escape.group())}")
         return chr(code)
 
     if host is not None:
-        for place, one in enumerate(text):
-            if one == "%" and _ESCAPE.match(text, place)[1] is None:  # type: ignore[index]  # it matches wherever there is a "%"
+        for place, letter in enumerate(text):
+            if letter == "%" and _ESCAPE.match(text, place)[1] is None:  # type: ignore[index]  # it matches wherever there is a "%"
                 break
-            if one < "\x80" and one != "%" and one not in host:
-                raise InvalidURL(f"invalid character {quoted(one)} in host name")
+            if letter < "\x80" and letter != "%" and letter not in host:
+                raise InvalidURL(f"invalid character {quoted(letter)} in host name")
     if "%" not in text:
         return text.replace("+", plus)
     return _ESCAPE.sub(character, text.replace("+", plus))
 
 
 def _escape(text: str, safe: frozenset[str]) -> str:
-    return "".join(one if one in safe else f"%{ord(one):02X}" for one in text)
+    return "".join(character if character in safe else f"%{ord(character):02X}" for character in text)
 
 
 def _written(raw: str, unescaped: str, safe: frozenset[str]) -> str:
     """A path or fragment for output: as written if that is valid, else escaped anew."""
-    if all(one in safe or one in _AS_IT_IS for one in raw):
+    if all(character in safe or character in _AS_IT_IS for character in raw):
         return raw
     return unescaped if unescaped == "*" and safe is _PATH else _escape(unescaped, safe)
 
 
 def _scheme(text: str) -> tuple[str, str]:
-    found = _SCHEME.match(text)
-    if found is not None:
-        return found[1].lower(), text[found.end() :]
+    match = _SCHEME.match(text)
+    if match is not None:
+        return match[1].lower(), text[match.end() :]
     if text.startswith(":"):
         raise InvalidURL("missing protocol scheme")
     return "", text
@@ -225,7 +225,7 @@ def check_url(text: str) -> str:
     return ""
 
 
-@library.function("url(string) -> kubernetes.URL", per_character=2.0, each=50.0)
+@library.function("url(string) -> kubernetes.URL", per_character=2.0, per_call=50.0)
 def url(text: str) -> URL:
     try:
         return parse_url(text)
@@ -233,7 +233,7 @@ def url(text: str) -> URL:
         raise EvaluationError(f"URL parse error during conversion from string: {error}") from None
 
 
-@library.function("isURL(string) -> bool", per_character=2.0, each=50.0)
+@library.function("isURL(string) -> bool", per_character=2.0, per_call=50.0)
 def is_url(text: str) -> bool:
     return not check_url(text)
 

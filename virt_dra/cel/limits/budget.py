@@ -90,7 +90,7 @@ class Budget:
     _interrupt: InterruptCheck | None = None
     patterns: frozenset[str] = frozenset()
     """The constant patterns of the expression."""
-    _found: set[str] | None = None
+    _searched: set[str] | None = None
     _instructions: int = 0
 
     def watch(self, watcher: Work | InterruptCheck) -> None:
@@ -178,8 +178,8 @@ class Budget:
                     if interrupt():
                         self._interrupted()
 
-    def each(self, values: Sequence[V], weight: float, start: int = 0) -> Iterator[V]:
-        """The values for a function to iterate over, charged ``weight`` microseconds each. Raises as :meth:`spend`."""
+    def charged(self, values: Sequence[V], weight: float, start: int = 0) -> Iterator[V]:
+        """The values, for a function to iterate over, charged ``weight`` microseconds each. Raises as :meth:`spend`."""
         for begin in range(start, len(values), _BLOCK):
             block = values[begin : begin + _BLOCK]
             self.spend(len(block) * weight)
@@ -187,18 +187,18 @@ class Budget:
 
     # --- texts and lists ---
 
-    def build(self, length: int, each: int = 1) -> None:
-        """Charge building a text; ``each``: bytes of a character. Raises BudgetExceeded, also for a text that is too
+    def build(self, length: int, per_character: int = 1) -> None:
+        """Charge building a text; ``per_character``: bytes of one. Raises BudgetExceeded, also for a text that is too
         long."""
         if length > TEXT_LIMIT:
             raise BudgetExceeded(
                 f"operation cancelled: the expression builds a text of more than {TEXT_LIMIT} characters"
             )
-        self.allocate(length * each)
+        self.allocate(length * per_character)
 
-    def grow(self, length: int, each: int = _POINTER) -> None:
-        """Charge building a list; ``each``: bytes of an element. Raises BudgetExceeded."""
-        self.allocate(length * each + 64)
+    def grow(self, length: int, per_element: int = _POINTER) -> None:
+        """Charge building a list; ``per_element``: bytes of one. Raises BudgetExceeded."""
+        self.allocate(length * per_element + 64)
 
     def allocate(self, size: int) -> None:
         """Charge bytes of memory, and the time of filling them. Raises BudgetExceeded."""
@@ -209,9 +209,9 @@ class Budget:
             )
         self.spend(size * _PER_BYTE)
 
-    def read(self, text: str | bytes, each: float = 0.005) -> None:
-        """Charge scanning a text; ``each``: microseconds of a character. Raises BudgetExceeded."""
-        self.spend(len(text) * each)
+    def read(self, text: str | bytes, per_character: float = 0.005) -> None:
+        """Charge scanning a text; ``per_character``: microseconds of one. Raises BudgetExceeded."""
+        self.spend(len(text) * per_character)
 
     # --- patterns ---
 
@@ -225,9 +225,9 @@ class Budget:
 
     def is_new(self, pattern: str) -> bool:
         """True if this evaluation has not compiled this pattern yet."""
-        if self._found is None:
-            self._found = set()
-        elif pattern in self._found:
+        if self._searched is None:
+            self._searched = set()
+        elif pattern in self._searched:
             return False
-        self._found.add(pattern)
+        self._searched.add(pattern)
         return True

@@ -30,12 +30,12 @@ class SizedCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value, if it is kept."""
-        found = self._kept.get(key)
-        if found is None:
+        entry = self._kept.get(key)
+        if entry is None:
             return None
         with suppress(KeyError):  # another thread has dropped it meanwhile
             self._kept.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def put(self, key: K, value: V, size: int) -> None:
         """Store a value, unless it alone exceeds the limit."""

@@ -177,7 +177,7 @@ def bound_variables(node: SyntaxNode) -> Sequence[Variable]:
 
 def walk(root: SyntaxNode) -> list[SyntaxNode]:
     """Every node of a tree, parents before their children."""
-    found = [root]
-    for node in found:
-        found.extend(children(node))
-    return found
+    nodes = [root]
+    for node in nodes:
+        nodes.extend(children(node))
+    return nodes

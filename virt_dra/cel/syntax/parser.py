@@ -253,7 +253,7 @@ class _Parser:
         return Ident(token.offset, token.text)
 
     def _whole_leaf(self) -> SyntaxNode | None:
-        """As `_leaf`, where an expression begins, if that token is the whole expression."""
+        """:meth:`_leaf` where an expression begins, if that token is the whole expression."""
         return self._leaf() if self._peek() in _ENDS and self._depth < MAX_DEPTH else None
 
     def _member(self) -> Step[SyntaxNode]:
@@ -290,15 +290,15 @@ class _Parser:
 
     def _arguments(self) -> Step[list[SyntaxNode]]:
         self._expect("(")
-        found: list[SyntaxNode] = []
+        arguments: list[SyntaxNode] = []
         if not self._accept(")"):
             while True:
                 argument: SyntaxNode = self._whole_leaf() or (yield self._expression())
-                found.append(argument)
+                arguments.append(argument)
                 if not self._accept(","):
                     break
             self._expect(")")
-        return found
+        return arguments
 
     def _primary(self) -> Step[SyntaxNode]:
         token = self._token
@@ -362,9 +362,9 @@ class _Parser:
         if token.text in _RESERVED:
             reserved = self._instead(token.offset, f"reserved identifier: {token.text}")
             if self._token.kind == "(":
-                known = len(self.issues)
+                count = len(self.issues)
                 yield self._arguments()
-                del self.issues[known:]
+                del self.issues[count:]
             return reserved
         if self._token.kind == "(":
             offset = self._token.offset

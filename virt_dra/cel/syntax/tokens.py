@@ -63,12 +63,12 @@ def tokenize(text: str) -> list[Token]:
     position, end = 0, len(text)
     match = _TOKEN.match
     while position < end:
-        found = match(text, position)
-        if found is None:
+        matched = match(text, position)
+        if matched is None:
             shown = text[position : position + 20].split("\n")[0]
             raise SyntaxFault(Issue(position, f"Syntax error: token recognition error at: '{shown}'"))
-        kind = found.lastgroup
-        piece = found.group()
+        kind = matched.lastgroup
+        piece = matched.group()
         if kind == "OPERATOR" or piece in KEYWORDS:
             tokens.append(Token(piece, piece, position))
         elif kind is not None and kind != "SPACE":
@@ -113,8 +113,8 @@ def string_value(token: Token) -> str:
     if raw or "\\" not in body:
         return body
 
-    def character(found: re.Match[str]) -> str:
-        octal, hexadecimal, short, long, simple = found.groups()
+    def character(escape: re.Match[str]) -> str:
+        octal, hexadecimal, short, long, simple = escape.groups()
         if simple is not None:
             return chr(_SIMPLE_ESCAPES[simple])
         code = int(octal, 8) if octal is not None else int(hexadecimal or short or long, 16)
@@ -132,15 +132,15 @@ def bytes_value(token: Token) -> bytes:
         return body.encode()
     value = bytearray()
     position = 0
-    for found in _ONE_ESCAPE.finditer(body):
-        value += body[position : found.start()].encode()
-        octal, hexadecimal, short, long, simple = found.groups()
+    for escape in _ONE_ESCAPE.finditer(body):
+        value += body[position : escape.start()].encode()
+        octal, hexadecimal, short, long, simple = escape.groups()
         if simple is not None:
             value.append(_SIMPLE_ESCAPES[simple])
         elif short is not None or long is not None:
             raise SyntaxFault(Issue(token.offset, "unable to unescape string"))
         else:
             value.append(int(octal, 8) if octal is not None else int(hexadecimal, 16))
-        position = found.end()
+        position = escape.end()
     value += body[position:].encode()
     return bytes(value)
