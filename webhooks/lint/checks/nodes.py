@@ -85,7 +85,7 @@ def claims_do_not_fit(linted: Linted) -> Iterator[FieldIssue]:
 def no_node_fits(linted: Linted) -> Iterator[FieldIssue]:
     """A VM without claims that the scheduler could place on no node even if nothing ran there: for want of room, or
     because of labels and taints. Nodes that aren't given are assumed to fit."""
-    why = _misfit(linted) if not linted.claims and linted.inputs.nodes else None
+    why = _misfit(linted) if not linted.claims and linted.inputs.model.nodes else None
     if why is not None:
         yield FieldIssue(
             linted.path("domain"),
