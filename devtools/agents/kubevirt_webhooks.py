@@ -211,7 +211,9 @@ class EmbeddedBesideKubeVirt:
         wire = self._admission.mutated(
             operation, self._user, self.as_stored(obj).to_wire(), before, format_time(self._clock())
         )
-        wrong = tuple(faults({**wire, "metadata": {}}, Schema.from_structural(schema_of(self._definitions[type(obj).KIND]))))
+        wrong = tuple(
+            faults({**wire, "metadata": {}}, Schema.from_structural(schema_of(self._definitions[type(obj).KIND])))
+        )
         if wrong:
             raise Invalid(
                 f"{type(obj).KIND} is invalid: {wrong[0].path}: {wrong[0].message}",

@@ -29,7 +29,9 @@ def test_expansion(case: dict[str, Any]) -> None:
         {"metadata": {"name": "vm", "namespace": "team"}, "spec": case["spec"], "status": case.get("status", {})}
     )
     before = vm.to_wire()
-    expansion = expand(vm, Instancetypes.from_objects([read_object(each) for each in case.get("have", ())], "team"), "default")
+    expansion = expand(
+        vm, Instancetypes.from_objects([read_object(each) for each in case.get("have", ())], "team"), "default"
+    )
     want = dict(case["want"])
     assert [[each.type, each.field, each.message] for each in expansion.refusals] == want.pop("refused", [])
     assert [str(each) for each in expansion.missing] == want.pop("missing", [])
