@@ -48,7 +48,7 @@ FOREIGN = frozenset((
     "immutables", "jsonpatch", "rapidyaml", "rerun",  # packages of Python that are not used, a word of pytest
 ))  # fmt: skip
 """Words of others that no code of ours has."""
-EXAMPLES = re.compile(r"\b(always-on-direct-claim|pools|test_pools|isBlank|[A-Z]{4,})\b")
+EXAMPLES = re.compile(r"\b(always-on-direct-claim|pools|test_pools|isBlank|NodeInMaintenance|maintenance|[A-Z]{4,})\b")
 """Names in the worked examples of CONTRIBUTING, which nobody has added yet; NAME and the like stand for any name."""
 DOCUMENTS = ("docs/architecture.md", "docs/decisions/", "CONTRIBUTING.md", "devtools/")
 """Documents about the code, in which single backticks are held to the same rule as double ones in Python. Others are
