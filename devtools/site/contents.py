@@ -38,6 +38,8 @@ MENU: Final = (
             "docs/guides/topology",
             "docs/guides/testing",
             "docs/guides/report",
+            "docs/guides/run",
+            "docs/guides/library",
             "docs/guides/allocator",
             "docs/guides/simulator",
             "docs/guides/policies",

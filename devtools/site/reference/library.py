@@ -42,8 +42,8 @@ _INTRODUCTION: Final = """\
 # Library
 
 Made of the source. These modules are for other programs; everything else may change without notice. The
-[README](../README.md) has examples, the guides for the [allocator](../docs/guides/allocator.md) and for [authors of
-drivers](../docs/guides/driver-authors.md) have more. Rules such as A-7.1 are those of the
+guides have examples: [library](../docs/guides/library.md), [allocator](../docs/guides/allocator.md),
+[drivers](../docs/guides/driver-authors.md). Rules such as A-7.1 are those of the
 [specifications](../docs/README.md).
 """
 WIDE: Final = 110

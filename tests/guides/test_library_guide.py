@@ -1,4 +1,4 @@
-"""What the README shows works: its library examples run as they stand and are as short as promised."""
+"""The library guide's examples run as they stand, and are short."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-LAUNCHER, ADMISSION, ALLOCATOR = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "library.md").read_text(encoding="utf-8")
+LAUNCHER, ADMISSION, ALLOCATOR = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 
 VMI = {
     "apiVersion": "kubevirt.io/v1",
@@ -63,7 +63,7 @@ def test_an_example_has_at_most_ten_lines(example: str) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # the examples leave closing files to the interpreter
 def test_domain_xml_can_be_unit_tested_as_shown() -> None:
     scope: dict[str, object] = {}
-    exec(LAUNCHER, scope)  # noqa: S102 - the README's own text
+    exec(LAUNCHER, scope)  # noqa: S102 - the guide's own text
     test = scope["test_the_gpu_reaches_the_domain"]
     assert callable(test)
     test()
@@ -71,11 +71,11 @@ def test_domain_xml_can_be_unit_tested_as_shown() -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # as above
 def test_a_vmi_can_be_checked_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(ADMISSION, {})  # noqa: S102 - the README's own text
+    exec(ADMISSION, {})  # noqa: S102 - the guide's own text
     message = "vmi.spec.domain.devices.gpus contains DRA enabled GPUs but feature gate is not enabled"
     assert capsys.readouterr().out == f"[('FieldValueInvalid', 'spec.domain.devices.gpus', {message!r})]\n"
 
 
 def test_the_allocator_can_be_called_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(ALLOCATOR, {})  # noqa: S102 - the README's own text
+    exec(ALLOCATOR, {})  # noqa: S102 - the guide's own text
     assert capsys.readouterr().out == "['gpu-7']\n"
