@@ -1,14 +1,18 @@
-# Each command does its own set-up, once: make run, make check (quick), make test (everything).
+# Each command does its own set-up, once. `make` alone lists them.
+.DEFAULT_GOAL := help
 BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
 READY := $(filter-out $(foreach name,cluster contention diff explain failing inventory requests simulation testing,examples/$(name)/),$(wildcard examples/*/))
 
-.PHONY: run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
+.PHONY: help run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
 
-setup:
+help:  ## List these commands
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup:  ## Make .venv with the command virt-dra and what it needs
 	@tools/venv.sh
 
-setup-tests:
+setup-tests:  ## Make .venv for tests; get libvirt (as root) and a control plane (with Go)
 	@tools/venv.sh dev
 	@tools/libvirt.sh
 	@tools/control-plane.sh
@@ -19,7 +23,7 @@ run: setup  ## Drive the example VMs from YAML to libvirt XML; objects and XML l
 # Tests on all processors; PARALLEL= runs them one after the other. A control plane, a world of the end-to-end tests and the like are started
 # once for each process, and the tests of a file stay together.
 PARALLEL ?= -n logical --dist loadfile
-test: setup-tests  ## Run all tests; PYTEST_ARGS adds options, e.g. PYTEST_ARGS='-k launcher -x'
+test: setup-tests  ## Run all tests; PYTEST_ARGS='-k launcher -x' adds options
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 check: lint  ## Lint, and the quick tests that need Python alone
@@ -27,14 +31,14 @@ check: lint  ## Lint, and the quick tests that need Python alone
 		-m "not control_plane and not libvirt and not go and not root and not images and not slow" $(PYTEST_ARGS)
 
 RUNS ?= 3
-flaky: setup-tests  ## Run all tests RUNS times and list those that failed in some; BUSY=1 occupies the processors in the last run
+flaky: setup-tests  ## Run all tests RUNS times, list those that failed in some; BUSY=1: the last time beside load
 	$(BIN)/python -m devtools.flaky $(RUNS) $(if $(BUSY),--busy) $(PARALLEL) $(PYTEST_ARGS)
 
 KUBECONFIG_FILE ?= out/kubeconfig
 # A real control plane until Ctrl-C. KUBEVIRT=1.9 (another version, none): nodes with GPUS=N GPUs of DRIVER= and kubelets that run our own
 # pods, beside a small KubeVirt or without one; IMAGES=1: in containerd, of the images of make image. Also KUBECONFIG_FILE=, PORT=, NODES=N,
 # GATES=all|Name=true,…, WITHOUT=kube-scheduler,…
-cluster:
+cluster:  ## Start a real control plane until Ctrl-C; KUBEVIRT=1.9 or none adds nodes, GPUs and a small KubeVirt
 	@tools/venv.sh dev
 	@tools/control-plane.sh
 	@$(if $(filter none,$(KUBEVIRT)),tools/libvirt.sh)
@@ -44,15 +48,15 @@ cluster:
 		$(if $(IMAGES),--images) $(if $(GPUS),--gpus $(GPUS)) $(if $(DRIVER),--driver $(DRIVER))
 
 N ?= 20000
-compiled:  ## A copy of the packages in out/compiled with the allocator's hot modules compiled by mypyc (needs a C compiler): a third faster
+compiled:  ## Make a copy in out/compiled with a compiled allocator, a third faster; needs a C compiler
 	@tools/venv.sh dev
 	$(BIN)/python -m devtools.compiled
 
-conformance:  ## Compare with the Kubernetes references at length: N allocation cases, 10 N expressions; histories of loops; SEED=S repeats a run
+conformance:  ## Compare with Kubernetes' own Go code: N=20000 allocations, 10 N expressions; SEED=S repeats
 	@tools/venv.sh dev
 	$(BIN)/python -m devtools.upstream.conformance $(N) $(if $(SEED),--seed $(SEED))
 
-lint:
+lint:  ## Check code: ruff and mypy --strict
 	@tools/venv.sh dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -62,48 +66,48 @@ bench:  ## Measure speed and memory against peers; prints tables
 	@tools/venv.sh dev,bench
 	$(BIN)/python -m bench
 
-lock:  ## Renew requirements/*.txt after a change of pyproject.toml; UPGRADE=1 takes the newest of everything, UPGRADE=name of that
+lock:  ## Renew requirements/*.txt after a change of pyproject.toml; UPGRADE=1 or =NAME: newer versions
 	@tools/venv.sh tools
 	@UPGRADE=$(UPGRADE) tools/lock.sh
 
-site:  ## Build the documentation as a site into out/site; a broken link or anchor fails; it loads nothing from a network
+site:  ## Build the documentation, and a reference of the code, into out/site; a broken link fails
 	@tools/venv.sh docs
 	@$(BIN)/python -m devtools.site
 
-man:  ## Manual pages of all commands into man/: man -l man/virt-dra-run.1; the wheel of `make release` has them
+man:  ## Write manual pages of all commands into man/: man -l man/virt-dra-run.1
 	@tools/venv.sh dev
 	@$(BIN)/python -m devtools.man_pages
 
-audit:  ## Known vulnerabilities of the locked packages; requirements/audit-ignore.toml lists those that do no harm; STRICT=1 for releases
+audit:  ## List known vulnerabilities of the locked packages; STRICT=1 for releases
 	@tools/venv.sh dev
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.audit $(if $(STRICT),--strict)
 
-sbom:  ## The images' Python packages as CycloneDX, into dist/
+sbom:  ## Write the images' Python packages as CycloneDX into dist/
 	@tools/venv.sh dev
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.release sbom
 
-image:  ## Both images as OCI archives in out/image, built without a registry on a base of today's Debian; as root. RENEW=1: on a new base
+image:  ## Build both images into out/image, without a registry, as root; RENEW=1: on a new base
 	@tools/venv.sh dev
 	@tools/image.sh $(if $(RENEW),--renew)
 
-image-sbom: image  ## What the built images have, Debian's packages and Python's, as CycloneDX, into dist/
+image-sbom: image  ## Write what the built images have, Debian's packages too, as CycloneDX into dist/
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.release image-sbom
 
-release:  ## Wheel, sdist, bills of materials, provenance and checksums of this commit, into dist/; URI= and BUILDER= for the provenance
+release:  ## Make wheel, sdist, bills of materials, provenance and checksums in dist/; URI=, BUILDER=
 	@tools/venv.sh dev
 	@tools/venv.sh tools
 	@$(BIN)/python -m devtools.release all $(if $(URI),--uri $(URI)) $(if $(BUILDER),--builder $(BUILDER))
 
-matrix:  ## The tests that need no program from outside, with Python 3.11 to 3.14; STRICT=1 fails where one is missing
+matrix:  ## Run the tests that need Python alone with Python 3.11 to 3.14; STRICT=1: none may be missing
 	@tools/venv.sh tools
 	@STRICT=$(STRICT) tools/matrix.sh $(PYTEST_ARGS)
 
 base-image:  ## Renew the digest of the images' base in the Containerfile
 	@tools/base-image.sh
 
-clean:
+clean:  ## Remove what the others made, .venv too
 	rm -rf .venv .tools dist out build man *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
