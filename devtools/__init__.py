@@ -13,6 +13,6 @@ of them.
 * :mod:`.allocator`, :mod:`.cel`: problems in a short notation, a plain allocator, answers as the Go witnesses write
   them
 * :mod:`.site`: the documentation as a site, and its reference
-* :mod:`.allow_list`: the contract type of ``.importlinter``
+* :mod:`.allow_list`: the contract type of ``.importlinter``; :mod:`.commit_message`: what a commit's message must have
 * :mod:`.audit`, :mod:`.locks`, :mod:`.release`: vulnerabilities, lock files, releases
 """
