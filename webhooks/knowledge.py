@@ -17,9 +17,9 @@ from virt_dra.api.integration.known_drivers import ALWAYS_WRITE
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.rules.reviewed_spec import VmObject
-from webhooks.selectors.answers import SelectorEvaluator
-from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.verdict import Verdict
 
 DRIVER_WAIT: Final = timedelta(minutes=2)

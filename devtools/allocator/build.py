@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from virt_dra.allocator import DeviceUse, Snapshot
-from virt_dra.allocator.features.selectors import CompileSelector
 from virt_dra.allocator.model import DeviceId, PoolId
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.quantity import Quantity
@@ -160,13 +159,12 @@ def _result(given: str | Mapping[str, Any]) -> Json:
     return {"request": "r0", "driver": driver, "pool": pool, "device": device}
 
 
-def snapshot(given: Mapping[str, Any], compile_selector: CompileSelector | None = None) -> Snapshot:
+def snapshot(given: Mapping[str, Any]) -> Snapshot:
     used = [claim({"name": "other", "allocated": given["used"]})] if given.get("used") else []
     built = Snapshot.build(
         [slice_(each) for each in given.get("slices", ())],
         [device_class(each) for each in given.get("classes", ("gpu",))],
         used,
-        compile_selector=compile_selector,
     )
     return built.with_uses(_use(entry) for entries in given.get("state", {}).values() for entry in entries)
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import (
     DEFAULT,
     DEFAULT_EFFORT,
@@ -43,7 +42,7 @@ def _got(case: dict[str, Any], want: dict[str, Any], effort: Effort) -> dict[str
     limits = {"step_limit": case["steps"]} if "steps" in case else {}
     try:
         features = _features(case.get("features", {}))
-        found = Allocator(build.snapshot(given, Toy), claims, features, effort=effort, **limits).allocate(node)
+        found = Allocator(build.snapshot(given), claims, features, effort=effort, **limits).allocate(node)
     except AllocationError as error:
         kind = "node_error" if isinstance(error, NodeError) else "fatal"
         return got | {kind: str(error)}

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, Features, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.effort import Effort
 from virt_dra.allocator.model import PoolId
@@ -126,8 +125,8 @@ def test_ending_for_want_of_counters_changes_no_answer(random: Random) -> None:
     used = [f"{build.DRIVER}/pool/{device['name']}" for device in devices if random.random() < 0.15]
     problem = {"slices": _slices(counters, devices), "used": used}
     claims = [_claim(random, i) for i in range(random.randint(1, 2))]
-    bounded = _outcome(build.snapshot(problem, Toy), claims, Effort(counter_bound=0))
-    assert _outcome(build.snapshot(problem, Toy), claims, Effort(counter_bound=10**9)) == bounded
+    bounded = _outcome(build.snapshot(problem), claims, Effort(counter_bound=0))
+    assert _outcome(build.snapshot(problem), claims, Effort(counter_bound=10**9)) == bounded
 
 
 def _gpus(number: int, kinds: Json) -> tuple[Json, list[Json]]:
@@ -195,7 +194,7 @@ def test_counters_that_never_suffice_end_the_search(
     pool: tuple[Json, list[Json]], wanted: list[Json], features: Features
 ) -> None:
     claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(wanted)]
-    found = allocate(build.snapshot({"slices": _slices(*pool)}, Toy), claims, NODE, features, step_limit=10_000)
+    found = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, features, step_limit=10_000)
     assert isinstance(found, Unsatisfiable)
     assert found.explanation is not None
     assert found.explanation.blocking is not None
@@ -205,6 +204,6 @@ def test_just_enough_is_found() -> None:
     pool = _gpus(128, HALVES_AND_WHOLES)
     wanted = [{"requests": [{"count": 16, "when": _of("half")}]}, *_split(120, when=_of("whole"))]
     claims = [build.claim({"name": f"claim{i}", **each}) for i, each in enumerate(wanted)]
-    found = allocate(build.snapshot({"slices": _slices(*pool)}, Toy), claims, NODE, step_limit=10_000)
+    found = allocate(build.snapshot({"slices": _slices(*pool)}), claims, NODE, step_limit=10_000)
     assert isinstance(found, Allocated)
     assert sum(len(result.devices.results) for result in found.results) == 136

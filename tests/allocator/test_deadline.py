@@ -95,7 +95,7 @@ def test_an_interrupt_ends_one_evaluation_and_the_next_attempt_answers_as_a_firs
         with pytest.raises(DeadlineExceeded) as ended:
             allocate(fresh, [claim], NODE, EVERYTHING, interrupt=interrupt)
         assert interrupt.times == last, "nothing goes on after it"
-        if last > 3:
+        if last > 3 and not ended.value.subject.endswith("all selectors together"):  # compiling polls, too
             assert subject.startswith(ended.value.subject.split(", request")[0])
         assert allocate(fresh, [claim], NODE, EVERYTHING) == expected
     fresh = Snapshot.build(snapshot.slices, snapshot.classes.values())

@@ -9,7 +9,6 @@ import pytest
 
 from devtools.allocator import build
 from tests.allocator.explosions import FAMILIES, Json, Problem
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, Effort, NodeError, Unsatisfiable, allocate
 
 NODE = build.node("n1")
@@ -24,7 +23,7 @@ def test_decided_and_explained_within_few_steps(family: Callable[[int], Problem]
     problem = family(n)
     features = replace(DEFAULT, **dict.fromkeys(problem.features, True))
     claims = [build.claim(claim) for claim in problem.claims]
-    found = allocate(build.snapshot(problem.given, Toy), claims, NODE, features, step_limit=STEPS)
+    found = allocate(build.snapshot(problem.given), claims, NODE, features, step_limit=STEPS)
     if problem.first is None:
         assert isinstance(found, Unsatisfiable)
         assert found.explanation is not None
@@ -51,13 +50,13 @@ def test_a_refusal_to_be_reported_is_met_and_reported_soon() -> None:
         r"because a claim constraint would not be satisfied$"
     )
     with pytest.raises(NodeError, match=message):
-        allocate(build.snapshot({"slices": [{"node": "n1", "devices": devices}]}, Toy), claims, NODE, step_limit=500)
+        allocate(build.snapshot({"slices": [{"node": "n1", "devices": devices}]}), claims, NODE, step_limit=500)
 
 
 def test_an_alternative_for_all_devices_of_which_one_is_in_use_is_counted() -> None:
     given: Json = {"slices": [{"node": "n1", "devices": ["d0", "d1", "d2"]}], "used": ["gpu.example.com/pool/d1"]}
     first = {"name": "r0", "first": [{"when": ["false"]}, {"all": True}, {"count": 1}]}
     claims = [build.claim({"requests": [first, {"name": "r1"}]})]
-    found = allocate(build.snapshot(given, Toy), claims, NODE, effort=Effort(patience=0, look_ahead=0))
+    found = allocate(build.snapshot(given), claims, NODE, effort=Effort(patience=0, look_ahead=0))
     assert isinstance(found, Allocated)
     assert [result.device for result in found.results[0].devices.results] == ["d0", "d2"]

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, AllocationError, NodeError, Snapshot, allocate
 from virt_dra.allocator.effort import DEFAULT_EFFORT, Effort
 from virt_dra.allocator.features import FeatureTable
@@ -262,7 +261,7 @@ def test_the_first_solution_is_that_of_brute_force_and_failure_leaves_no_trace(
     problem: Callable[[Random], tuple[Json, list[ResourceClaim]]], random: Random
 ) -> None:
     given, claims = problem(random)
-    snapshot = build.snapshot(given, Toy)
+    snapshot = build.snapshot(given)
     pools = snapshot.caches.pools(FEATURES)
     reachable = pools.reachable(NODE)
     table = FeatureTable(
@@ -318,7 +317,7 @@ def _outcome(
     given: Json, claims: list[ResourceClaim], *, explain: bool = True, effort: Effort = DEFAULT_EFFORT
 ) -> object:
     try:
-        found = allocate(build.snapshot(given, Toy), claims, NODE, explain=explain, effort=effort)
+        found = allocate(build.snapshot(given), claims, NODE, explain=explain, effort=effort)
     except AllocationError as error:
         return type(error), str(error)
     return found.results if isinstance(found, Allocated) else found.explanation
@@ -343,7 +342,7 @@ def test_the_order_of_slices_does_not_matter(random: Random) -> None:
 @given(st.randoms(use_true_random=False))
 def test_what_was_allocated_fits_no_second_time_and_can_be_released(random: Random) -> None:
     given, claims = _problem(random)
-    snapshot = build.snapshot(given, Toy)
+    snapshot = build.snapshot(given)
     try:
         found = allocate(snapshot, claims, NODE)
     except NodeError:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, DeviceUse, Snapshot, Unsatisfiable, allocate
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.features.selectors import SelectorFilter
@@ -140,7 +139,7 @@ def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
     given, requests = _problem(random)
     want = BruteForce(given["slices"][0]["devices"], given["used"], requests).first()
     claims = [build.claim({"name": f"c{i}", "requests": each}) for i, each in enumerate(requests)]
-    found = allocate(build.snapshot(given, Toy), claims, NODE)
+    found = allocate(build.snapshot(given), claims, NODE)
     got = (
         [result.device for each in found.results for result in each.devices.results]
         if isinstance(found, Allocated)
@@ -153,7 +152,7 @@ def test_the_first_solution_is_that_of_brute_force(random: Random) -> None:
 @given(st.randoms(use_true_random=False))
 def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
     given, requests = _problem(random)
-    snapshot = build.snapshot(given, Toy)
+    snapshot = build.snapshot(given)
     pools = snapshot.caches.pools(DEFAULT)
     reachable = pools.reachable(NODE)
     table = FeatureTable(
@@ -173,7 +172,7 @@ def test_failure_and_taking_back_leave_no_trace(random: Random) -> None:
 
 
 def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
-    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": [card("d0", "10")]}]}, Toy)
+    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": [card("d0", "10")]}]})
     after: list[Snapshot] = [snapshot]
     for number in range(3):
         results = allocated(after[-1], build.claim({"name": f"c{number}", "requests": [asking("3")]}))
@@ -189,7 +188,7 @@ def test_what_was_shared_can_be_shared_again_until_nothing_is_left() -> None:
 
 
 def test_amounts_in_use_count_without_a_share() -> None:
-    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": [card("d0", "10"), card("d1", "10")]}]}, Toy)
+    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": [card("d0", "10"), card("d1", "10")]}]})
     used = snapshot.with_uses([DeviceUse(build.DRIVER, "pool", "d0", consumed={"bw": Quantity("9500m")})])
     results = allocated(used, build.claim({"requests": [asking("1")]}))
     assert results[0].devices.results[0].device == "d1"
@@ -202,7 +201,7 @@ def test_share_ids_tell_claims_requests_and_devices_apart() -> None:
         {"name": "r1", "first": [asking("1")]},
         {"name": "r2", **asking("1")},
     ]
-    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": devices}]}, Toy)
+    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": devices}]})
     claims = [build.claim({"name": name, "requests": requests}) for name in ("c0", "c1")]
     assert len({share for claim in claims for share in shares(snapshot, claim)}) == 8
     assert shares(snapshot, claims[0]) == shares(snapshot, claims[0])
@@ -221,7 +220,7 @@ TOO_MUCH: dict[str, tuple[int, list[str]]] = {
 def test_what_can_never_suffice_is_refuted_at_the_first_failure(devices: int, widths: list[str]) -> None:
     given = {"slices": [{"node": "n1", "devices": [card(f"d{i}", "10") for i in range(devices)]}]}
     requests = [{"name": f"r{i}", **asking(width)} for i, width in enumerate(widths)]
-    found = allocate(build.snapshot(given, Toy), [build.claim({"requests": requests})], NODE)
+    found = allocate(build.snapshot(given), [build.claim({"requests": requests})], NODE)
     assert isinstance(found, Unsatisfiable)
     assert found.steps < 2000
     assert found.explanation is not None

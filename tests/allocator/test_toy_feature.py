@@ -4,7 +4,6 @@ stay right."""
 from __future__ import annotations
 
 from devtools.allocator import build
-from tests.allocator.toy_selectors import Toy
 from virt_dra.allocator import DEFAULT, Allocated, Allocator, Effort, Unsatisfiable
 from virt_dra.allocator.features import FeatureTable
 from virt_dra.allocator.model import Check, PoolDevice, Rejection, Request
@@ -38,7 +37,7 @@ class WithToy(FeatureTable):
 
 def test_it_decides_and_explains_with_and_without_pruning() -> None:
     given = {"slices": [{"node": node, "pool": node, "devices": [f"d{i}" for i in range(7)]} for node in ("n1", "n2")]}
-    snapshot = build.snapshot(given, Toy)
+    snapshot = build.snapshot(given)
     for effort in (Effort(), Effort(patience=0, look_ahead=0), Effort(patience=None)):
         for count in (4, 5):
             claim = build.claim({"requests": [{"count": 2}, {"name": "r1", "count": count - 2}]})
@@ -57,7 +56,7 @@ def test_it_decides_and_explains_with_and_without_pruning() -> None:
 
 
 def test_features_of_another_table_share_no_outcomes() -> None:
-    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": ["d0", "d1"]}]}, Toy)
+    snapshot = build.snapshot({"slices": [{"node": "n1", "devices": ["d0", "d1"]}]})
     claim = build.claim({"requests": [{"count": 2}]})
     assert isinstance(Allocator(snapshot, [claim], DEFAULT).allocate(build.node("n1")), Allocated)
     assert isinstance(Allocator(snapshot, [claim], DEFAULT, table=WithToy).allocate(build.node("n1")), Unsatisfiable)

@@ -56,21 +56,3 @@ class DeadlineExceeded(Aborted):
     def after(self, progress: str) -> DeadlineExceeded:
         """The same error, saying also how far the search came."""
         return DeadlineExceeded(progress, self.subject)
-
-    def with_subject(self, subject: str) -> DeadlineExceeded:
-        """The same error with the expression that was being evaluated."""
-        return DeadlineExceeded(self.progress, self.subject or subject)
-
-
-def raising(interrupt: Interrupt | None) -> Interrupt | None:
-    """An interrupt that raises :class:`DeadlineExceeded` instead. Expressions need it: their ``||`` would absorb an
-    ordinary error."""
-    if interrupt is None:
-        return None
-
-    def poll() -> bool:
-        if interrupt():
-            raise DeadlineExceeded
-        return False
-
-    return poll

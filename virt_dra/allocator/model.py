@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from virt_dra.allocator.effort import Effort
-from virt_dra.allocator.errors import Interrupt
 from virt_dra.api import resource_v1
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass, DeviceToleration, ResourceClaim, ResourceSliceSpec
+from virt_dra.cel import Work
 
 RESULT_LIMIT = 32
 """Devices a claim may hold (A-6.4)."""
@@ -244,10 +244,9 @@ class Check(RejectingFeature, Protocol):
         return NOT_REUSABLE
 
     def reuse_keys(
-        self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None
+        self, request: Request, devices: Sequence[PoolDevice], work: Work | None = None
     ) -> Sequence[Hashable]:
-        """`reuse_key` of each device. ``interrupt``: this attempt's, even if the check was made for another; it may
-        raise to end."""
+        """`reuse_key` of each device. ``work``: this attempt's, even if the check was made for another."""
         return [self.reuse_key(request, device) for device in devices]
 
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
-from virt_dra.allocator import cel_engine
-from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.features.selectors import CompileSelector
 from virt_dra.allocator.features.taints import with_rules
 from virt_dra.allocator.model import PoolId
 from virt_dra.allocator.reuse.caches import SnapshotCaches
@@ -43,15 +40,11 @@ class Snapshot:
         classes: Iterable[DeviceClass],
         claims: Iterable[ResourceClaim] = (),
         taint_rules: Iterable[DeviceTaintRule] = (),
-        *,
-        compile_selector: CompileSelector | None = None,
-        compile_derived: CompileDerived | None = None,
     ) -> Snapshot:
         """All slices and classes of the cluster and all claims (those without allocation don't count, A-3.2).
 
         ``taint_rules`` are applied to the slices here (A-24); pass none when DRADeviceTaintRules is off.
-        ``compile_selector`` and ``compile_derived`` replace the CEL engine. Nothing is validated before a node is tried
-        (A-1.1); raises TypeError for objects of another type.
+        Nothing is validated before a node is tried (A-1.1); raises TypeError for objects of another type.
         """
         tainted = tuple(
             with_rules(of_type(slices, ResourceSlice, "slices"), of_type(taint_rules, DeviceTaintRule, "taint_rules"))
@@ -60,12 +53,7 @@ class Snapshot:
         by_name = MappingProxyType(
             {device_class.name: device_class for device_class in of_type(classes, DeviceClass, "classes")}
         )
-        caches = SnapshotCaches(
-            tainted,
-            by_name,
-            compile_selector or cel_engine.compile_selector,
-            compile_derived or cel_engine.compile_derived,
-        )
+        caches = SnapshotCaches(tainted, by_name)
         by_key = PersistentMap({claim.key: claim for claim in allocated if claim.name})
         return cls(tainted, by_name, caches, allocated=by_key).with_allocation(
             *(claim.status.allocation for claim in allocated if claim.status.allocation is not None)

@@ -15,11 +15,11 @@ from virt_dra.cel.errors import Interrupted
 from virt_dra.cel.limits.budget import Work
 from virt_dra.inventory.device_rows import DeviceRow
 from virt_dra.inventory.fields import FieldValues
+from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import SelectorQuestion
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import pools, slices_of_pools
-from webhooks.selectors.answers import SelectorQuestion
-from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import PublishedSlice
 
 COMPLETE: Final = "complete"
 STALE: Final = "stale"

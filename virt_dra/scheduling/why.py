@@ -17,6 +17,7 @@ from virt_dra.allocator.model import DeviceId, PoolDevice, Rejection
 from virt_dra.allocator.pools import INCOMPLETE, INVALID
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.resource_v1 import Device
+from virt_dra.matching.facts import MismatchReader
 from virt_dra.scheduling.dynamic_resources.plugin import CLAIM_NOT_SHAREABLE, DeviceAttempt
 from virt_dra.scheduling.dynamic_resources.pod_devices import CLAIM_ELSEWHERE, DEVICES, NODE_ERROR, PodDevices
 from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
@@ -29,7 +30,6 @@ from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.fit import FilterError, Fit
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.refusals import Reason
-from virt_dra.scheduling.mismatch_facts import MismatchReader
 
 _DISTANCE: Final[Mapping[str, int]] = {
     **dict.fromkeys(REASONS, 8),

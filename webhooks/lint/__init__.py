@@ -20,6 +20,8 @@ from virt_dra.api.core_v1 import PodResourceClaim
 from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.knowledge import LauncherSettings, RequestDrivers
 from webhooks.launcher_pod.lost_requests import loses_requests
 from webhooks.lint.documents import LintResult, ObjectFindings, lint_documents
@@ -33,8 +35,6 @@ from webhooks.lint.registry import BY_ID, CHECKS, REFUSED_BY_REVIEW, WARNED_BY_R
 from webhooks.lint.request_drivers import request_drivers
 from webhooks.rules.reviewed_spec import VmObject
 from webhooks.rules.silence import IGNORE_ANNOTATION
-from webhooks.selectors.answers import SelectorEvaluator
-from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 __all__ = [

@@ -9,9 +9,9 @@ from typing import Final
 
 from virt_dra.api.integration.attribute_keys import STANDARD_DOMAIN, Addresses, Need, Unusable, needed
 from virt_dra.api.resource_v1 import DeviceAttribute
+from virt_dra.matching.published_slice import SliceDevice
 from webhooks.lint.fixes.address_keys import KeyReader, misspelt_keys, moved_keys
 from webhooks.lint.fixes.repairs import KeyRepair
-from webhooks.selectors.slice_device import SliceDevice, text_of
 
 NATIVE_KEYS: Final = ("mdevUUID", f"{STANDARD_DOMAIN}/pciBusID")
 """Attribute keys that KubeVirt 1.8 and newer reads (K-7.9)."""
@@ -118,8 +118,8 @@ class DeviceSet:
         publish both."""
         found: dict[str, SliceDevice] = {}
         for device in self.devices:
-            vendor = text_of(device, "vendorID") or text_of(device, "vendor")
-            product = text_of(device, "deviceID") or text_of(device, "device")
+            vendor = device.text("vendorID") or device.text("vendor")
+            product = device.text("deviceID") or device.text("device")
             if vendor and product:
                 key = ":".join(text.lower().removeprefix("0x").zfill(4).upper() for text in (vendor, product))
                 found.setdefault(key, device)
@@ -129,7 +129,7 @@ class DeviceSet:
         """The devices of a driver whose attribute ``type`` is one of the given ones."""
         if driver not in self.drivers:
             return ()
-        return tuple(device for device in self.devices if device.driver == driver and text_of(device, "type") in types)
+        return tuple(device for device in self.devices if device.driver == driver and device.text("type") in types)
 
 
 def _has(device: SliceDevice, keys: tuple[str, ...]) -> bool:

@@ -17,6 +17,7 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import Document, DocumentSource, Sourced
 from virt_dra.api.schemas.applying import on_top
 from virt_dra.cel import Work
+from virt_dra.matching.evaluating import InProcess
 from webhooks.lint.evaluation import findings_as_written, findings_of
 from webhooks.lint.finding import DENIAL, LintFinding, LintSettings
 from webhooks.lint.inputs import DEFAULT_NAMESPACE, KINDS, KubeVirtAtHand, LintInputs, Trial
@@ -24,7 +25,6 @@ from webhooks.lint.linted import Linted
 from webhooks.lint.manifest import Manifest
 from webhooks.lint.registry import BY_ID, CHECKS, INVALID, SELECTOR_NOT_CHECKED, UNKNOWN_FIELD, UNRENDERED
 from webhooks.rules.reviewed_spec import VmObject
-from webhooks.selectors.evaluating import InProcess
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of objects that are done, and of all."""

@@ -23,11 +23,11 @@ from virt_dra.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from virt_dra.matching.published_slice import SliceDevice
 from virt_dra.model.cluster import ClusterModel, ModelIndex
 from webhooks.lint.inventory import DeviceInventory
 from webhooks.lint.manifest import Identity
 from webhooks.rules.reviewed_spec import VmObject
-from webhooks.selectors.slice_device import SliceDevice
 
 NamespacedName = tuple[str, str]
 """Namespace and name."""

@@ -21,8 +21,10 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.persistent_map import PersistentMap
 from virt_dra.api.pool_generations import newest_generation
 from virt_dra.api.resource_v1 import ResourceSlice
-from webhooks.lint.device_set import DeviceSet
-from webhooks.selectors.answers import (
+from virt_dra.cel.limits.sized_cache import SizedCache
+from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.published_slice import PoolKey, PublishedSlice, SliceDevice
+from virt_dra.matching.slice_answers import (
     AnswerCache,
     CachedAnswers,
     SelectorDepths,
@@ -30,10 +32,7 @@ from webhooks.selectors.answers import (
     SelectorQuestion,
     digest,
 )
-from webhooks.selectors.evaluating import InProcess, SelectorFault
-from webhooks.selectors.published_slice import PoolKey, PublishedSlice
-from webhooks.selectors.slice_device import SliceDevice
-from webhooks.selectors.weighted_lru import WeightedLru
+from webhooks.lint.device_set import DeviceSet
 
 NEAREST: Final = 3
 KEPT_DEVICES: Final = 250_000
@@ -41,6 +40,16 @@ KEPT_DEVICES: Final = 250_000
 KEPT_DRIVERS: Final = 4096
 """Limit of the cache of matching drivers: entries, and drivers in them."""
 _name: Final = attrgetter("name")
+
+
+@dataclass(frozen=True)
+class SelectorFault:
+    """An error of the selector at position ``selector``. ``device``: on which its evaluation failed; None if it doesn't
+    compile."""
+
+    selector: int
+    message: str
+    device: SliceDevice | None = None
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,10 @@ class DeviceInventory:
     _order: tuple[PoolKey, ...] = ()
     _answers: AnswerCache = field(default_factory=AnswerCache, repr=False)
     """Cached answers about slices, shared with the inventories from which this one was made."""
-    _matches: WeightedLru[tuple[bytes, int | None], Match] = field(
-        default_factory=lambda: WeightedLru(KEPT_DEVICES), repr=False
+    _matches: SizedCache[tuple[bytes, int | None], Match] = field(
+        default_factory=lambda: SizedCache(KEPT_DEVICES), repr=False
     )
-    _drivers: WeightedLru[bytes, MatchingDrivers] = field(default_factory=lambda: WeightedLru(KEPT_DRIVERS), repr=False)
+    _drivers: SizedCache[bytes, MatchingDrivers] = field(default_factory=lambda: SizedCache(KEPT_DRIVERS), repr=False)
 
     @classmethod
     def of(cls, slices: Iterable[ResourceSlice], keys: Iterable[DriverKeys] = ()) -> DeviceInventory:
@@ -140,8 +149,8 @@ class DeviceInventory:
             _slices=self._slices.changed(slices, gone),
             _pools=self._pools.changed({pool: of_pool for pool, of_pool in pools.items() if of_pool}, emptied),
             _order=tuple(order),
-            _matches=WeightedLru(KEPT_DEVICES),
-            _drivers=WeightedLru(KEPT_DRIVERS),
+            _matches=SizedCache(KEPT_DEVICES),
+            _drivers=SizedCache(KEPT_DRIVERS),
         )
 
     def __len__(self) -> int:
@@ -152,8 +161,8 @@ class DeviceInventory:
         return tuple(device for pool in self._order for slice_ in self._newest(pool) for device in slice_.devices)
 
     def get(self, driver: str, pool: str, device: str) -> SliceDevice | None:
-        found = (slice_.by_name.get((driver, pool, device)) for slice_ in reversed(self._newest((driver, pool))))
-        return next((each for each in found if each is not None), None)
+        slices = (slice_ for slice_ in reversed(self._newest((driver, pool))) if device in slice_.by_name)
+        return next((slice_.by_name[device] for slice_ in slices), None)
 
     def _newest(self, pool: PoolKey) -> tuple[PublishedSlice, ...]:
         """The slices of a pool's newest generation, by name."""
@@ -189,7 +198,8 @@ class DeviceInventory:
         if known.fault is not None:
             return Match(fault=SelectorFault(known.fault.selector, known.fault.message))
         found = self._joined(len(expressions), of_pool, known, limit)
-        self._matches.put(key, found, 1 + len(found.devices) + len(found.nearest))
+        # The latest is kept even if it is larger than the cache.
+        self._matches.put(key, found, min(1 + len(found.devices) + len(found.nearest), KEPT_DEVICES))
         return found
 
     def _first(self, limit: int | None) -> list[PublishedSlice]:
@@ -276,7 +286,7 @@ class DeviceInventory:
             return MatchingDrivers()
         if why:
             return MatchingDrivers(found, incomplete=True)
-        self._drivers.put(key, MatchingDrivers(found), 1 + len(found))
+        self._drivers.put(key, MatchingDrivers(found), min(1 + len(found), KEPT_DRIVERS))
         return MatchingDrivers(found)
 
     def _served(self, known: CachedAnswers) -> tuple[tuple[str, ...], list[PublishedSlice]]:

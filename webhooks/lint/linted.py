@@ -25,14 +25,14 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.api.wire import Json
 from virt_dra.cel import Work
+from virt_dra.matching.evaluating import InProcess
+from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint.device_set import DeviceSet
 from webhooks.lint.finding import LintSettings
 from webhooks.lint.inputs import CLAIMS, SLICES, TEMPLATES, LintInputs
 from webhooks.lint.inventory import Match, MatchingDrivers
 from webhooks.lint.named_driver import named_driver
 from webhooks.rules.reviewed_spec import DEVICE_LISTS, ReviewedSpec, VmObject
-from webhooks.selectors.answers import SelectorEvaluator
-from webhooks.selectors.evaluating import InProcess
 
 
 @dataclass(frozen=True, eq=False)

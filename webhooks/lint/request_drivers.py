@@ -14,11 +14,11 @@ from virt_dra.api.integration.paths import ClaimRequestPair
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance, VirtualMachineInstanceSpec
 from virt_dra.api.meta import parse_time
 from virt_dra.api.resource_v1 import DeviceClass
+from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.knowledge import MissingObject, RequestDrivers
 from webhooks.lint.finding import LintSettings
 from webhooks.lint.inputs import CLASSES, SLICES, LintInputs
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
-from webhooks.selectors.answers import SelectorEvaluator
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -25,9 +25,9 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
+from virt_dra.matching.published_slice import PublishedSlice
 from webhooks.knowledge import Knowledge
 from webhooks.review import BadReview, Review, failure
-from webhooks.selectors.published_slice import PublishedSlice
 from webhooks.server.bodies import Bodies, ReceivedBody
 from webhooks.server.callers import Callers
 from webhooks.server.connection_table import ConnectionPhase, Standing

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from webhooks.selectors.answers import AnswerCache, SelectorQuestion
+from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion
 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Total length of the selectors that one decision may look up."""
@@ -31,7 +31,7 @@ class TooMuchAtOnce(Exception):
 
 
 class Collecting:
-    """A :class:`webhooks.selectors.answers.SelectorEvaluator` that evaluates nothing: it collects the questions of
+    """A :class:`virt_dra.matching.slice_answers.SelectorEvaluator` that evaluates nothing: it collects the questions of
     one decision.
 
     ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many lists of

@@ -7,5 +7,5 @@ under limits that the kernel enforces, and exits. :class:`webhooks.worker.parent
 :mod:`webhooks.worker.evaluation_queue` the queue that is fair between namespaces, :mod:`webhooks.worker.wire` the
 protocol. What a child writes is not trusted.
 
-Must not know VMs, reviews or HTTP: it imports only :mod:`webhooks.selectors` and what that imports.
+Must not know VMs, reviews or HTTP: it imports only :mod:`virt_dra.matching` and what that imports.
 """

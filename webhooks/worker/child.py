@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from virt_dra.cel import Interrupted, Work
-from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import PublishedSlice
+from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.published_slice import PublishedSlice
 from webhooks.worker.wire import ENDED_LINE, STOPPED_LINE, answer_lines, read_questions
 
 MEMORY_BYTES: Final = 48 * 1024 * 1024

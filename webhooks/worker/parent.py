@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from webhooks.selectors.answers import AnswerCache, SelectorQuestion, digest
-from webhooks.selectors.published_slice import PublishedSlice
-from webhooks.selectors.weighted_lru import WeightedLru
+from virt_dra.cel.limits.sized_cache import SizedCache
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import AnswerCache, SelectorQuestion, digest
 from webhooks.worker.evaluation_queue import EvaluationQueue, QueueLimits, Turn, TurnRefused
 from webhooks.worker.wire import (
     APPLIED,
@@ -113,7 +113,7 @@ class Worker:
         self._slices, self._limits, self._observer, self._clock = slices, limits or WorkerLimits(), observer, clock
         self._log = log or logging.getLogger(__name__)
         self._turns = EvaluationQueue(self._limits.shares, clock)
-        self._killed: WeightedLru[tuple[str, bytes], float] = WeightedLru(KILLED)
+        self._killed: SizedCache[tuple[str, bytes], float] = SizedCache(KILLED)
         # By namespace, so that nobody can have the selectors of others go unchecked by making them slow once.
         self._process: _Process | None = None
         self._next = 0

@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Final
 
 from virt_dra.cel import Work
-from webhooks.selectors.answers import QUESTION_KINDS, SelectorQuestion
-from webhooks.selectors.evaluating import evaluate
-from webhooks.selectors.published_slice import PublishedSlice
+from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import QUESTION_KINDS, SelectorQuestion
 from webhooks.worker import child
 from webhooks.worker.wire import APPLIED, BEGIN, COMMAND_BYTES, KILL, LENGTH, SLOW, Command, apply_frame
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_dra.api.resource_v1 import Device
-from webhooks.selectors.answers import MAX_SELECTORS, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
-from webhooks.selectors.published_slice import PublishedSlice
-from webhooks.selectors.slice_device import SliceDevice
+from virt_dra.matching.published_slice import PublishedSlice, SliceDevice
+from virt_dra.matching.slice_answers import MAX_SELECTORS, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
 
 BEGIN: Final = 1
 SLOW: Final = 2

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.cel import Work
+from virt_dra.matching.evaluating import InProcess
 from webhooks.lint import DeviceInventory, named_driver
 from webhooks.lint.inventory import MatchingDrivers
-from webhooks.selectors.evaluating import InProcess
 
 MODEL = 'device.attributes["a.example.com"].?model.orValue("") == "m1"'
 OTHER = 'device.driver == "b.example.com"'

@@ -17,9 +17,9 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import NEWEST, Gates, KubeVirtVersion
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cel import Work
+from virt_dra.matching.evaluating import InProcess
 from webhooks.knowledge import LauncherSettings
 from webhooks.lint import BY_ID, IGNORE_ANNOTATION, DeviceInventory, LintInputs, LintSettings, Preflight, lint
-from webhooks.selectors.evaluating import InProcess
 from webhooks.verdict import INVALID, AdmissionCause, Verdict
 
 MISSING = (

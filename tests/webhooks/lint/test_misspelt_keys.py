@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from virt_dra.api.resource_v1 import Device
+from virt_dra.matching.published_slice import SliceDevice
 from webhooks.lint.fixes.address_keys import KeyReader, misspelt_keys, moved_keys
-from webhooks.selectors.slice_device import SliceDevice
 
 PCI = "0000:01:00.0"
 MDEV = "12345678-9abc-def0-1234-56789abcdef0"

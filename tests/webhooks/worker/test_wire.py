@@ -9,8 +9,8 @@ import pytest
 
 from devtools.webhooks.slow_selectors import cluster
 from virt_dra.cel import Work
-from webhooks.selectors.answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceFault
-from webhooks.selectors.evaluating import evaluate
+from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.slice_answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceFault
 from webhooks.worker.wire import (
     MAX_LINE,
     BadAnswer,

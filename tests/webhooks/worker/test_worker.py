@@ -16,9 +16,9 @@ import pytest
 
 from devtools.webhooks.slow_selectors import DRIVER, HOSTILE, cluster
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.matching.evaluating import TOO_MUCH_WORK, InProcess
+from virt_dra.matching.slice_answers import SelectorEvaluator
 from webhooks.lint import DeviceInventory
-from webhooks.selectors.answers import SelectorEvaluator
-from webhooks.selectors.evaluating import TOO_MUCH_WORK, InProcess
 from webhooks.server.reviewing import Collecting
 from webhooks.worker.evaluation_queue import QueueLimits
 from webhooks.worker.parent import Worker, WorkerLimits

@@ -87,7 +87,7 @@ class FeatureTable:
         if self._capacity is not None and _derives(claim):
             checks.append(RoomFirst(self._capacity))
         for constraint in claim.spec.devices.constraints:
-            common = (constraint.requests, self._features, self._attributes, self.selectors.interrupt)
+            common = (constraint.requests, self._features, self._attributes, self.selectors.work)
             if constraint.match_attribute is not None:
                 checks.append(MatchAttribute(constraint.match_attribute, *common))
             if constraint.distinct_attribute is not None:

@@ -7,13 +7,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
+from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError
 from virt_dra.allocator.features import derived_attributes
-from virt_dra.allocator.features.derived_attributes import CompileDerived
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.model import AttributeName, Check, Label, PoolDevice, Rejection, Request, SymmetryKey, Upcoming
 from virt_dra.allocator.published import Elements, PublishedValues, Values, values_of
+from virt_dra.cel import Work
 
 
 def applies(requests: tuple[str, ...], request: Request) -> bool:
@@ -30,21 +30,12 @@ class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
     """The values of one attribute, published or derived, by device; computed when first needed. Errors are cached
     too."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        lists: bool,
-        expression: str | None,
-        compile_derived: CompileDerived,
-        numbers: PublishedValues,
-    ) -> None:
+    def __init__(self, name: str, *, lists: bool, expression: str | None, numbers: PublishedValues) -> None:
         self._name = name
         self._published = AttributeName(name)
         self._numbers = numbers
         self._lists = lists
         self._expression = expression
-        self._compile = compile_derived
         self._facts: dict[int, Hashable] = {}
         """Of published values, by their numbers."""
 
@@ -56,30 +47,30 @@ class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
     def derived(self) -> bool:
         return self._expression is not None
 
-    def within(self, device: PoolDevice, interrupt: Interrupt | None) -> Values | FatalError | None:
-        """The values of a device. ``interrupt``: polled while they are derived; raises DeadlineExceeded to end, and
-        nothing is cached."""
+    def within(self, device: PoolDevice, work: Work | None) -> Values | FatalError | None:
+        """The values of a device. ``work``: for deriving them; if it is interrupted, raises DeadlineExceeded and caches
+        nothing."""
         values = self.get(device, _UNKNOWN_VALUES)
         if values is _UNKNOWN_VALUES:
-            values = self[device] = self._values(device, interrupt)
+            values = self[device] = self._values(device, work)
         return values
 
-    def _values(self, device: PoolDevice, interrupt: Interrupt | None = None) -> Values | FatalError | None:
+    def _values(self, device: PoolDevice, work: Work | None = None) -> Values | FatalError | None:
         if self._expression is None:
             attribute = self._published.find(device)
         else:
             try:
-                attribute = derived_attributes.evaluate(self._compile, self._name, self._expression, device, interrupt)
+                attribute = derived_attributes.evaluate(self._name, self._expression, device, work)
             except Aborted:
                 raise
             except FatalError as error:
                 return error
         return None if attribute is None else values_of(attribute, lists=self._lists)
 
-    def reuse_keys(self, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None) -> list[Hashable]:
+    def reuse_keys(self, devices: Sequence[PoolDevice], work: Work | None = None) -> list[Hashable]:
         """Reuse keys (model.Check): labels, None for a device without a value, an error's text."""
         if self._expression is not None:
-            return [self._fact(device, interrupt) for device in devices]
+            return [self._fact(device, work) for device in devices]
         keys: list[Hashable] = []
         for number in self._published.numbers(devices):
             fact = self._facts.get(number, _UNKNOWN)
@@ -90,8 +81,8 @@ class ValuesOf(dict[PoolDevice, "Values | FatalError | None"]):
             keys.append(fact)
         return keys
 
-    def _fact(self, device: PoolDevice, interrupt: Interrupt | None) -> Hashable:
-        values = self.within(device, interrupt)
+    def _fact(self, device: PoolDevice, work: Work | None) -> Hashable:
+        values = self.within(device, work)
         if isinstance(values, Values):
             return self._label((values.type, self._numbers.numbered(values)))
         return None if values is None else str(values)  # whatever else is the same, an error names this device
@@ -112,8 +103,7 @@ _REMEMBERED_ATTRIBUTES = 4096
 class Attributes:
     """The values of all attributes that constraints have read, for one set of slices."""
 
-    def __init__(self, compile_derived: CompileDerived, numbers: PublishedValues) -> None:
-        self._compile = compile_derived
+    def __init__(self, numbers: PublishedValues) -> None:
         self._numbers = numbers
         self._values: dict[tuple[str, str | None, bool], ValuesOf] = {}
 
@@ -123,9 +113,7 @@ class Attributes:
         key = (name, request.derived.get(name), lists)
         values = self._values.get(key)
         if values is None:
-            values = ValuesOf(
-                name, lists=lists, expression=key[1], compile_derived=self._compile, numbers=self._numbers
-            )
+            values = ValuesOf(name, lists=lists, expression=key[1], numbers=self._numbers)
             remember(self._values, key, values, _REMEMBERED_ATTRIBUTES)
         return values
 
@@ -139,8 +127,8 @@ class AttributeConstraint(Check):
     """Those of the claim that it covers; empty: all."""
     features: Features
     attributes: Attributes
-    interrupt: Interrupt | None = None
-    """Of the attempt; polled while attributes are derived; raises DeadlineExceeded to end."""
+    work: Work | None = None
+    """Of the attempt, for deriving attributes."""
     _of: dict[Request, ValuesOf | None] = field(init=False, default_factory=dict)
     """None for a request that isn't covered."""
 
@@ -165,7 +153,7 @@ class AttributeConstraint(Check):
         if of is None:
             return None
         try:
-            values = of.within(device, self.interrupt) if of.derived else of[device]
+            values = of.within(device, self.work) if of.derived else of[device]
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
         if isinstance(values, FatalError):
@@ -176,18 +164,18 @@ class AttributeConstraint(Check):
         return self.values(request, device) if self.constrains(request) else NOT_CONSTRAINED
 
     def reuse_keys(
-        self, request: Request, devices: Sequence[PoolDevice], interrupt: Interrupt | None = None
+        self, request: Request, devices: Sequence[PoolDevice], work: Work | None = None
     ) -> Sequence[Hashable]:
         of = self._values_of(request)
         if of is None:
             return [NOT_CONSTRAINED] * len(devices)
         try:
-            return of.reuse_keys(devices, interrupt)
+            return of.reuse_keys(devices, work)
         except DeadlineExceeded as error:
             raise _of_request(request, error) from None
 
     def reuse_key(self, request: Request, device: PoolDevice) -> Hashable:
-        return self.reuse_keys(request, (device,), self.interrupt)[0]
+        return self.reuse_keys(request, (device,), self.work)[0]
 
     def missing(self, constraint: str, request: Request, device: PoolDevice) -> Rejection:
         """The refusal of a device without a value. ``constraint``: its name in the message."""

@@ -8,26 +8,13 @@ Off: a request that derives attributes is refused (E3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
-from virt_dra.allocator.errors import DeadlineExceeded, FatalError, Interrupt
+from virt_dra.allocator.errors import DeadlineExceeded, FatalError
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.model import PoolDevice
 from virt_dra.api.resource_v1 import DeviceAttribute, DeviceSubRequest, ExactDeviceRequest
-
-
-class DerivedError(Exception):
-    """The engine's refusal: a text that isn't an expression, or an expression that failed on a device."""
-
-
-class Derived(Protocol):
-    def evaluate(self, device: PoolDevice, interrupt: Interrupt | None = None) -> DeviceAttribute:
-        """The value for a device. Raises :class:`DerivedError`, and what ``interrupt``, which is polled, raises."""
-
-
-CompileDerived = Callable[[str], Derived]
-"""Expression -> derived attribute. Raises :class:`DerivedError`."""
+from virt_dra.cel import CompileError, EvaluationError, Interrupted, Work, compile_derived_attribute, device_input
 
 
 def expressions(subject: str, wanted: ExactDeviceRequest | DeviceSubRequest, features: Features) -> Mapping[str, str]:
@@ -37,22 +24,18 @@ def expressions(subject: str, wanted: ExactDeviceRequest | DeviceSubRequest, fea
     return {attribute.name: attribute.expression for attribute in wanted.derived_attributes}
 
 
-def evaluate(
-    compile_derived: CompileDerived, name: str, expression: str, device: PoolDevice, interrupt: Interrupt | None = None
-) -> DeviceAttribute:
-    """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20).
-
-    ``interrupt`` raises DeadlineExceeded where it is to end (:func:`~virt_dra.allocator.errors.raising`).
-    """
+def evaluate(name: str, expression: str, device: PoolDevice, work: Work | None = None) -> DeviceAttribute:
+    """The value of attribute ``name`` on a device. Raises :class:`FatalError` (E19, E20), and DeadlineExceeded if the
+    work is interrupted."""
     try:
-        derived = compile_derived(expression)
-    except DerivedError as error:
+        derived = compile_derived_attribute(expression)
+    except CompileError as error:
         raise FatalError(f"compile derived attribute {name} failed: {error}") from None
     try:
-        if interrupt is not None:
-            interrupt()
-        return derived.evaluate(device, interrupt)
-    except DerivedError as error:
+        if work is not None and work.interrupt is not None:
+            work.interrupt()
+        return derived.evaluate(device_input(device.id.driver, device.published), work)
+    except Interrupted:
+        raise DeadlineExceeded(subject=f"derived attribute {name}") from None
+    except EvaluationError as error:
         raise FatalError(f"evaluate derived attribute {name} on device {device.id} failed: {error}") from None
-    except DeadlineExceeded as error:
-        raise error.with_subject(f"derived attribute {name}") from None

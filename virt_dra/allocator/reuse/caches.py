@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from virt_dra.allocator.features.attributes import Attributes
 from virt_dra.allocator.features.capacity import Capacities
-from virt_dra.allocator.features.derived_attributes import CompileDerived
-from virt_dra.allocator.features.selectors import CompileSelector, SelectorOutcomes
+from virt_dra.allocator.features.selectors import SelectorOutcomes
 from virt_dra.allocator.gates import Features
 from virt_dra.allocator.memo import remember
 from virt_dra.allocator.pools import Pools
@@ -21,18 +20,12 @@ _REMEMBERED_FEATURE_SETS = 16
 class SnapshotCaches:
     """Each cache is bounded, by a limit of its own or by the number of published devices. None changes an answer."""
 
-    def __init__(
-        self,
-        slices: tuple[ResourceSlice, ...],
-        classes: Mapping[str, DeviceClass],
-        compile_selector: CompileSelector,
-        compile_derived: CompileDerived,
-    ) -> None:
+    def __init__(self, slices: tuple[ResourceSlice, ...], classes: Mapping[str, DeviceClass]) -> None:
         self._slices = slices
         self._classes = classes
         self._numbers = PublishedValues()
-        self.selectors = SelectorOutcomes(compile_selector)
-        self.attributes = Attributes(compile_derived, self._numbers)
+        self.selectors = SelectorOutcomes()
+        self.attributes = Attributes(self._numbers)
         self.capacities = Capacities()
         self._pools: dict[Features, Pools] = {}
         self._pod_classes: dict[tuple[Features, type], PodClasses] = {}

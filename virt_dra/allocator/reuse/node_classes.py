@@ -116,7 +116,7 @@ class _Column:
                 return None
             rests.append(rest)
         constrained = [
-            labels.numbered(constraint.reuse_keys(self._request, selected, selectors.interrupt))
+            labels.numbered(constraint.reuse_keys(self._request, selected, selectors.work))
             for constraint in self._constraints
         ]
         return NOT_REUSABLE if NOT_REUSABLE in constrained else (tuple(matching), tuple(rests), *constrained)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from virt_dra.api.counting import counted
 from virt_dra.api.pool_generations import generation_of, newest_generation
-from virt_dra.api.resource_v1 import Device, DeviceAttribute, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cel import CompiledSelector, DerivedAttribute, EvaluationError, device_input
+from virt_dra.cel import CompiledSelector, DerivedAttribute, Examined, Work
+from virt_dra.matching.matcher import readable
+from virt_dra.matching.reading import DeviceOf, Reading, SharedAnswers
 
 SHOWN_DEVICES: Final = 10
 """Devices that have a line of their own without being asked for; of more, those with the same result share one."""
@@ -122,17 +125,24 @@ def evaluate(compiled: CompiledSelector | DerivedAttribute, slices: Sequence[Res
     for piece in slices:
         pools.setdefault(_pool(piece), []).append(piece)
     newest = {pool: newest_generation(members, generation_of)[0] for pool, members in pools.items()}
-    found: list[DeviceResult] = []
+    reads = compiled.program.reads
+    answers = SharedAnswers(None if reads is None else Reading(reads).keys, partial(_examined, compiled))
+    results: list[DeviceResult] = []
     outdated: list[str] = []
     for piece in slices:
         if generation_of(piece) < newest[_pool(piece)]:
             outdated.append(piece.metadata.name)
             continue
-        found += (_found(compiled, piece, device) for device in piece.spec.devices)
+        spec = piece.spec
+        devices = [DeviceOf(spec.driver, device) for device in spec.devices]
+        for device, examined in zip(spec.devices, answers.of(devices), strict=True):
+            node = device.node_name if spec.per_device_node_selection else spec.node_name
+            name = "/".join((*_pool(piece), device.name))
+            results.append(DeviceResult(name, node, examined.value, examined.error, examined.cost))
     return CelReport(
         compiled.expression,
         compiled.cost_estimate,
-        tuple(found),
+        tuple(results),
         tuple(outdated),
         isinstance(compiled, DerivedAttribute),
     )
@@ -142,12 +152,8 @@ def _pool(piece: ResourceSlice) -> tuple[str, str]:
     return piece.spec.driver, piece.spec.pool.name
 
 
-def _found(compiled: CompiledSelector | DerivedAttribute, piece: ResourceSlice, device: Device) -> DeviceResult:
-    name = "/".join((*_pool(piece), device.name))
-    node = device.node_name if piece.spec.per_device_node_selection else piece.spec.node_name
-    try:
-        given = device_input(piece.spec.driver, device)
-    except EvaluationError as error:
-        return DeviceResult(name, node, None, error.message, None)
-    examined = compiled.examine(given)
-    return DeviceResult(name, node, examined.value, examined.error, examined.cost)
+def _examined(
+    compiled: CompiledSelector | DerivedAttribute, published: DeviceOf, work: Work | None
+) -> Examined[bool] | Examined[DeviceAttribute]:
+    given = readable(*published)
+    return Examined(error=given) if isinstance(given, str) else compiled.examine(given)

@@ -37,13 +37,13 @@ from virt_dra.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from virt_dra.matching.facts import conjuncts
 from virt_dra.model.usage import DeviceHolder
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
 from virt_dra.scheduling.filters.taints import taint_text, untolerated
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
-from virt_dra.scheduling.mismatch_facts import conjuncts
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
 from virt_dra.simulator.explaining.groups import MissGroup
 from virt_dra.simulator.explaining.state import ClusterState, Wish

@@ -15,7 +15,6 @@ from webhooks.lint.finding import RepairableIssue
 from webhooks.lint.fixes.address_keys import KeyReader, reader_of
 from webhooks.lint.fixes.repairs import VfioRepair
 from webhooks.lint.linted import ClaimUse, Linted, NamedClaim
-from webhooks.selectors.slice_device import text_of
 from webhooks.verdict import FieldIssue
 
 VFIO_CONFIG: Final = "VfioDeviceConfig"
@@ -124,7 +123,7 @@ def not_a_vfio_device(linted: Linted) -> Iterator[FieldIssue]:
         if not bound:
             continue
         share = "every device" if len(bound) == len(candidates) else f"{len(bound)} of {len(candidates)} devices"
-        kind = quoted(text_of(bound[0], "type") or "")
+        kind = quoted(bound[0].text("type") or "")
         yield FieldIssue(
             use.request_field,
             f"{share} that request {quoted(use.request_name)} may get, such as "
@@ -146,10 +145,10 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
             continue
         candidates = linted.candidates(use)
         bound = [
-            each for each in candidates.devices if each.driver == INTEL and text_of(each, "driver") not in VFIO_DRIVERS
+            each for each in candidates.devices if each.driver == INTEL and each.text("driver") not in VFIO_DRIVERS
         ]
         if bound:
-            kernel_driver = text_of(bound[0], "driver")
+            kernel_driver = bound[0].text("driver")
             now = f" is bound to {quoted(kernel_driver)} and" if kernel_driver else ""
             yield FieldIssue(
                 use.request_field,

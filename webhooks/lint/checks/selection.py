@@ -9,11 +9,11 @@ from virt_dra.api.go_text import quoted
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
 from virt_dra.api.tolerations import tolerates
+from virt_dra.matching.facts import contradiction, facts_read
+from virt_dra.matching.published_slice import SliceDevice
 from webhooks.lint.inputs import SLICES
-from webhooks.lint.inventory import Match
+from webhooks.lint.inventory import Match, SelectorFault
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
-from webhooks.selectors.evaluating import SelectorFault
-from webhooks.selectors.slice_device import SliceDevice, contradiction, values_read
 from webhooks.verdict import FieldIssue
 
 SHOWN_TEXT = 200
@@ -138,7 +138,10 @@ def _nearest(linted: Linted, match: Match, text: str) -> str:
     """The devices that come nearest; "" at admission, where users may not know the devices."""
     if linted.settings.at_admission:
         return ""
-    shown = [f"{each!s}" + (f" has {values}" if (values := values_read(text, each)) else "") for each in match.nearest]
+    shown = [
+        f"{published!s}" + (f": {facts}" if (facts := facts_read(text, published.driver, published.device)) else "")
+        for published in match.nearest
+    ]
     return f"; nearest: {'; '.join(shown)}" if shown else ""
 
 

@@ -14,8 +14,8 @@ from virt_dra.api.integration.attribute_keys import (
     published_keys,
 )
 from virt_dra.api.kubevirt_versions import V1_8_0, KubeVirtVersion
+from virt_dra.matching.published_slice import SliceDevice
 from webhooks.lint.fixes.repairs import KeyRepair
-from webhooks.selectors.slice_device import SliceDevice
 
 KeyReader = Literal["devices", "networks", "old"]
 """Who reads addresses: KubeVirt 1.8 and newer for devices, for SR-IOV networks, or KubeVirt 1.6 and 1.7."""

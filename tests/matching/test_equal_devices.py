@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from virt_dra.api.resource_v1 import ResourceSlice
 from virt_dra.api.wire import Json
-from virt_dra.cel import Work, compile_selector
-from webhooks.selectors.answers import SelectorDepths, SelectorQuestion, SliceFault
-from webhooks.selectors.evaluating import SelectorFault, evaluate, first_mismatch
-from webhooks.selectors.published_slice import PublishedSlice
+from virt_dra.cel import Work
+from virt_dra.matching.evaluating import evaluate
+from virt_dra.matching.matcher import SelectorList
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import SelectorDepths, SelectorQuestion, SliceFault
 
 EXPRESSIONS = (
     "device.attributes['d'].m == 'A100'",
@@ -43,11 +44,15 @@ def published(driver: str, devices: list[Json]) -> PublishedSlice:
 
 
 def alone(slice_: PublishedSlice, expressions: list[str]) -> SelectorDepths:
-    selectors = [compile_selector(each) for each in expressions]
-    answers = [first_mismatch(device, selectors, Work()) for device in slice_.devices]
-    faults = [(number, each) for number, each in enumerate(answers) if isinstance(each, SelectorFault)]
-    fault = SliceFault.of(faults[0][1].selector, faults[0][1].message, faults[0][0]) if faults else None
-    return SelectorDepths(bytes(each.selector if isinstance(each, SelectorFault) else each for each in answers), fault)
+    selectors = SelectorList(expressions)
+    outcomes = [selectors.first_mismatch(device.input) for device in slice_.devices]
+    faults = (
+        SliceFault.of(outcome.selector, outcome.fault, number)
+        for number, outcome in enumerate(outcomes)
+        if outcome is not None and outcome.fault is not None
+    )
+    depths = bytes(len(expressions) if outcome is None else outcome.selector for outcome in outcomes)
+    return SelectorDepths(depths, next(faults, None))
 
 
 @given(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, Protocol
 
-from webhooks.selectors.published_slice import PublishedSlice
+from virt_dra.matching.published_slice import PublishedSlice
 
 MAX_SELECTORS: Final = 255
 """Limit of one question. The API allows 64 (32 of a class and 32 of a request); a depth is one byte."""
@@ -76,8 +76,7 @@ class SelectorQuestion:
 
 class SelectorEvaluator(Protocol):
     """Port that answers questions within the limits of one review. One implementation evaluates in this process
-    (:mod:`webhooks.selectors.evaluating`), the other collects questions for the worker process
-    (:mod:`webhooks.server.reviewing`)."""
+    (:mod:`virt_dra.matching.evaluating`), another collects questions for a worker process."""
 
     def refuses(self, expressions: Sequence[str]) -> str:
         """Why these selectors may not be evaluated, "" if they may. Called before anything is done with their texts."""

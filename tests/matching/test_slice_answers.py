@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devtools.webhooks.slow_selectors import cluster
-from webhooks.selectors.answers import AnswerCache, SelectorDepths, SliceFault
+from virt_dra.matching.slice_answers import AnswerCache, SelectorDepths, SliceFault
 
 PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices)
 

@@ -1,0 +1,1 @@
+"""Selectors matched with published devices."""
