@@ -78,9 +78,8 @@ def deletion_precondition(
 ) -> Conflict:
     """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
     return Conflict(
-        f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: "
-        f"the {field} in the precondition ({wanted}) "
-        f"does not match the {field} in record ({stored}). The object might have been {hint}"
+        f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {field} in the precondition "
+        f"({wanted}) does not match the {field} in record ({stored}). The object might have been {hint}"
     )
 
 

@@ -121,9 +121,8 @@ async def found_access(kubeconfig: str | None, context: str | None, environ: Map
         return Access(_client(configuration, "the pod's service account"), "the pod's service account")
     raise ConnectionProblem(
         "NoConfiguration",
-        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is "
-        "there, and this is no pod with a service account. "
-        "Give --kubeconfig FILE or set KUBECONFIG",
+        "no cluster is configured: neither $KUBECONFIG nor ~/.kube/config is there, and this is no pod with a service "
+        "account. Give --kubeconfig FILE or set KUBECONFIG",
     )
 
 

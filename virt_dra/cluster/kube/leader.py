@@ -53,9 +53,8 @@ class LeaseTiming:
     def __post_init__(self) -> None:
         if not self.duration > self.renew_deadline > 1.2 * self.retry > 0:
             raise ValueError(
-                f"a lease's duration ({self.duration} s) must be longer than its "
-                f"renew deadline ({self.renew_deadline} s), "
-                f"and that longer than 1.2 times the pause between attempts ({self.retry} s)"
+                f"a lease's duration ({self.duration} s) must be longer than its renew deadline ({self.renew_deadline} "
+                f"s), and that longer than 1.2 times the pause between attempts ({self.retry} s)"
             )
 
 

@@ -97,11 +97,10 @@ def _obstacle(
     if _is_left_out(pod, pair):
         return obstacle(
             REQUEST_NOT_USED,
-            f"container {COMPUTE} of pod {pod.name} doesn't use request {pair.request} "
-            f"of claim {pair.claim}, so it gets no device of it: "
-            "KubeVirt before 1.8.3 uses one request of a claim only, and none of a "
-            "kind of devices whose feature gate is off. Give the "
-            "device a claim of its own, or turn the gate on, and restart the VM",
+            f"container {COMPUTE} of pod {pod.name} doesn't use request {pair.request} of claim {pair.claim}, so it "
+            "gets no device of it: KubeVirt before 1.8.3 uses one request of a claim only, and none of a kind of "
+            "devices whose feature gate is off. Give the device a claim of its own, or turn the gate on, and restart "
+            "the VM",
         )
     if record is None:
         return None
@@ -109,9 +108,8 @@ def _obstacle(
     if recorded is None:
         return obstacle(
             NOT_IN_RECORD,
-            f"virt-dra's record on pod {pod.name} can't be read or has nothing of "
-            f"request {pair.request} of claim {pair.claim}, so its "
-            "address is not handed on. Restart the VM",
+            f"virt-dra's record on pod {pod.name} can't be read or has nothing of request {pair.request} of claim "
+            f"{pair.claim}, so its address is not handed on. Restart the VM",
         )
     if recorded.path == NONE and not _served_by_kubevirt(vmi, subject.kind, subject.name):
         return obstacle(NO_INTEGRATION_PATH, f"{_no_path(recorded)}, and restart the VM")
@@ -120,9 +118,8 @@ def _obstacle(
     if shimmed and outcome.result.driver in writers:
         return obstacle(
             METADATA_CLASH,
-            f"driver {outcome.result.driver} mounts a metadata file of its own where "
-            "the pod has virt-dra's volume, so its container can't "
-            f"be made: {_why_shimmed(recorded)}",
+            f"driver {outcome.result.driver} mounts a metadata file of its own where the pod has virt-dra's volume, so "
+            f"its container can't be made: {_why_shimmed(recorded)}",
         )
     return None
 
@@ -156,9 +153,8 @@ def _served_by_kubevirt(vmi: VirtualMachineInstance, kind: str, name: str) -> bo
 def _no_path(recorded: RecordedPair) -> str:
     if recorded.reason == NO_METADATA_READ:
         return (
-            "this KubeVirt reads no metadata files, so the device's address does not "
-            "reach it: use KubeVirt 1.8.0 or newer, or give the "
-            f"device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}"
+            "this KubeVirt reads no metadata files, so the device's address does not reach it: use KubeVirt 1.8.0 or "
+            f"newer, or give the device a deviceName and the VM the annotation {DEVICE_CLAIMS_ANNOTATION}"
         )
     if recorded.reason == NO_DEVICE_CLAIMS:
         return (

@@ -120,10 +120,9 @@ def _without_duplicates(outcomes: tuple[ResolutionOutcome, ...]) -> tuple[Resolu
             if holder is not outcome.subject:
                 address = outcome.addresses.mdev or outcome.addresses.pci
                 message = (
-                    f"device {outcome.result.device} of claim {outcome.claim} has "
-                    f"address {address}, which {holder} of this VMI "
-                    "already has; a VM can't have one device twice: remove one entry, "
-                    "or let its request allocate another device"
+                    f"device {outcome.result.device} of claim {outcome.claim} has address {address}, which {holder} of "
+                    "this VMI already has; a VM can't have one device twice: remove one entry, or let its request "
+                    "allocate another device"
                 )
                 outcome = UnresolvedDevice(
                     outcome.subject, DUPLICATE_ADDRESS, "error", message, outcome.claim, outcome.result.device
@@ -243,9 +242,8 @@ class _Search:
                 ", ".join(f"{c.resource} {c.name} {c.uid}".rstrip() for c in claim.status.reserved_for) or "nobody"
             )
             message = (
-                f"ResourceClaim {name} is allocated but not reserved for pod "
-                f"{self.pod.name} (reserved for: {holders}); "
-                "waiting for the scheduler to reserve it"
+                f"ResourceClaim {name} is allocated but not reserved for pod {self.pod.name} (reserved for: "
+                f"{holders}); waiting for the scheduler to reserve it"
             )
             return UnresolvedDevice(subject, NOT_RESERVED, "pending", message, name)
         return claim
@@ -296,9 +294,8 @@ class _Search:
         admin = next((r for r in results if r.admin_access), None)
         if admin is not None:
             message = (
-                f"device {_path(admin)} was allocated to ResourceClaim {claim.name} "
-                "with adminAccess, which doesn't make it the VM's; "
-                f"request it without adminAccess"
+                f"device {_path(admin)} was allocated to ResourceClaim {claim.name} with adminAccess, which doesn't "
+                "make it the VM's; request it without adminAccess"
             )
             return UnresolvedDevice(subject, ADMIN_ACCESS, "error", message, claim.name)
         entries = self.entries[subject.claim_name, subject.request_name] if self.options.spread else 1
@@ -306,18 +303,16 @@ class _Search:
             devices = ", ".join(_path(r) for r in results)
             takers = "one device entry takes one" if entries == 1 else f"{entries} device entries take one each"
             message = (
-                f"request {subject.request_name} of ResourceClaim {claim.name} got "
-                f"{len(results)} devices ({devices}), but {takers}; "
-                "make one request with count 1 per device entry"
+                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices ({devices}), "
+                f"but {takers}; make one request with count 1 per device entry"
             )
             return UnresolvedDevice(subject, TOO_MANY_DEVICES, "error", message, claim.name)
         if not self.options.spread:
             return results[0]
         if turn >= len(results):
             message = (
-                f"request {subject.request_name} of ResourceClaim {claim.name} got "
-                f"{len(results)} devices, which earlier entries took; "
-                f"raise its count to {entries} or remove the entry"
+                f"request {subject.request_name} of ResourceClaim {claim.name} got {len(results)} devices, which "
+                f"earlier entries took; raise its count to {entries} or remove the entry"
             )
             return UnresolvedDevice(subject, TOO_FEW_DEVICES, "error", message, claim.name)
         return results[turn]
@@ -335,9 +330,8 @@ class _Search:
         if pool is not None and not pool.complete:
             announced = " or ".join(str(count) for count in pool.announced)
             message = (
-                f"generation {pool.generation} of {where} has {pool.size} slices and "
-                f"announces a resourceSliceCount of {announced}; "
-                "waiting for the driver to publish it whole"
+                f"generation {pool.generation} of {where} has {pool.size} slices and announces a resourceSliceCount of "
+                f"{announced}; waiting for the driver to publish it whole"
             )
             return unresolved(POOL_INCOMPLETE, "pending", message)
         devices = pool.devices(result.device) if pool is not None else ()

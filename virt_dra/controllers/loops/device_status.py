@@ -191,9 +191,8 @@ def _shared(placed: Iterable[tuple[VirtualMachineInstance, str, DeviceResolution
             other, first = holders.setdefault((node, outcome.addresses.identity), (vmi, outcome))
             if other is not vmi:
                 message = (
-                    f"{outcome.subject}: {outcome.addresses.identity} on node {node} "
-                    f"is also {first.subject} of VMI {other.key}; "
-                    "only a driver that shares the device makes this work"
+                    f"{outcome.subject}: {outcome.addresses.identity} on node {node} is also {first.subject} of VMI "
+                    f"{other.key}; only a driver that shares the device makes this work"
                 )
                 events.append(warning(vmi, SHARED_ADDRESS, message))
     return events
