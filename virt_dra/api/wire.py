@@ -288,3 +288,8 @@ class Object(Wire):
     def to_wire(self) -> Json:
         head = {"apiVersion": self.api_version or self.API_VERSION, "kind": self.kind or self.KIND}
         return {**head, **{k: v for k, v in super().to_wire().items() if k not in head}}
+
+
+def present(fields: Mapping[str, Any]) -> Json:
+    """The fields that have a value."""
+    return {key: value for key, value in fields.items() if value is not None}

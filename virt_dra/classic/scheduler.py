@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from virt_dra.api.core_v1 import Node, Pod, PodCondition, reference_to
-from virt_dra.api.meta import format_time
+from virt_dra.api.core_v1 import Node, Pod, reference_to
 from virt_dra.classic.assumed_claims import AssumedClaims
 from virt_dra.classic.claim_plans import new_context
 from virt_dra.classic.driver_plans import deallocated, with_finalizer
@@ -53,6 +52,7 @@ from virt_dra.cluster.port import ApiError, Conflict, NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.events import shortened
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.pod_writes import unscheduled, write_condition
 from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
 from virt_dra.scheduling.filters.taints import TaintToleration
 from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
@@ -374,31 +374,7 @@ class ClassicScheduler:
 
     async def _report(self, pod: Pod, message: str, reason: str) -> None:
         self._events.record(reference_to(pod), "Warning", "FailedScheduling", shortened(message))
-        await self._condition(
-            pod, PodCondition(type="PodScheduled", status="False", reason=reason, message=shortened(message))
-        )
-
-    async def _condition(self, pod: Pod, wanted: PodCondition) -> None:
-        try:
-            current = await self._cluster.get(Pod, pod.name, pod.namespace)
-            before = next((condition for condition in current.status.conditions if condition.type == wanted.type), None)
-            same = before is not None and before.status == wanted.status and before.last_transition_time is not None
-            new = wanted.with_(
-                last_transition_time=before.last_transition_time if same and before else format_time(self._clock())
-            )
-            other = current.metadata.uid != pod.metadata.uid or (
-                wanted.status == "False" and bool(current.spec.node_name)
-            )
-            if other or new == before:
-                return
-            conditions = [
-                condition.to_wire() for condition in current.status.conditions if condition.type != wanted.type
-            ] + [new.to_wire()]
-            seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
-            merge = {"metadata": seen, "status": {"conditions": conditions}}
-            await self._cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
-        except (Conflict, NotFound):
-            return  # whoever changed the pod causes the next attempt, which writes anew
+        await write_condition(self._cluster, pod, unscheduled(reason, shortened(message)), self._clock())
 
     # --- structured parameters ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -21,6 +21,11 @@ def put(
     if not any(old.get("type") == kind for old in conditions):
         return (*conditions, {**wanted, "lastTransitionTime": format_time(now)})
     return tuple(_updated(old, wanted, now) if old.get("type") == kind else old for old in conditions)
+
+
+def condition_of(conditions: Iterable[Json], kind: str) -> Json | None:
+    """The condition of a type; None if there is none."""
+    return next((condition for condition in conditions if condition.get("type") == kind), None)
 
 
 def without(conditions: Sequence[Json], kind: str) -> tuple[Json, ...]:

@@ -22,8 +22,8 @@ from virt_dra.api.virt_dra_v1alpha1 import (
     VirtualMachineInstanceDevicesStatus,
     VmiDevice,
 )
-from virt_dra.api.wire import Json
-from virt_dra.controllers.conditions import put, without
+from virt_dra.api.wire import Json, present
+from virt_dra.controllers.conditions import condition_of, put, without
 from virt_dra.controllers.devices.outcomes import NOT_ALLOCATED, ResolvedDevice, UnresolvedDevice, status_of
 from virt_dra.controllers.devices.report import DeviceReport, ReportedDevice, StatusEntries, one_each
 from virt_dra.controllers.devices.subjects import DeviceSubject
@@ -84,11 +84,11 @@ def _needs_none(device: VmiDevice) -> bool:
 
 
 def _entry(device: VmiDevice) -> DeviceStatusInfo:
-    addresses = (("pciAddress", device.pci_address), ("mDevUUID", device.mdev_uuid))
-    claim_status: Json = {"attributes": {key: value for key, value in addresses if value is not None}}
-    named = (("name", device.device), ("resourceClaimName", device.resource_claim_name))
-    claim_status |= {key: value for key, value in named if value is not None}
-    return DeviceStatusInfo.from_wire({"name": device.name, "deviceResourceClaimStatus": claim_status})
+    attributes = present({"pciAddress": device.pci_address, "mDevUUID": device.mdev_uuid})
+    claim_status = present({"name": device.device, "resourceClaimName": device.resource_claim_name})
+    return DeviceStatusInfo.from_wire(
+        {"name": device.name, "deviceResourceClaimStatus": claim_status | {"attributes": attributes}}
+    )
 
 
 def status_for(
@@ -111,12 +111,8 @@ def status_for(
         if pod.spec.node_name:
             fields["nodeName"] = pod.spec.node_name
     elif stored is not None:  # the pod is gone, but its name and node remain useful
-        kept = (
-            ("podName", stored.status.pod_name),
-            ("podUID", stored.status.pod_uid),
-            ("nodeName", stored.status.node_name),
-        )
-        fields |= {key: value for key, value in kept if value is not None}
+        kept = stored.status
+        fields |= present({"podName": kept.pod_name, "podUID": kept.pod_uid, "nodeName": kept.node_name})
     paths = tuple(dict.fromkeys(device.integration_path for device in devices if device.integration_path))
     if paths:
         fields["integrationPaths"] = ",".join(paths)
@@ -183,30 +179,20 @@ def _device(
     device: ReportedDevice, pod: Pod | None, record: Integration | None, before: Mapping[tuple[str, str], VmiDevice]
 ) -> VmiDevice:
     subject, outcome = device.subject, device.outcome
-    fields: Json = {
-        "name": subject.name,
-        "kind": subject.kind,
-        "claimName": subject.claim_name,
-        "requestName": subject.request_name,
-    }
     old = before.get((subject.kind, subject.name))
-    path = _path(subject, pod, record, old)
-    if path is not None:
-        fields["integrationPath"] = path
+    fields: Json = {"name": subject.name, "kind": subject.kind}
+    fields |= {"claimName": subject.claim_name, "requestName": subject.request_name}
+    fields |= present({"integrationPath": _path(subject, pod, record, old)})
     claim_status = device.entry.device_resource_claim_status
     if claim_status is not None:
         attributes = claim_status.attributes
-        facts = (
-            ("resourceClaimName", claim_status.resource_claim_name),
-            ("device", claim_status.name),
-            ("pciAddress", attributes.pci_address if attributes is not None else None),
-            ("mdevUUID", attributes.mdev_uuid if attributes is not None else None),
-        )
-        fields |= {key: value for key, value in facts if value is not None}
+        fields |= present({"resourceClaimName": claim_status.resource_claim_name, "device": claim_status.name})
+        if attributes is not None:
+            fields |= present({"pciAddress": attributes.pci_address, "mdevUUID": attributes.mdev_uuid})
     if isinstance(outcome, ResolvedDevice) and outcome.result.device == fields.get("device"):
         fields |= {"driver": outcome.result.driver, "pool": outcome.result.pool}
     elif device.frozen and old is not None:
-        fields |= {key: value for key, value in (("driver", old.driver), ("pool", old.pool)) if value is not None}
+        fields |= present({"driver": old.driver, "pool": old.pool})
     problem = device.problem
     withheld = device.withheld
     fields["state"] = RESOLVED if withheld is None else ERROR if withheld.state == "error" else PENDING
@@ -254,12 +240,11 @@ def _conditions(
     return tuple(Condition.from_wire(condition) for condition in conditions)
 
 
-def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Iterable[Json]) -> str:
+def _waits_for(unresolved: Sequence[UnresolvedDevice], conditions: Sequence[Json]) -> str:
     """The message of DevicesResolved, which ``kubectl get vmid -o wide`` shows: why claims can't be allocated, where
     that is known."""
-    why = next(
-        (str(condition.get("message") or "") for condition in conditions if condition.get("type") == ALLOCATABLE), ""
-    )
+    allocatable = condition_of(conditions, ALLOCATABLE) or {}
+    why = str(allocatable.get("message") or "")
     waiting = [device for device in unresolved if device.reason == NOT_ALLOCATED]
     if not why or not waiting:
         return sentences(unresolved)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from virt_dra.api.integration.attribute_keys import CONFLICTING_ATTRIBUTES, NO_ADDRESS, Addresses
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceRequestAllocationResult
-from virt_dra.api.wire import Json
+from virt_dra.api.wire import Json, present
 from virt_dra.controllers.devices.subjects import DeviceSubject
 from virt_dra.model.published import PublishedDevice
 
@@ -74,8 +74,7 @@ class ResolvedDevice:
     published: PublishedDevice
 
     def status(self) -> DeviceStatusInfo:
-        fields = (("pciAddress", self.addresses.pci), ("mDevUUID", self.addresses.mdev))
-        attributes = {key: value for key, value in fields if value is not None}
+        attributes = present({"pciAddress": self.addresses.pci, "mDevUUID": self.addresses.mdev})
         return _status(
             self.subject, {"name": self.result.device, "resourceClaimName": self.claim, "attributes": attributes}
         )
@@ -94,8 +93,7 @@ class UnresolvedDevice:
     device: str | None = None
 
     def status(self) -> DeviceStatusInfo:
-        fields = (("name", self.device), ("resourceClaimName", self.claim))
-        return _status(self.subject, {key: value for key, value in fields if value is not None})
+        return _status(self.subject, present({"name": self.device, "resourceClaimName": self.claim}))
 
 
 ResolutionOutcome = ResolvedDevice | UnresolvedDevice

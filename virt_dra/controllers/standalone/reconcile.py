@@ -20,7 +20,7 @@ from virt_dra.api.meta import Condition
 from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.api.wire import WireError
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.conditions import put, without
+from virt_dra.controllers.conditions import condition_of, put, without
 from virt_dra.controllers.devices.inputs import DeviceInputs as Devices
 from virt_dra.controllers.devices.inputs import annotation_value, requeue_at, with_shared
 from virt_dra.controllers.devices.inputs import gather as gather_devices
@@ -138,7 +138,7 @@ def plan(inputs: StandaloneInputs, pending: Condition | None = None) -> Standalo
 
 
 def _ready_reason(vmi: VirtualMachineInstance) -> tuple[object, object]:
-    ready = next((condition for condition in vmi.status.conditions if condition.get("type") == READY), {})
+    ready = condition_of(vmi.status.conditions, READY) or {}
     return ready.get("reason"), ready.get("message")
 
 
@@ -193,7 +193,7 @@ def _with_pending(vmi: VirtualMachineInstance, pod: Pod | None, pending: Conditi
 
 def _previous_allocatable(vmi: VirtualMachineInstance) -> Condition | None:
     """The condition Allocatable that was written last; None if it is missing or malformed."""
-    condition = next((existing for existing in vmi.status.conditions if existing.get("type") == ALLOCATABLE), None)
+    condition = condition_of(vmi.status.conditions, ALLOCATABLE)
     try:
         return Condition.from_wire(condition) if condition is not None else None
     except WireError:
@@ -209,32 +209,20 @@ def _status_events(old: VirtualMachineInstance, new: VirtualMachineInstance) -> 
             events.append(warning(new, str(reason), shortened(str(message))))
         elif new.status.phase in ("Running", "Succeeded"):
             where = f" on node {new.status.node_name}" if new.status.node_name else ""
-            events.append(
-                normal(
-                    new,
-                    str(new.status.phase),
-                    f"the guest {'runs' if new.status.phase == 'Running' else 'has ended'}{where}",
-                )
-            )
+            state = "runs" if new.status.phase == "Running" else "has ended"
+            events.append(normal(new, str(new.status.phase), f"the guest {state}{where}"))
     before = {condition.get("type"): condition for condition in old.status.conditions}
     for condition in new.status.conditions:
         kind, was = condition.get("type"), before.get(condition.get("type"), {})
-        changed = (condition.get("status"), condition.get("reason"), condition.get("message")) != (
-            was.get("status"),
-            was.get("reason"),
-            was.get("message"),
-        )
-        if kind == ALLOCATABLE and condition.get("status") == "False" and changed:
-            events.append(warning(new, NOT_ALLOCATABLE, shortened(str(condition.get("message")))))
+        status, why, text = (condition.get(key) for key in ("status", "reason", "message"))
+        changed = (status, why, text) != (was.get("status"), was.get("reason"), was.get("message"))
+        if kind == ALLOCATABLE and status == "False" and changed:
+            events.append(warning(new, NOT_ALLOCATABLE, shortened(str(text))))
         elif kind == DEVICES_SHARED and changed:
-            events.append(warning(new, SHARED_ADDRESS, shortened(str(condition.get("message")))))
-        elif (
-            kind == "DevicesHealthy"
-            and condition.get("status") == "False"
-            and condition.get("reason") != was.get("reason")
-        ):
-            events.append(warning(new, str(condition.get("reason")), shortened(str(condition.get("message")))))
-        elif kind == "DevicesResolved" and condition.get("status") == "True" and was.get("status") != "True":
+            events.append(warning(new, SHARED_ADDRESS, shortened(str(text))))
+        elif kind == "DevicesHealthy" and status == "False" and why != was.get("reason"):
+            events.append(warning(new, str(why), shortened(str(text))))
+        elif kind == "DevicesResolved" and status == "True" and was.get("status") != "True":
             events.append(normal(new, "DevicesResolved", "every device has an address"))
     return tuple(events)
 

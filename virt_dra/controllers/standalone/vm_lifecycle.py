@@ -16,7 +16,7 @@ from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.cluster.port import Cluster
-from virt_dra.controllers.conditions import put
+from virt_dra.controllers.conditions import condition_of, put
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import Event, normal, warning
 from virt_dra.controllers.loops.virtual_machines import instance_of
@@ -112,14 +112,8 @@ def plan(inputs: LifecycleInputs) -> LifecyclePlan:
         actions.append(patch)
     if own is not None and own.metadata.deletion_timestamp is None and _to_be_deleted(strategy, own):
         actions.append(Delete.of(own))
-        ended = own.finished
-        events.append(
-            normal(
-                vm,
-                "InstanceDeleted",
-                f"its VMI {'has ended and ' if ended else ''}was deleted (runStrategy {strategy})",
-            )
-        )
+        ended = "has ended and " if own.finished else ""
+        events.append(normal(vm, "InstanceDeleted", f"its VMI {ended}was deleted (runStrategy {strategy})"))
     elif vmi is None and strategy in ("Always", "RerunOnFailure", "Once") and not inputs.leftovers:
         if retry_at is not None and retry_at > now:
             requeue_at = retry_at
@@ -190,7 +184,7 @@ def _status(
     now: datetime,
 ) -> Json:
     """The VM's new status; fields of other writers are kept."""
-    ready = _condition(own, READY)
+    ready = condition_of(own.status.conditions, READY) if own is not None else None
     is_ready = own is not None and own.status.phase == "Running" and (ready or {}).get("status") == "True"
     status: Json = {key: value for key, value in vm.status.items() if key != "startFailure"}
     status |= {"created": own is not None, "ready": is_ready}
@@ -201,24 +195,13 @@ def _status(
         status["observedGeneration"] = vm.metadata.generation
     if failures is not None:
         status["startFailure"] = failures
-    kept = vm.status.get("conditions")
-    conditions: tuple[Json, ...] = (
-        tuple(entry for entry in kept if isinstance(entry, dict)) if isinstance(kept, list | tuple) else ()
-    )
+    conditions = _conditions(vm)
     if is_ready:
         conditions = put(conditions, READY, "True", "GuestRunning", "", now)
     elif own is not None and ready is not None:
-        conditions = put(
-            conditions,
-            READY,
-            "False",
-            str(ready.get("reason") or "GuestNotRunning"),
-            str(ready.get("message") or ""),
-            now,
-        )
-    elif failures is None or not any(
-        condition.get("type") == READY for condition in conditions
-    ):  # else why the last one failed stays
+        reason, message = str(ready.get("reason") or "GuestNotRunning"), str(ready.get("message") or "")
+        conditions = put(conditions, READY, "False", reason, message, now)
+    elif failures is None or condition_of(conditions, READY) is None:  # else why the last one failed stays
         conditions = put(conditions, READY, "False", "VMINotExists", "the VM has no VMI", now)
     reason, message = _trouble(vm, strategy, taken)
     if reason:
@@ -246,12 +229,13 @@ def _trouble(vm: VirtualMachine, strategy: Strategy | None, taken: bool) -> tupl
 
 
 def _failed_before(vm: VirtualMachine, reason: str) -> bool:
+    return any(condition.get("type") == FAILURE and condition.get("reason") == reason for condition in _conditions(vm))
+
+
+def _conditions(vm: VirtualMachine) -> tuple[Json, ...]:
     conditions = vm.status.get("conditions")
     listed = conditions if isinstance(conditions, list | tuple) else ()
-    return any(
-        isinstance(condition, dict) and condition.get("type") == FAILURE and condition.get("reason") == reason
-        for condition in listed
-    )
+    return tuple(condition for condition in listed if isinstance(condition, dict))
 
 
 def _printable(
@@ -277,10 +261,5 @@ def _printable(
         return "Running"
     if phase in FINISHED:
         return "CrashLoopBackOff" if failures is not None else "Stopped"
-    unscheduled = _condition(own, "PodScheduled")
-    return "ErrorUnschedulable" if phase == "Scheduling" and unscheduled is not None else "Starting"
-
-
-def _condition(vmi: VirtualMachineInstance | None, kind: str) -> Json | None:
-    conditions = vmi.status.conditions if vmi is not None else ()
-    return next((condition for condition in conditions if condition.get("type") == kind), None)
+    unschedulable = phase == "Scheduling" and condition_of(own.status.conditions, "PodScheduled") is not None
+    return "ErrorUnschedulable" if unschedulable else "Starting"

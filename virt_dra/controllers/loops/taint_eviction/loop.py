@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_dra.api.core_v1 import ObjectReference, Pod, PodCondition
-from virt_dra.api.meta import format_time
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.api.scheduling_v1 import GROUP as SCHEDULING_GROUP
 from virt_dra.cluster.port import NotFound
 from virt_dra.cluster.watching.work_queue import WorkQueue
 from virt_dra.controllers.loops.context import LoopContext
+from virt_dra.controllers.loops.scheduler.pod_writes import with_condition as with_pod_condition
 from virt_dra.controllers.loops.taint_eviction.evictions import NO_EXECUTE, Eviction, pod_eviction, rule_selects
 from virt_dra.controllers.loops.taint_eviction.rule_status import (
     STATUS_PERIOD,
@@ -42,6 +42,11 @@ LONGEST_DELAY = 1000.0
 _METRICS = "device_taint_eviction_controller_"
 _POOL_INDEX = "pool of device taint eviction"
 _GROUP_INDEX = "podgroup of device taint eviction"
+_DISRUPTION: Final = PodCondition(
+    type=DISRUPTION_TARGET, status="True", reason="DeletionByDeviceTaintManager",
+    message="Device Taint manager: deleting due to NoExecute taint",
+)  # fmt: skip
+"""The condition of a pod that the eviction deletes (C-11.6)."""
 
 
 class PodRef(NamedTuple):
@@ -222,7 +227,7 @@ class TaintEviction:
         if pod.metadata.deletion_timestamp is not None:
             return True
         self._events.record(_reference(ref), "Normal", REASON, "Marking for deletion")
-        conditions = disruption_conditions(pod, self._clock())
+        conditions = with_pod_condition(pod, _DISRUPTION, self._clock())
         if conditions != pod.status.conditions:
             seen = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
             merge = {"metadata": seen, "status": {"conditions": [condition.to_wire() for condition in conditions]}}
@@ -301,22 +306,6 @@ class TaintEviction:
             if self._taints.published.is_current(published)
             for device in published.spec.devices
         )
-
-
-def disruption_conditions(pod: Pod, now: datetime) -> tuple[PodCondition, ...]:
-    """The pod's conditions with DisruptionTarget as the eviction sets it; lastTransitionTime moves only with the status
-    (C-11.6)."""
-    before = next((existing for existing in pod.status.conditions if existing.type == DISRUPTION_TARGET), None)
-    kept = before is not None and before.status == "True" and before.last_transition_time is not None
-    condition = PodCondition(
-        type=DISRUPTION_TARGET,
-        status="True",
-        reason="DeletionByDeviceTaintManager",
-        message="Device Taint manager: deleting due to NoExecute taint",
-        last_transition_time=before.last_transition_time if before is not None and kept else format_time(now),
-    )
-    others = tuple(existing for existing in pod.status.conditions if existing.type != DISRUPTION_TARGET)
-    return (*others, condition)
 
 
 def _pending(pods: Iterator[Pod]) -> PendingPods:
