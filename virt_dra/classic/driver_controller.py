@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from virt_dra.api.core_v1 import Pod, reference_to
@@ -144,8 +145,8 @@ class DriverController:
                 await self._unprotect(claim)
             case Deallocate():
                 await self._deallocate(claim)
-            case AllocateNow(resource_class=found):
-                pending = await self._resolved((PodClaim("", claim),), found)
+            case AllocateNow(resource_class=cls):
+                pending = await self._resolved((PodClaim("", claim),), cls)
                 await self._allocate(pending, "", None)
             case Nothing(retry=reason) if reason:
                 return self._settings.recheck
@@ -171,12 +172,8 @@ class DriverController:
         try:
             await self._deallocate(claim)
         except ApiError as error:
-            log.warning(
-                "claim %s keeps the finalizer of %s until it is used or deleted: %s",
-                claim.key,
-                self._driver.name,
-                error,
-            )
+            message = "claim %s keeps the finalizer of %s until it is used or deleted: %s"
+            log.warning(message, claim.key, self._driver.name, error)
 
     async def _unprotect(self, claim: ClassicClaim) -> None:
         await self._cluster.update(without_finalizer(claim, self._finalizer))
@@ -213,18 +210,12 @@ class DriverController:
 
     async def _protect(self, pending: PendingClaim) -> PendingClaim:
         claim = await self._cluster.update(with_finalizer(pending.claim, self._finalizer))
-        return PendingClaim(
-            claim, pending.resource_class, pending.entry, pending.class_parameters, pending.claim_parameters
-        )
+        return replace(pending, claim=claim)
 
     def _allocated(self, claim: ClassicClaim, allocation: ClassicAllocation, pod: Pod | None) -> ClassicClaim:
-        status = claim.status.with_(driver_name=self._driver.name, allocation=allocation)
-        done = claim.with_(status=status)
-        return (
-            with_consumer(done, pod)
-            if pod is not None and self._settings.reserves and not is_reserved(done, pod)
-            else done
-        )
+        claim = claim.with_(status=claim.status.with_(driver_name=self._driver.name, allocation=allocation))
+        reserves = pod is not None and self._settings.reserves and not is_reserved(claim, pod)
+        return with_consumer(claim, pod) if pod is not None and reserves else claim
 
     # --- scheduling contexts ---
 
@@ -243,18 +234,12 @@ class DriverController:
         claims = claims_to_allocate(pod, self._stored_claim, self._class_of, self._driver.name, fixed=self._fixed)
         if not claims:
             return self._settings.recheck
-        fresh = [
-            PodClaim(
-                pod_claim.entry, await self._cluster.get(ClassicClaim, pod_claim.claim.name, pod_claim.claim.namespace)
-            )
-            for pod_claim in claims
-        ]
-        claims = tuple(
-            pod_claim
-            for pod_claim in fresh
-            if pod_claim.claim.status.allocation is None and pod_claim.claim.metadata.deletion_timestamp is None
-        )
-        pending = await self._resolved(claims)
+        unallocated: list[PodClaim] = []
+        for pod_claim in claims:
+            claim = await self._cluster.get(ClassicClaim, pod_claim.claim.name, pod_claim.claim.namespace)
+            if claim.status.allocation is None and claim.metadata.deletion_timestamp is None:
+                unallocated.append(PodClaim(pod_claim.entry, claim))
+        pending = await self._resolved(unallocated)
         unsuitable = await self._unsuitable(pod, pending, nodes_to_ask_about(context))
         selected = context.spec.selected_node
         if pending and selected and not any(selected in nodes for nodes in unsuitable.values()):
@@ -295,13 +280,13 @@ class DriverController:
         the claim)."""
         resolved = []
         for pod_claim in claims:
-            found_class = cls or self._class_of(pod_claim.claim)
+            claim, claim_class = pod_claim.claim, cls or self._class_of(pod_claim.claim)
             try:
-                of_class, of_claim = await self._parameters(pod_claim.claim, found_class)
+                of_class, of_claim = await self._parameters(claim, claim_class)
             except Exception as error:
-                self._report(pod_claim.claim, f"parameters: {error}")
+                self._report(claim, f"parameters: {error}")
                 raise DriverFault(str(error)) from error
-            resolved.append(PendingClaim(pod_claim.claim, found_class, pod_claim.entry, of_class, of_claim))
+            resolved.append(PendingClaim(claim, claim_class, pod_claim.entry, of_class, of_claim))
         return resolved
 
     async def _parameters(self, claim: ClassicClaim, claim_class: AnyClass | None) -> tuple[object, object]:

@@ -59,8 +59,12 @@ def write_classic(obj: TypedObject, version: str = V1ALPHA2) -> Json:
     elif version == V1ALPHA2:
         raw = _to_v1alpha2(raw)
     if raw["kind"] not in SERVED.get(version, ()) or raw["apiVersion"] != version:
-        raise WireError(obj.KIND, (("apiVersion", f"{version} has no {obj.KIND}"),))
+        raise _inexpressible(obj.KIND, "apiVersion", f"{version} has no {obj.KIND}")
     return raw
+
+
+def _inexpressible(kind: str, path: str, text: str) -> WireError:
+    return WireError(kind, ((path, text),))
 
 
 def _is_classic(raw: Json) -> bool:
@@ -114,7 +118,7 @@ def _to_v1alpha1(raw: Json) -> Json:
     driver = _part(raw, "status").get("driverName", "")
     _refuse_v1alpha3_fields(raw, V1ALPHA1)
     if raw.get("structuredParameters"):
-        raise WireError(kind, (("structuredParameters", f"{V1ALPHA1} has no structured parameters"),))
+        raise _inexpressible(kind, "structuredParameters", f"{V1ALPHA1} has no structured parameters")
 
     def single(allocation: Json) -> Json:
         handles = allocation.get("resourceHandles")
@@ -124,9 +128,8 @@ def _to_v1alpha1(raw: Json) -> Json:
         if not handles:
             return rest
         if len(handles) > 1 or handles[0].get("driverName", "") != driver or "structuredData" in handles[0]:
-            raise WireError(
-                kind,
-                (("status.allocation.resourceHandles", f"{V1ALPHA1} has one opaque handle, of the claim's driver"),),
+            raise _inexpressible(
+                kind, "status.allocation.resourceHandles", f"{V1ALPHA1} has one opaque handle, of the claim's driver"
             )
         return {**rest, "resourceHandle": handles[0].get("data", "")}
 
@@ -142,9 +145,8 @@ def _to_v1alpha2(raw: Json) -> Json:
 def _refuse_v1alpha3_fields(raw: Json, version: str) -> None:
     path = ("spec", "spec") if raw["kind"] == "ResourceClaimTemplate" else ("spec",)
     if raw["kind"] in ("ResourceClaim", "ResourceClaimTemplate") and _part(raw, *path).get("controller") is not None:
-        raise WireError(
-            raw["kind"], ((f"{'.'.join(path)}.controller", f"{version} knows the driver by the class only"),)
-        )
+        text = f"{version} knows the driver by the class only"
+        raise _inexpressible(raw["kind"], f"{'.'.join(path)}.controller", text)
 
 
 def _from_v1alpha3(raw: Json) -> Json:
@@ -176,10 +178,8 @@ def _to_v1alpha3(raw: Json) -> Json:
             older.append("allocationMode")
         if older or spec.get("controller") is None:
             field = older[0] if older else "controller"
-            raise WireError(
-                kind,
-                ((f"{'.'.join(path)}.{field}", f"{V1ALPHA3} has claims with a controller, without class and mode"),),
-            )
+            text = f"{V1ALPHA3} has claims with a controller, without class and mode"
+            raise _inexpressible(kind, f"{'.'.join(path)}.{field}", text)
         moved = _changed(moved, lambda part: {k: v for k, v in part.items() if k != "allocationMode"}, *path)
     if kind != "ResourceClaim":
         return moved
@@ -191,7 +191,7 @@ def _to_v1alpha3(raw: Json) -> Json:
         if not isinstance(allocation, dict):
             return rest
         if allocation.get("resourceHandles"):
-            raise WireError(kind, (("status.allocation.resourceHandles", f"{V1ALPHA3} has no handles"),))
+            raise _inexpressible(kind, "status.allocation.resourceHandles", f"{V1ALPHA3} has no handles")
         kept = {name: value for name, value in allocation.items() if name not in ("shareable", "resourceHandles")}
         named = {"controller": driver} if driver else {}
         return {**rest, "allocation": {**_renamed(kept, {"availableOnNodes": "nodeSelector"}), **named}}

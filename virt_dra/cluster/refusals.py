@@ -39,7 +39,7 @@ def no_such_subresource() -> NotFound:
 
 
 def not_served() -> NotFound:
-    """The kind needs a feature gate that is off."""
+    """The refusal of a kind whose feature gate is off."""
     return no_such_subresource()
 
 
@@ -52,7 +52,7 @@ def still_being_deleted(resource: ApiResource, name: str) -> AlreadyExists:
 
 
 def no_unique_name(resource: ApiResource, name: str) -> AlreadyExists:
-    """Every name made of generateName was taken."""
+    """The refusal of an object for which every name made of generateName was taken."""
     return AlreadyExists(
         f"{resource} {quoted(name)} already exists, the server was not able to generate a unique name for the object"
     )
@@ -76,7 +76,8 @@ def uid_differs(resource: ApiResource, namespace: str, name: str, wanted: str, s
 def deletion_precondition(
     resource: ApiResource, name: str, field: str, wanted: str, stored: str, hint: str
 ) -> Conflict:
-    """``what`` is ``UID`` or ``ResourceVersion``. (Here the API server names the kind, not the resource.)"""
+    """A deletion whose precondition doesn't hold. ``field``: ``UID`` or ``ResourceVersion``. (Here the API server names
+    the kind, not the resource.)"""
     return Conflict(
         f"Operation cannot be fulfilled on {resource.group_kind} {quoted(name)}: the {field} in the precondition "
         f"({wanted}) does not match the {field} in record ({stored}). The object might have been {hint}"

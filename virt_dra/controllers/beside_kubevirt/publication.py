@@ -102,11 +102,9 @@ def plan_finished(
     if stored is None or stored.metadata.deletion_timestamp is not None or not owned_by(stored, vmi):
         return NOTHING
     status = finished(stored.status, vmi.status.phase or "", now)
-    return (
-        NOTHING
-        if status.to_wire() == stored.status.to_wire()
-        else PublicationPlan((Update(stored.with_(status=status)),))
-    )
+    if status.to_wire() == stored.status.to_wire():
+        return NOTHING
+    return PublicationPlan((Update(stored.with_(status=status)),))
 
 
 def _target(
@@ -134,12 +132,12 @@ def _subjects(vmi: VirtualMachineInstance, pod: Pod | None, record: Integration 
 
 
 def _record(vmi: VirtualMachineInstance, pod: Pod | None) -> tuple[Integration | None, tuple[Event, ...]]:
+    if pod is None:
+        return None, ()
     try:
-        return (Integration.from_annotations(pod.metadata.annotations) if pod is not None else None), ()
+        return Integration.from_annotations(pod.metadata.annotations), ()
     except AnnotationError as error:
-        return Integration(), (
-            warning(vmi, BAD_RECORD, shortened(f"pod {pod.name if pod is not None else ''}: {error}")),
-        )
+        return Integration(), (warning(vmi, BAD_RECORD, shortened(f"pod {pod.name}: {error}")),)
 
 
 def _wanted_plugin_devices(vmi: VirtualMachineInstance, first: int) -> tuple[DeviceSubject, ...]:
