@@ -153,6 +153,15 @@ def fits(pod: Pod, node: str, model: ClusterModel, options: FitOptions = DEFAULT
     return asked.refusal(asked.state(node))
 
 
+def read_beforehand(model: ClusterModel, features: Features = DEFAULT) -> None:
+    """Derive what every fit reads, for a model that is asked about changed again and again: copies of it then follow
+    their changes, and derive nothing anew. Raises FatalError for slices that can't be read."""
+    node_table(model)
+    _usages(model)
+    _served_resources(model)
+    snapshot_of(model, features).caches.pools(features)
+
+
 def _takes_room(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and not pod.finished
 

@@ -37,7 +37,7 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.claim_references import consumer_reference
-from virt_dra.scheduling.fit import FitOptions
+from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.simulator.devices import DeviceSources, variables_of
@@ -217,7 +217,9 @@ class Fitting:
     def _empty_cluster(self) -> ClusterModel:
         """The cluster with nobody on it."""
         kinds = (Node, Namespace, ResourceSlice, DeviceClass, DeviceTaintRule)
-        return placeable_model(obj for obj in self._objects if isinstance(obj, kinds))
+        model = placeable_model(defaulted(obj) for obj in self._objects if isinstance(obj, kinds))
+        read_beforehand(model)
+        return model
 
     def _of_kind(self, kind: type[ObjectT]) -> list[ObjectT]:
         """The objects of a kind, defaulted like an API server would."""

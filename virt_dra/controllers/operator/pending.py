@@ -32,9 +32,8 @@ from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE
 from virt_dra.controllers.devices.options import CountFrom, as_stated, moment_of
 from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
-from virt_dra.scheduling.fit import FitOptions
+from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.placement import NodeOutcome, Placement, Unplaced, place
 
 T = TypeVar("T")
@@ -207,7 +206,7 @@ def view_of(sample: Sample, features: Features = DEFAULT) -> View:
     ]
     objects = (*sample.nodes, *sample.slices, *sample.classes, *sample.rules, *used)
     model = ClusterModel(objects, unread=(Pod, Namespace))
-    snapshot_of(model, features).caches.pools(features)  # pools are built here, not at the first pod's expense
+    read_beforehand(model, features)  # here, not at the first pod's expense
     return View(model, sample.total, sample.at, sample.left_out)
 
 

@@ -8,11 +8,11 @@ from typing import Final
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 
-_DEFAULTED: Final = (DeviceClass, ResourceClaim, ResourceSlice, DeviceTaintRule)
+_DEFAULTED: Final = (DeviceClass, DeviceTaintRule)
 _MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice)
 """Kinds that every cluster in use has: without a single object they weren't dumped."""
 

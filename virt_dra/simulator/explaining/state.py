@@ -21,7 +21,7 @@ from virt_dra.model.feeds.files import placeable_model
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
-from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit
+from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit, read_beforehand
 from virt_dra.scheduling.why import NodeMisses, judged
 
 
@@ -50,7 +50,9 @@ class ClusterState:
         cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None
     ) -> ClusterState:
         """Raises FatalError for slices that can't be read."""
-        return cls(placeable_model(objects), features, interrupt)
+        model = placeable_model(objects)
+        read_beforehand(model, features)
+        return cls(model, features, interrupt)
 
     # --- what is there ----------------------------------------------------------------------------------------------
 
