@@ -16,15 +16,16 @@ from typing import Any
 from devtools.upstream.apiserver.random_changes import changed
 from devtools.upstream.apiserver.record import Server, path_of
 from devtools.upstream.apiserver.replay import Servers, answer, comparable
-from devtools.upstream.apiserver.scenarios.building import ALPHA, DRA, merged
-from devtools.upstream.apiserver.scenarios.versions import BETA1, BETA2, FULL_STATUS, full
+from devtools.upstream.apiserver.scenarios import scenarios
 from devtools.upstream.apiserver.steps import NOW, Json, normalized
 from virt_dra.api.meta import parse_time
 from virt_dra.api.reading.scheme import all_kinds, read_object
 from virt_dra.api.wire import Wire, WireError
 from virt_dra.cluster.kinds import resource_of
 from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.patches import merged
 
+DRA = "resource.k8s.io/v1"
 PLURALS = {kind.KIND: resource_of(kind).plural for kind in all_kinds()}
 
 
@@ -116,14 +117,16 @@ def _has_unknown(value: object) -> bool:
 
 async def compare(server: Server, rng: Random, cases: int) -> int:
     """How many answers differ without an explanation."""
-    bodies = [body for version in (DRA, BETA2, BETA1, ALPHA) for _, body in full(version)]
-    claim = merged(dict(full(DRA))["claim"], {"metadata": {"name": "compared"}})
+    steps = dict(scenarios())
+    bodies = [steps[name][0]["object"] for name in steps if name.startswith("version/full-")]
+    claim = merged(steps["version/full-claim-v1"][0]["object"], {"metadata": {"name": "compared"}})
+    status = steps["version/status-v1"][2]["change"]["status"]
     server.forget()
     stored = server.ask("POST", path_of(DRA, "resourceclaims", "default"), claim)[1]
     differing = 0
     for case in range(cases):
         if rng.random() < 0.3:
-            body = changed({**stored, "status": FULL_STATUS}, "status", rng)
+            body = changed({**stored, "status": status}, "status", rng)
             step, known = {"verb": "updateStatus", "object": body}, stored
             reported = (
                 reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body)

@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from devtools.upstream.apiserver.scenarios.building import UID, Json
-from devtools.upstream.apiserver.scenarios.tables import DRIVERS, KEYS, NAMES, POOLS, QNAMES, REFERENCES
+from devtools.upstream.apiserver.scenarios import Json, family
 
 WORDS = [
     "All", "ExactCount", "NoExecute", "NoSchedule", "None", "Equal", "Exists", "FromClaim", "FromClass", "*",
     "NodePrepareResources", "a.b/x", "a.b/y", "r", "f", "f/big", "1.2.3", "1.2", "10.0.0.1/24", "True", "x" * 65, "In",
-    "metadata.name", UID, "é" * 33, "a\u2028b", "<>&",
+    "metadata.name", "8b0a1a52-6a5b-4f0e-9e8f-3c5d0a1b2c3d", "é" * 33, "a\u2028b", "<>&",
 ]  # fmt: skip
-TEXTS = [
-    *NAMES.values(),
-    *DRIVERS.values(),
-    *POOLS.values(),
-    *KEYS.values(),
-    *QNAMES.values(),
-    *REFERENCES.values(),
-    *WORDS,
-]
+FORMATS = (
+    "claim/request-name",
+    "claim/config-driver",
+    "claim-status/pool",
+    "metadata/finalizer",
+    "claim/match-attribute",
+    "claim/constraint-request",
+)
+"""Families whose values are good and bad texts of a format."""
+TEXTS = [*(text for name in FORMATS for text in family(name).values()), *WORDS]
 QUANTITIES = [
     "0", "1", "-1", "500m", "0.5", "1Gi", "1k", "1000", "1.5Gi", "1n", "9223372036854775807", "9223372036854775808",
     "1e3", "10E", "0.1Ki", "2", "3", "4", "80Gi", "100m", "250m",

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from devtools.upstream.apiserver.scenarios import scenarios
-from devtools.upstream.apiserver.scenarios.building import Scenario
+from devtools.upstream.apiserver.scenarios import Scenario, scenarios
 from devtools.upstream.apiserver.steps import Json, normalized, prepared
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.scheme import all_kinds
