@@ -27,9 +27,9 @@ from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
 from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
-from virt_dra.scheduling.fit import FilterError, Fit
+from virt_dra.scheduling.fit import Fit
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.refusals import Reason
+from virt_dra.scheduling.framework.refusals import AttemptError, Reason
 
 _DISTANCE: Final[Mapping[str, int]] = {
     **dict.fromkeys(REASONS, 8),
@@ -106,7 +106,7 @@ def judged(
                 yield NodeMisses(name, host)
             else:
                 yield _of_devices(published, devices, state, host, reader, alike)
-        except FilterError as error:
+        except AttemptError as error:
             raise FatalError(str(error)) from error
 
 

@@ -1,0 +1,90 @@
+"""A cluster with somebody who wants a node there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
+from virt_dra.api.meta import TypedObject
+from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, read_document
+from virt_dra.api.resource_v1 import ResourceClaim
+
+Json = dict[str, Any]
+
+NAMESPACE = "team"
+"""Of the asker, its claims and its templates."""
+ASKER = "asker"
+
+
+@dataclass(frozen=True)
+class FitCase:
+    """``raw``: the objects of the dump, the asker among them, as ``kubectl get -o json`` writes them.
+
+    ``whole``: the dump has everything that a scheduler would know: Nodes that say what they offer, and Pods.
+    """
+
+    raw: tuple[Json, ...]
+    whole: bool = True
+
+    @cached_property
+    def documents(self) -> tuple[Document, ...]:
+        return tuple(Document(each, DocumentSource("cluster.yaml", number)) for number, each in enumerate(self.raw, 1))
+
+    @cached_property
+    def sourced(self) -> tuple[Sourced[TypedObject], ...]:
+        return tuple(sourced for sourced in map(read_document, self.documents) if isinstance(sourced, Sourced))
+
+    @cached_property
+    def objects(self) -> tuple[TypedObject, ...]:
+        return tuple(sourced.object for sourced in self.sourced)
+
+    @cached_property
+    def asker(self) -> VirtualMachine | VirtualMachineInstance | Pod:
+        asker = next(obj for obj in self.objects if obj.name == ASKER and obj.namespace == NAMESPACE and _asks(obj))
+        if not isinstance(asker, VirtualMachine | VirtualMachineInstance | Pod):
+            raise AssertionError("no other kind asks for a node")
+        return asker
+
+    @property
+    def asks_as_vm(self) -> bool:
+        return not isinstance(self.asker, Pod)
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        return (obj for obj in self.objects if isinstance(obj, Node))
+
+    @cached_property
+    def cluster(self) -> tuple[TypedObject, ...]:
+        """The objects without the asker."""
+        return tuple(obj for obj in self.objects if obj is not self.asker)
+
+    def unused(self) -> FitCase:
+        """The same question on the cluster while nothing runs on it: no other pods or VMs, no claim holds a device."""
+        return FitCase(tuple(_unallocated(raw) for raw in self.raw if not _runs(raw)), self.whole)
+
+    def as_yaml(self) -> str:
+        """A file for ``virt-dra explain -f``."""
+        return yaml.safe_dump_all(self.raw, sort_keys=False)
+
+
+def _asks(obj: TypedObject) -> bool:
+    return isinstance(obj, VirtualMachine | VirtualMachineInstance | Pod)
+
+
+def _runs(raw: Json) -> bool:
+    return raw["kind"] in ("Pod", VirtualMachineInstance.KIND) and raw["metadata"]["name"] != ASKER
+
+
+def _unallocated(raw: Json) -> Json:
+    return {key: value for key, value in raw.items() if raw["kind"] != ResourceClaim.KIND or key != "status"}
+
+
+def of_kind(raw: Iterable[Json], kind: str) -> list[Json]:
+    """The objects of one kind."""
+    return [obj for obj in raw if obj["kind"] == kind]

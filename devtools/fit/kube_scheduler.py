@@ -1,0 +1,201 @@
+"""The real kube-scheduler as the judge: random clusters on a real API server, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from devtools.cluster.admin_requests import AdminRequests, RequestError
+from devtools.fit.answers import DOES_NOT_FIT, FITS, FitAnswer, said_of_nodes
+from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
+from devtools.fit.reference import by_filters
+from devtools.fit.wishes import wish_of
+from virt_dra.api.resource_v1 import ResourceClaim
+
+_DRA: Final = "/apis/resource.k8s.io/v1"
+_PATHS: Final[Mapping[str, str]] = {
+    "DeviceClass": f"{_DRA}/deviceclasses",
+    "Node": "/api/v1/nodes",
+    "ResourceSlice": f"{_DRA}/resourceslices",
+    "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
+    "ResourceClaim": f"{_DRA}/namespaces/{NAMESPACE}/resourceclaims",
+}
+"""The kinds that a round creates, in the order in which it does."""
+GATES: Final = {"TaintTolerationComparisonOperators": True}
+"""The feature gates of the control plane."""
+_MERGE: Final = "application/merge-patch+json"
+_GATE: Final = "example.com/cluster-is-complete"
+_POLL: Final = 0.01
+_PATIENCE: Final = 1.0
+"""Seconds in which events may still change the scheduler's mind."""
+_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True)
+class JudgedRound:
+    """``dump``: the cluster as the API server gave it before the asker was scheduled, with its pod as the asker.
+    ``ours``: the answer of our filters."""
+
+    dump: FitCase
+    ours: FitAnswer
+    judgement: FitAnswer
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """The parts in which the two differ. Errors end kube-scheduler's attempt; ours goes on with other nodes."""
+        return () if self.judgement.undecided else self.judgement.differences(self.ours)
+
+
+class KubeSchedulerRounds:
+    """Plays cases on a control plane whose scheduler runs, and no controller: nobody else changes anything."""
+
+    def __init__(self, plane: AdminRequests) -> None:
+        self._plane = plane
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+        self._plane.request("POST", "/api/v1/namespaces", namespace)
+
+    def judged(self, case: FitCase) -> JudgedRound | None:
+        """None for an asker that can't have a pod. The scheduler's informers are a moment behind: a round that
+        contradicts our filters is repeated."""
+        for _ in range(_ROUNDS):
+            judged = self._judged(case)
+            if judged is None or not judged.contradictions:
+                break
+        return judged
+
+    def _judged(self, case: FitCase) -> JudgedRound | None:
+        wish = wish_of(case)
+        if wish is None:
+            return None
+        try:
+            self._create(case)
+            stored = {raw["metadata"]["name"] for raw in of_kind(case.raw, ResourceClaim.KIND)}
+            generated = [claim for claim in wish.claims if claim.name not in stored]
+            self._create_asker(wish.pod.to_wire(), generated)
+            dump = self._dump()
+            ours = by_filters(dump)
+            self._patch("Pod", ASKER, {"spec": {"schedulingGates": None}})
+            return JudgedRound(dump, ours, self._answer(ours))
+        finally:
+            self._clear()
+
+    # --- the cluster ----------------------------------------------------------------------------------------------
+
+    def _create(self, case: FitCase) -> None:
+        """Every object that the API server takes."""
+        uids: dict[str, str] = {}
+        objects = [raw for kind in _PATHS for raw in of_kind(case.raw, kind) if raw["metadata"]["name"] != ASKER]
+        for raw in objects:
+            metadata = {key: raw["metadata"][key] for key in ("name", "labels") if key in raw["metadata"]}
+            if raw["kind"] == "Pod":
+                raw = {**raw, "spec": {**raw["spec"], "terminationGracePeriodSeconds": 0}}
+            try:
+                created = self._plane.request("POST", _PATHS[raw["kind"]], {**raw, "metadata": metadata})
+            except RequestError as error:
+                if error.status != 422:
+                    raise
+                continue
+            uids[raw["metadata"].get("uid", "")] = created["metadata"]["uid"]
+            if raw["kind"] == "Node":  # admission has marked it as not ready
+                self._patch("Node", metadata["name"], {"spec": {"taints": raw["spec"].get("taints")}})
+            elif raw["kind"] in ("Pod", "ResourceClaim") and "status" in raw:
+                self._set_status(raw, uids)
+
+    def _set_status(self, raw: Json, uids: Mapping[str, str]) -> None:
+        status = {key: value for key, value in raw["status"].items() if key != "reservedFor"}
+        reserved = [each for each in raw["status"].get("reservedFor", ()) if each["uid"] in uids]
+        if reserved:
+            status["reservedFor"] = [{**each, "uid": uids[each["uid"]]} for each in reserved]
+        try:
+            self._patch(raw["kind"], raw["metadata"]["name"], {"status": status}, "/status")
+        except RequestError as error:
+            if error.status != 422:
+                raise
+
+    def _create_asker(self, pod: Json, generated: Sequence[ResourceClaim]) -> None:
+        """Its pod waits at a gate until it has its claims. ``generated``: those from templates."""
+        spec = {**pod["spec"], "schedulingGates": [{"name": _GATE}], "terminationGracePeriodSeconds": 0}
+        metadata = {"name": ASKER, "labels": pod["metadata"].get("labels", {})}
+        created = self._plane.request(
+            "POST", _PATHS["Pod"], {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": ASKER,
+            "uid": created["metadata"]["uid"],
+            "controller": True,
+        }
+        for claim in generated:
+            metadata = {"name": claim.name, "ownerReferences": [owner]}
+            self._plane.request("POST", _PATHS["ResourceClaim"], {**claim.to_wire(), "metadata": metadata})
+        if "resourceClaimStatuses" in pod.get("status", {}):
+            statuses = pod["status"]["resourceClaimStatuses"]
+            self._patch("Pod", ASKER, {"status": {"resourceClaimStatuses": statuses}}, "/status")
+
+    def _dump(self) -> FitCase:
+        raw = [self._plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}")]
+        for kind, path in _PATHS.items():
+            listed = self._plane.request("GET", path)
+            version = listed["apiVersion"]
+            raw += [{"apiVersion": version, "kind": kind, **item} for item in listed["items"]]
+        return FitCase(tuple(map(_ungated, raw)))
+
+    def _clear(self) -> None:
+        for kind in reversed(tuple(_PATHS)):
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+            deleted = self._plane.request("DELETE", _PATHS[kind], options)
+            for item in deleted.get("items", ()):
+                if item["metadata"].get("finalizers"):
+                    self._free(kind, item["metadata"]["name"])
+
+    def _free(self, kind: str, name: str) -> None:
+        try:
+            self._patch(kind, name, {"metadata": {"finalizers": None}})
+        except RequestError as error:
+            if error.status != 404:
+                raise
+
+    def _patch(self, kind: str, name: str, patch: Json, subresource: str = "") -> None:
+        self._plane.request("PATCH", f"{_PATHS[kind]}/{name}{subresource}", patch, _MERGE)
+
+    # --- the answer -------------------------------------------------------------------------------------------------
+
+    def _answer(self, expected: FitAnswer) -> FitAnswer:
+        """The scheduler's, as soon as it agrees, else the one that it ends up with."""
+        end = time.monotonic() + _PATIENCE
+        answer: FitAnswer | None = None
+        while time.monotonic() < end or answer is None:
+            answer = next(self._answers(), answer)
+            if answer is not None and (answer.verdict == FITS or not answer.differences(expected)):
+                return answer
+            if time.monotonic() > end + _PATIENCE:
+                return FitAnswer(DOES_NOT_FIT)  # it isn't tried
+            time.sleep(_POLL)
+        return answer
+
+    def _answers(self) -> Iterator[FitAnswer]:
+        pod = self._plane.request("GET", f"{_PATHS['Pod']}/{ASKER}")
+        if pod["spec"].get("nodeName"):
+            yield FitAnswer(FITS, chosen=pod["spec"]["nodeName"])
+        for condition in pod["status"].get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["reason"] in ("Unschedulable", "SchedulerError"):
+                yield said_of_nodes(condition["reason"], condition["message"])
+        if pod["spec"].get("resourceClaims") and self._waits_for_devices(pod):
+            yield FitAnswer(FITS)
+
+    def _waits_for_devices(self, pod: Json) -> bool:
+        """Whether claims are reserved for it: it is bound once its devices are ready, of which no driver tells here."""
+        uid = pod["metadata"]["uid"]
+        claims = self._plane.request("GET", _PATHS["ResourceClaim"])["items"]
+        return any(uid == each["uid"] for claim in claims for each in claim.get("status", {}).get("reservedFor", ()))
+
+
+def _ungated(raw: Json) -> Json:
+    if raw["kind"] != "Pod" or raw["metadata"]["name"] != ASKER:
+        return raw
+    spec = {key: value for key, value in raw["spec"].items() if key != "schedulingGates"}
+    return {**raw, "spec": spec, "status": {**raw["status"], "conditions": []}}

@@ -1,0 +1,190 @@
+"""The parts of the house that say whether an asker gets a node, each asked as its users ask it: one table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, said_of_nodes
+from devtools.fit.case import ASKER, NAMESPACE, FitCase
+from devtools.fit.reference import fits_on
+from devtools.fit.wishes import subject_of, wish_of
+from virt_dra.allocator import DEFAULT
+from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.cluster.memory.cluster import MemoryCluster
+from virt_dra.cluster.memory.names import random_suffixes
+from virt_dra.extender.advisor import Advisor
+from virt_dra.extender.protocol import ExtenderArguments
+from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
+from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
+from virt_dra.simulator.embedded import RunSettings, run_on
+from virt_dra.simulator.explaining.answer import BROKEN, answered
+from virt_dra.simulator.explaining.difference import FitState, differences
+from virt_dra.simulator.explaining.state import ClusterState, Wish
+from virt_dra.simulator.outcome import HandOver
+from virt_dra.simulator.virtual_time import run_virtually, virtual_now
+
+AskSurface = Callable[[FitCase], FitAnswer | None]
+"""None: the surface isn't made for such a case, or refuses the asker for another reason than its place."""
+
+NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
+_LOOKS: Final = 20
+"""How often the asker's pod is looked at, 0.1 s of virtual time apart."""
+
+
+@dataclass(frozen=True)
+class FitSurface:
+    """``unused``: it is asked about the cluster while nothing runs there. ``every``: it is asked about one of so many
+    random cases, since it takes long."""
+
+    name: str
+    ask: AskSurface
+    unused: bool = False
+    every: int = 1
+
+
+# --- the scheduler of the embedded cluster ------------------------------------------------------------------------
+
+
+def by_scheduler(case: FitCase) -> FitAnswer | None:
+    """The scheduler's loop on the embedded cluster. Its reasons are texts, so only its line is compared."""
+    wish = wish_of(case)
+    return None if wish is None or not case.whole else run_virtually(_scheduled(case, wish))
+
+
+async def _scheduled(case: FitCase, wish: Wish) -> FitAnswer:
+    cluster = MemoryCluster.deterministic(virtual_now())
+    keys = {claim.key for claim in wish.claims}
+    others = [obj for obj in case.cluster if not (isinstance(obj, ResourceClaim) and obj.key in keys)]
+    cluster.load((*others, *wish.claims, wish.pod))
+    chance = Random(0)
+    sources = AmbientSources(virtual_now, random_suffixes(chance), chance.random)
+    scheduler = tuple(loop for loop in LOOPS if loop.name == "scheduler")
+    async with control_plane(cluster, sources, loops=scheduler):
+        for _ in range(_LOOKS):
+            pod = await cluster.get(Pod, wish.pod.name, NAMESPACE)
+            if pod.spec.node_name:
+                return FitAnswer(FITS, chosen=pod.spec.node_name)
+            for condition in pod.status.conditions:
+                if condition.type == "PodScheduled" and condition.status == "False":
+                    return said_of_nodes(condition.reason or "", condition.message or "")
+            if await _reserved(cluster, wish):
+                return FitAnswer(FITS)  # bound once its devices are ready, of which no driver tells here
+            await asyncio.sleep(0.1)
+        return FitAnswer(DOES_NOT_FIT)  # it isn't tried: a claim is missing, or nobody can use it
+
+
+async def _reserved(cluster: MemoryCluster, wish: Wish) -> bool:
+    """Whether a claim of the asker has got devices."""
+    unallocated = [claim for claim in wish.claims if claim.status.allocation is None]
+    claims = [await cluster.get(ResourceClaim, claim.name, claim.namespace) for claim in unallocated]
+    return any(claim.status.allocation is not None for claim in claims)
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def by_run(case: FitCase) -> FitAnswer | None:
+    if not case.asks_as_vm:
+        return None
+    ran = asyncio.run(
+        run_on(MemoryCluster.deterministic(NOW), case.sourced, RunSettings(namespace=NAMESPACE), lambda: NOW)
+    )
+    outcome = next(outcome for outcome in ran.outcomes if outcome.name == ASKER)
+    if outcome.node:
+        return FitAnswer(FITS, chosen=outcome.node)
+    failure = outcome.failure
+    if failure is None or failure.step != HandOver.PLACEMENT:
+        return None
+    return FitAnswer(DOES_NOT_FIT, frozenset())
+
+
+def by_pytest_plugin(case: FitCase) -> FitAnswer | None:
+    """``assert_vm_ready``, of which the first line says at which hand-over a VM fails."""
+    if not case.asks_as_vm:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        vm, cluster = Path(folder, "vm.json"), Path(folder, "cluster.json")
+        others = [raw for raw, obj in zip(case.raw, case.objects, strict=True) if obj is not case.asker]
+        asker = next(raw for raw, obj in zip(case.raw, case.objects, strict=True) if obj is case.asker)
+        vm.write_text(json.dumps(asker), encoding="utf-8")
+        cluster.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": others}), encoding="utf-8")
+        inputs = ReadinessInputs((str(vm),), (str(cluster),), None, NAMESPACE, None, {}, ())
+        try:
+            (outcome,) = ready_vms(inputs)
+        except AssertionError as error:
+            return _of_failure(str(error).splitlines()[0])
+    return FitAnswer(FITS, chosen=outcome.node)
+
+
+def _of_failure(sentence: str) -> FitAnswer | None:
+    """Of ``VirtualMachine team/asker isn't ready: placement: …``."""
+    step = sentence.partition("isn't ready: ")[2].partition(":")[0]
+    if step in (HandOver.ADMISSION, HandOver.LAUNCHER_POD, HandOver.CLAIMS):
+        return None
+    if step == HandOver.PLACEMENT:
+        return FitAnswer(DOES_NOT_FIT)
+    return FitAnswer(FITS)  # it has a node, and fails there, or the lint denies it for another reason
+
+
+def by_explain(case: FitCase) -> FitAnswer | None:
+    state = ClusterState.of(case.objects)
+    subject = subject_of(case)
+    if subject.wish is None:
+        return None
+    answer = answered(subject, state, lambda done, total: None)
+    reasons = {node: group.host[0].code if group.host else DEVICES for group in answer.groups for node in group.nodes}
+    if answer.verdict == BROKEN:
+        return FitAnswer(DOES_NOT_FIT)
+    return FitAnswer(FITS if answer.fitting else DOES_NOT_FIT, frozenset(answer.fitting), reasons=reasons)
+
+
+def by_diff(case: FitCase) -> FitAnswer | None:
+    """The asker is new in the second state."""
+    before, after = (
+        FitState(objects, ClusterState.of(objects), lambda: None) for objects in (case.cluster, case.objects)
+    )
+    for change in differences(before, after, NAMESPACE, lambda done, total: None):
+        if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
+            return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT)
+    return None
+
+
+# --- in the cluster -----------------------------------------------------------------------------------------------
+
+
+def by_extender(case: FitCase) -> FitAnswer | None:
+    """The filter, asked as kube-scheduler asks it: about the nodes that fit but for the devices."""
+    wish = wish_of(case)
+    if wish is None or not wish.claims or not case.whole:
+        return None
+    advisor = Advisor("first-fit", DEFAULT, lambda: 0.0, lambda: 0.5)
+    for obj in (*case.cluster, *wish.claims):
+        if isinstance(obj, Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim):
+            advisor.put(obj)
+    advisor.prepare()
+    without_claims = wish.pod.with_(spec=wish.pod.spec.without("resource_claims"))
+    names = tuple(sorted(fits_on(case, without_claims).nodes or ()))
+    advice, refused = advisor.filter(ExtenderArguments(wish.pod, names))
+    if advice.verdict == "invalid claims":
+        return FitAnswer(DOES_NOT_FIT)
+    nodes = frozenset(names) - refused.keys()
+    return None if advice.scores is None else FitAnswer(FITS if nodes else DOES_NOT_FIT, nodes)
+
+
+SURFACES: Final = (
+    FitSurface("scenario", by_scheduler),
+    FitSurface("run", by_run),
+    FitSurface("pytest plugin", by_pytest_plugin, every=10),
+    FitSurface("explain", by_explain),
+    FitSurface("diff", by_diff),
+    FitSurface("extender's filter", by_extender),
+)

@@ -1,0 +1,24 @@
+"""The pod that an asker is, or gets, with its claims."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from devtools.fit.case import ASKER, NAMESPACE, FitCase
+from virt_dra.simulator.explaining.state import Wish
+from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
+
+_KINDS: Final = {"Pod": "pod", "VirtualMachine": "vm", "VirtualMachineInstance": "vmi"}
+
+
+def subject_of(case: FitCase) -> AskedSubject:
+    """The asker as explanations see it."""
+    return SubjectFinder(case.objects, NAMESPACE).find(_KINDS[case.asker.KIND], ASKER, NAMESPACE)
+
+
+def wish_of(case: FitCase) -> Wish | None:
+    """The asker's pod, with its claims; None where there can't be one. No VM owns it: the cluster has none yet."""
+    wish = subject_of(case).wish
+    if wish is None:
+        return None
+    return Wish(wish.pod.with_(metadata=wish.pod.metadata.without("owner_references")), wish.claims)

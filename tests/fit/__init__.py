@@ -1,0 +1,1 @@
+"""Whether a pod fits: everyone who is asked gives one answer."""

@@ -1,0 +1,52 @@
+"""On the real kube-scheduler: where it puts a pod, the pod fits by our filters, and what it says of nodes, they and the
+scheduler of the embedded cluster say in its words."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from devtools.cluster.control_plane import ControlPlane
+from devtools.cluster.programs import SCHEDULER, require
+from devtools.fit.answers import FITS
+from devtools.fit.askers import judged_case
+from devtools.fit.kube_scheduler import GATES, KubeSchedulerRounds
+from devtools.fit.surfaces import by_scheduler
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.slow]
+
+CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
+
+
+@pytest.fixture(scope="module")
+def rounds() -> Iterator[KubeSchedulerRounds]:
+    require(SCHEDULER)
+    with ControlPlane(gates=GATES) as plane:
+        plane.start_scheduler()
+        yield KubeSchedulerRounds(plane)
+
+
+def test_the_judge_agrees(rounds: KubeSchedulerRounds) -> None:
+    verdicts: Counter[str] = Counter()
+    for seed in range(CASES):
+        judged = rounds.judged(judged_case(seed))
+        if judged is None:
+            verdicts["no pod"] += 1
+            continue
+        judgement = judged.judgement
+        if judgement.undecided:
+            verdicts["undecided"] += 1
+            continue
+        verdicts[judgement.verdict] += 1
+        embedded = by_scheduler(judged.dump)
+        assert embedded is not None
+        about = f"seed {seed}:\n{judgement.as_text}\n{judged.ours.as_text}"
+        assert judged.contradictions == (), about
+        assert embedded.verdict == judgement.verdict, about
+        if judgement.verdict != FITS:
+            assert (embedded.line, embedded.preemption) == (judgement.line, judgement.preemption), about
+    assert verdicts["undecided"] + verdicts["no pod"] < CASES / 5, verdicts
+    assert min(verdicts[FITS], verdicts["does not fit"]) > CASES / 10, verdicts

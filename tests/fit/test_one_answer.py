@@ -1,0 +1,77 @@
+"""Everyone who says whether a pod fits gives the answer of the scheduler's filters: over random clusters, of which
+``make conformance`` tries many more."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer
+from devtools.fit.askers import fit_case
+from devtools.fit.comparing import contradictions
+from devtools.fit.reference import by_filters
+from devtools.fit.surfaces import FitSurface
+from virt_dra.cli.main import cli
+
+CASES = int(os.environ.get("FIT_CASES", "200"))
+_TOGETHER = 10
+
+
+@pytest.mark.parametrize("first", range(0, CASES, _TOGETHER))
+def test_everyone_gives_one_answer(first: int) -> None:
+    reports = [report for seed in range(first, first + _TOGETHER) if (report := contradictions(seed))]
+    assert reports == [], "\n".join(reports)
+
+
+def test_the_cases_have_every_answer() -> None:
+    answers = [by_filters(fit_case(seed)) for seed in range(120)]
+    assert {answer.verdict for answer in answers} == {FITS, DOES_NOT_FIT}
+    assert sum(answer.verdict == FITS for answer in answers) > 20
+    reasons = Counter(reason for answer in answers for reason in (answer.reasons or {}).values())
+    assert reasons.keys() == {
+        "NodeUnschedulable",
+        "NodeTainted",
+        "NodeAffinityMismatch",
+        "HostPortTaken",
+        "InsufficientResources",
+        "TopologySpreadMismatch",
+        "PodAffinityMismatch",
+        DEVICES,
+    }
+
+
+REFERENCE = FitAnswer(DOES_NOT_FIT, frozenset(), reasons={"n1": "NodeTainted"}, line="0/1 nodes are available: …")
+
+
+@pytest.mark.parametrize(
+    ("answer", "differing"),
+    [
+        (REFERENCE, ()),
+        (FitAnswer(DOES_NOT_FIT), ()),
+        (FitAnswer(FITS, frozenset({"n1"})), ("verdict", "nodes")),
+        (FitAnswer(FITS, chosen="n1"), ("verdict", "chosen")),
+        (replace(REFERENCE, reasons={"n1": DEVICES}), ("reasons",)),
+        (replace(REFERENCE, line="0/1 nodes can allocate: …"), ("line",)),
+        (replace(REFERENCE, line="running \"DynamicResources\" filter plugin: …", undecided=True), ()),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_seen(answer: FitAnswer, differing: tuple[str, ...]) -> None:
+    assert answer.differences(REFERENCE) == differing
+
+
+def test_a_contradiction_is_reported_with_what_repeats_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    liar = FitSurface("liar", lambda case: FitAnswer(FITS, chosen="nowhere"))
+    monkeypatch.setattr("devtools.fit.comparing.SURFACES", (liar,))
+    command, filters, contradiction = contradictions(0).splitlines()
+    assert command.startswith("seed 0: virt-dra explain ")
+    assert filters.split()[:2] == ["scheduler's", "filters"]
+    assert contradiction.split() == ["liar", "fits;", "on", "nowhere", "<-", "verdict,chosen"]
+    words = command.partition("virt-dra ")[2].split()
+    assert CliRunner().invoke(cli, words).exit_code == 1
