@@ -2,7 +2,7 @@
 
     >>> from virt_dra.api.kubevirt_versions import NEWEST, Gates
     >>> from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
-    >>> review(VirtualMachineInstance(), Gates.of(NEWEST)).allowed
+    >>> review(VirtualMachineInstance(), Gates.for_version(NEWEST)).allowed
     True
 
 The rules of each release and their order are in the table :data:`RULE_SETS`; decisions are in

@@ -323,7 +323,7 @@ def beside_kubevirt(
     permittedHostDevices is set where it doesn't keep host devices with claims from starting (K-4.8).
     """
     permitted = None if V1_8_0 <= KubeVirtVersion.parse(version) < V1_9_0 else PERMITTED
-    gates = Gates.of(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
+    gates = Gates.for_version(KubeVirtVersion.parse(version), dict.fromkeys(ALL_GATES, True))
     with _started(plane, hardware) as (stack, background, namespace):
         own: Cluster = stack.enter_context(background.entered(kubevirt_installed(plane, gates, permitted)))
         running = stack.enter_context(installed(plane, BESIDE_KUBEVIRT, *_TOLD))

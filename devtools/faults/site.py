@@ -229,7 +229,7 @@ def site(plane: ControlPlane, audit_log: Path, overlay: Overlay, folder: Path, d
     """A node with so many devices, and the overlay without its operator. One at a time."""
     plane.start_scheduler()
     plane.start_controllers()
-    gates = Gates.of(
+    gates = Gates.for_version(
         KubeVirtVersion.parse("1.9.0"), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
     )
     with ExitStack() as stack:

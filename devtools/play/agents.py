@@ -104,7 +104,7 @@ async def standing(
         await driver.publish()
         kubevirt = None
         if site.kubevirt is not None:
-            gates = Gates.of(site.kubevirt, dict.fromkeys(_GATES, True))
+            gates = Gates.for_version(site.kubevirt, dict.fromkeys(_GATES, True))
             own = await stack.enter_async_context(kubevirt_installed(plane, gates, stays=True))
             kubevirt = FakeKubeVirt(own, kubelet, gates, reported=partial(_show, domains))
         yield Standing(kubelet, kubevirt)

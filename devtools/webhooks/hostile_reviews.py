@@ -229,7 +229,7 @@ def expected(hostile: Hostile) -> tuple[bool, str]:
     """Whether an object of a well-formed review is allowed, and the message: as KubeVirt's rules say that read it by
     themselves."""
     try:
-        verdict = vmi_rules.review(read_vmi(json.loads(json.dumps(hostile.object))), Gates.of(NEWEST))
+        verdict = vmi_rules.review(read_vmi(json.loads(json.dumps(hostile.object))), Gates.for_version(NEWEST))
     except WireError as error:
         return False, ", ".join(message for _, message in error.problems)
     return verdict.allowed, verdict.message

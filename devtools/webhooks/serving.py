@@ -28,7 +28,7 @@ from webhooks.verdict import Verdict
 from webhooks.worker.parent import WorkerLimits
 
 NAMES = ("localhost", "127.0.0.1")
-KNOWLEDGE = KubeVirtOnly(Gates.of(NEWEST))
+KNOWLEDGE = KubeVirtOnly(Gates.for_version(NEWEST))
 GPU = {"name": "g", "claimName": "c", "requestName": "r"}
 SPEC = {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "t"}], "domain": {"devices": {"gpus": [GPU]}}}
 JSON = {"Content-Type": "application/json"}

@@ -70,14 +70,14 @@ def test_versions_are_ordered_by_number_and_no_patch_level_means_the_newest() ->
     [("1.5", set()), ("1.6", set()), ("1.7", set()), ("1.8.0", set()), ("1.8", set()), ("1.9.0", BOTH), ("main", BOTH)],
 )
 def test_beta_gates_are_on_since_1_9(version: str, on: set[str]) -> None:
-    assert Gates.of(_version(version)).on == on
+    assert Gates.for_version(_version(version)).on == on
 
 
 @pytest.mark.parametrize("version", ["1.5", "1.6", "1.7", "1.8.0", "1.8.3", "1.9", "main"])
 def test_a_gate_can_be_switched_on_in_versions_that_have_it(version: str) -> None:
-    everything = Gates.of(_version(version), {**dict.fromkeys(KNOWN_GATES, True), "Unknown": True})
+    everything = Gates.for_version(_version(version), {**dict.fromkeys(KNOWN_GATES, True), "Unknown": True})
     assert everything.on == {gate for gate, since in SINCE.items() if _version(since) <= _version(version)}
-    assert Gates.of(_version(version), dict.fromkeys(KNOWN_GATES, False)).on == frozenset()
+    assert Gates.for_version(_version(version), dict.fromkeys(KNOWN_GATES, False)).on == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_gate_can_be_switched_on_in_versions_that_have_it(version: str) -> Non
     ],
 )
 def test_the_designs_gate_stands_for_two_and_choices_change_the_default(choices: dict[str, bool], on: set[str]) -> None:
-    assert Gates.of(_version("1.9"), choices).on == on
+    assert Gates.for_version(_version("1.9"), choices).on == on
 
 
 @pytest.mark.parametrize(

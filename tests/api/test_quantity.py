@@ -107,7 +107,7 @@ def test_value_is_the_exact_fraction_rounded_up_to_nano(sign: str, whole: str, d
 
 
 NUMBERS = st.fractions(max_denominator=10**9).map(lambda f: Fraction(round(f * 10**9), 10**9))
-QUANTITIES = st.builds(Quantity.of, NUMBERS | st.integers(), st.sampled_from(list(QuantityFormat)))
+QUANTITIES = st.builds(Quantity.from_number, NUMBERS | st.integers(), st.sampled_from(list(QuantityFormat)))
 
 
 @given(QUANTITIES, QUANTITIES, st.integers(-(2**40), 2**40))
@@ -146,9 +146,9 @@ def test_whole_units_round_away_from_zero(text: str, value: int, milli: int) -> 
 
 
 def test_numbers_finer_than_nano_round_away_from_zero() -> None:
-    assert str(Quantity.of(Fraction(1, 10**12))) == "1n"
-    assert str(Quantity.of(Fraction(-1, 3))) == "-333333334n"
-    assert str(Quantity.of(2**33, QuantityFormat.BINARY_SI)) == "8Gi"
+    assert str(Quantity.from_number(Fraction(1, 10**12))) == "1n"
+    assert str(Quantity.from_number(Fraction(-1, 3))) == "-333333334n"
+    assert str(Quantity.from_number(2**33, QuantityFormat.BINARY_SI)) == "8Gi"
 
 
 def test_is_immutable_hashable_and_survives_copies() -> None:

@@ -30,7 +30,7 @@ V1_9 = KubeVirtVersion.parse("1.9.0")
 
 
 def gates_of(version: str) -> Gates:
-    return Gates.of(
+    return Gates.for_version(
         KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
     )
 
@@ -277,7 +277,7 @@ async def test_a_vm_has_a_vmi_as_long_as_it_is_to_run(start: Start, tmp_path: Pa
     "account", ["kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"]
 )
 def test_kubevirts_own_accounts_write_status(account: str) -> None:
-    admission = KubeVirtAdmission(Gates.of(V1_9))
+    admission = KubeVirtAdmission(Gates.for_version(V1_9))
     user = f"system:serviceaccount:kubevirt:{account}"
     new, old = {"status": {"phase": "Running"}}, {"status": {"phase": "Scheduled"}}
     assert admission.mutated("UPDATE", user, new, old, "") == new

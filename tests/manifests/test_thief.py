@@ -255,7 +255,7 @@ class Thieves:
             launcher = launcher_of(deployment)
             vmi = VirtualMachineInstance.from_wire(plane.request("GET", self.names["vmi"]))
             options = StandaloneOptions(launcher.image, launcher.command[1:])
-            rendered = standalone_pod(vmi, Gates.of(NEWEST, {GPUS_WITH_DRA: True}), options)
+            rendered = standalone_pod(vmi, Gates.for_version(NEWEST, {GPUS_WITH_DRA: True}), options)
             assert not isinstance(rendered, RenderError)
             pod = rendered.to_wire()
             self._bases["launcher"] = pod | {"metadata": pod["metadata"] | {"name": "virt-launcher-good-thief"}}

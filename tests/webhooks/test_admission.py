@@ -29,7 +29,7 @@ NOT_IN_1_8 = "KubeVirt 1.8 does not know this field and drops it; it exists sinc
 
 
 def gates(version: str) -> Gates:
-    return Gates.of(KubeVirtVersion.parse(version), dict.fromkeys(KNOWN_GATES, True))
+    return Gates.for_version(KubeVirtVersion.parse(version), dict.fromkeys(KNOWN_GATES, True))
 
 
 def vmi(metadata: Json | None = None, **spec: Any) -> Json:
@@ -202,11 +202,13 @@ def test_without_a_kubevirt_the_designs_form_is_read() -> None:
     designed = vmi(domain=gpus({"name": "g", "claim": {"name": "c", "request": "r"}}))
     machine = {**vm(), "spec": {"template": {"spec": designed["spec"]}}}
     for obj, root in ((designed, "spec"), (machine, "spec.template.spec")):
-        verdict = admit(obj, Gates.of(NEWEST), kubevirt=False)
+        verdict = admit(obj, Gates.for_version(NEWEST), kubevirt=False)
         assert verdict.allowed
         assert [warning.partition(" ")[0] for warning in verdict.warnings] == [f"{root}.domain.devices.gpus[0].claim:"]
-        assert not admit(obj, Gates.of(NEWEST)).allowed
-    assert admit({"spec": {}}, Gates.of(NEWEST), kubevirt=False) == Verdict(allowed=True), "our kinds ask for no domain"
+        assert not admit(obj, Gates.for_version(NEWEST)).allowed
+    assert admit({"spec": {}}, Gates.for_version(NEWEST), kubevirt=False) == Verdict(allowed=True), (
+        "our kinds ask for no domain"
+    )
 
 
 def test_an_update_may_leave_what_was_wrong() -> None:

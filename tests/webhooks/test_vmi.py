@@ -55,20 +55,20 @@ def _old(case: dict[str, Any]) -> Reviewed | None:
 def test_verdict(case: dict[str, Any]) -> None:
     assert case.keys() <= KNOWN_KEYS
     version = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else NEWEST
-    verdict = review(_subject(case), Gates.of(version, case.get("gates")), _old(case))
+    verdict = review(_subject(case), Gates.for_version(version, case.get("gates")), _old(case))
     causes = tuple(AdmissionCause(kind, message, field) for kind, message, field in case.get("causes", []))
     assert verdict == Verdict(allowed=not causes, causes=causes, warnings=tuple(case.get("warnings", [])))
 
 
 def test_the_message_of_a_verdict_joins_its_causes() -> None:
     spec = {"domain": {"devices": {"gpus": [{"name": "a", "claimName": "c"}, {"name": "b", "requestName": "r"}]}}}
-    verdict = review(_vmi(spec), Gates.of(NEWEST))
+    verdict = review(_vmi(spec), Gates.for_version(NEWEST))
     assert verdict.message == "requestName is required for DRA GPU, claimName is required for DRA GPU"
 
 
 @pytest.mark.parametrize("version", ["1.5", "1.7", "1.8", "1.9", "main"])
 def test_only_kubevirt_may_set_its_labels(version: str) -> None:
-    gates = Gates.of(KubeVirtVersion.parse(version))
+    gates = Gates.for_version(KubeVirtVersion.parse(version))
     labels = {"metadata": {"labels": {"kubevirt.io/created-by": "x", "app": "y"}}}
     vmi = VirtualMachineInstance.from_wire({**labels, "spec": {}})
     vm = VirtualMachine.from_wire({**labels, "spec": {"template": {**labels, "spec": {}}}})
@@ -87,14 +87,14 @@ def test_only_kubevirt_may_set_its_labels(version: str) -> None:
 
 def test_every_warning_names_the_id_that_silences_it() -> None:
     spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "o"}]}
-    (warning,) = review(_vmi(spec), Gates.of(NEWEST)).warnings
+    (warning,) = review(_vmi(spec), Gates.for_version(NEWEST)).warnings
     assert warning.startswith("spec.resourceClaims[0]: [unused-claim] no gpu")
-    assert review(_vmi(spec, {"virt-dra.io/lint-ignore": "unused-claim"}), Gates.of(NEWEST)).warnings == ()
+    assert review(_vmi(spec, {"virt-dra.io/lint-ignore": "unused-claim"}), Gates.for_version(NEWEST)).warnings == ()
 
 
 def test_an_update_does_not_change_the_kind() -> None:
     with pytest.raises(TypeError, match="a VirtualMachine cannot become a VirtualMachineInstance"):
-        review(_vmi({}), Gates.of(NEWEST), _vm({}))
+        review(_vmi({}), Gates.for_version(NEWEST), _vm({}))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_ten_thousand_of_everything_are_reviewed_in_time() -> None:
         "networks": [{"name": f"n{n}", "resourceClaim": {"claimName": f"c{n}", "requestName": "n"}} for n in many],
         "domain": {"devices": devices},
     }
-    vmi, gates = _vmi(spec), Gates.of(NEWEST, {"NetworkDevicesWithDRA": True})
+    vmi, gates = _vmi(spec), Gates.for_version(NEWEST, {"NetworkDevicesWithDRA": True})
     began = time.process_time()
     assert review(vmi, gates) == Verdict(allowed=True)
     assert time.process_time() - began < 3, "seconds of the processor"
@@ -188,7 +188,7 @@ _specs = st.fixed_dictionaries(
     },
 )
 _gates = st.builds(
-    Gates.of,
+    Gates.for_version,
     st.sampled_from(["main", "1.9", "1.8.3", "1.8.0", "1.7", "1.6", "1.5"]).map(KubeVirtVersion.parse),
     st.dictionaries(st.sampled_from(KNOWN_GATES), st.booleans()),
 )

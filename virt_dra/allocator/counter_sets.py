@@ -48,7 +48,7 @@ class PoolCounter:
     format: QuantityFormat
 
     def quantity(self, units: int) -> Quantity:
-        return Quantity.of(Fraction(units * self.unit, _NANO), self.format)
+        return Quantity.from_number(Fraction(units * self.unit, _NANO), self.format)
 
 
 @dataclass(slots=True, eq=False)

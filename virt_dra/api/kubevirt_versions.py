@@ -152,7 +152,7 @@ class Gates:
         return gate in self.on
 
     @classmethod
-    def of(cls, version: KubeVirtVersion, choices: Mapping[str, bool] | None = None) -> Gates:
+    def for_version(cls, version: KubeVirtVersion, choices: Mapping[str, bool] | None = None) -> Gates:
         """The version's defaults, changed by explicit choices. A gate that this version doesn't have stays off."""
         on = {gate for gate, stage in _GATES.items() if stage.beta is not None and version >= stage.beta}
         for gate, enabled in _spelled_out(choices or {}).items():
@@ -170,7 +170,7 @@ class Gates:
         on (K-1.11)."""
         disabled = frozenset(configuration.disabled_feature_gates) if version >= V1_8_0 else frozenset()
         listed = dict.fromkeys(disabled, False) | dict.fromkeys(configuration.feature_gates, True)
-        return replace(cls.of(version, listed | dict(choices or {})), disabled=disabled)
+        return replace(cls.for_version(version, listed | dict(choices or {})), disabled=disabled)
 
     def how_to_enable(self, gate: str) -> str:
         """Advice, as a clause, on the change to the KubeVirt object that enables a gate. A gate in both lists is

@@ -97,7 +97,7 @@ class Quantity:
         return _parsed(text)
 
     @classmethod
-    def of(cls, number: int | Fraction, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
+    def from_number(cls, number: int | Fraction, format: QuantityFormat | str = QuantityFormat.DECIMAL_SI) -> Quantity:
         """A number of whole units. What is finer than nano is rounded away from zero. Raises :class:`QuantityError`
         beyond 4000 digits."""
         if isinstance(number, int):

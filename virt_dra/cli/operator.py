@@ -130,7 +130,7 @@ def command(
     own = None
     if mode == "standalone":
         pods = StandaloneOptions(launcher_image, launcher_arguments)
-        own = standalone.StandaloneSettings(Gates.of(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
+        own = standalone.StandaloneSettings(Gates.for_version(NEWEST, {**_OWN_GATES, **gates}), pods, resolution)
     settings = LoopSettings(namespace=namespace, instance=name, workers=workers, resolution=resolution, standalone=own)
     # In kube-scheduler's proportions of 15, 10 and 2 s: the first minus the second is what a leader has for stopping.
     timing = LeaseTiming(lease_seconds, lease_seconds * 2 / 3, lease_seconds * 2 / 15)

@@ -52,7 +52,7 @@ class KubeVirtAtHand:
     instead.
     """
 
-    gates: Gates = field(default_factory=lambda: Gates.of(NEWEST))
+    gates: Gates = field(default_factory=lambda: Gates.for_version(NEWEST))
     permitted: PermittedHostDevices | None = None
     observed: ObservedVersion | None = None
 

@@ -176,7 +176,7 @@ def said(verdict: Verdict) -> Answer:
 @pytest.mark.parametrize("version", ["1.5", "1.7", "1.8.0", "1.8.3", "1.9", "main"])
 async def test_admit_and_a_real_api_server_agree(control_plane: ControlPlane, namespace: str, version: str) -> None:
     parsed = KubeVirtVersion.parse(version)
-    gates = Gates.of(parsed, dict.fromkeys(KNOWN_GATES, True) | {"Sidecar": False})
+    gates = Gates.for_version(parsed, dict.fromkeys(KNOWN_GATES, True) | {"Sidecar": False})
     chance = random.Random(f"admission {version}")
 
     async with kubevirt_installed(control_plane, gates):

@@ -400,7 +400,7 @@ def kubelet(pod: Pod) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def gates_of(version: str) -> Gates:
-    return Gates.of(
+    return Gates.for_version(
         KubeVirtVersion.parse(version), dict.fromkeys((GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA, HOST_DEVICES), True)
     )
 

@@ -212,7 +212,7 @@ async def site(
     folder: Path, plans: list[Plan], *, version: str = "1.9.0", driver_wait: float = 120.0, operator: bool = True
 ) -> AsyncIterator[Site]:
     """The cluster with a driver for each plan's VM, which hasn't published anything and isn't registered yet."""
-    gates = Gates.of(KubeVirtVersion.parse(version), {GPUS_WITH_DRA: True})
+    gates = Gates.for_version(KubeVirtVersion.parse(version), {GPUS_WITH_DRA: True})
     numbers = count()
     memory = MemoryCluster(virtual_now, lambda: f"{next(numbers):05d}", lambda: f"uid-{next(numbers)}")
     await memory.create(Namespace(metadata=ObjectMeta(name="test")))

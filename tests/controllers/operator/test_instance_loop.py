@@ -30,7 +30,7 @@ from virt_dra.controllers.operator.pending import View
 from virt_dra.controllers.standalone import reconcile as standalone
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 
-STANDALONE = standalone.StandaloneSettings(Gates.of(NEWEST), StandaloneOptions("launcher"))
+STANDALONE = standalone.StandaloneSettings(Gates.for_version(NEWEST), StandaloneOptions("launcher"))
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RESULT: Json = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
 

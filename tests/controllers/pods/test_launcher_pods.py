@@ -21,7 +21,7 @@ from virt_dra.controllers.pods import launcher_pods
 from virt_dra.controllers.pods.launcher_pods import CannotRender, CreatePod, LauncherOptions, patch_into, render
 from virt_dra.controllers.pods.launcher_resources import Fragment, RenderError, fragment
 
-GATES = Gates.of(NEWEST)
+GATES = Gates.for_version(NEWEST)
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "launcher_fragments.yaml").read_text())
 KNOWN_KEYS = {
     "name",
@@ -46,7 +46,7 @@ def _vmi(spec: Json | None = None, **metadata: object) -> VirtualMachineInstance
 
 def _gates(case: Json) -> Gates:
     version = KubeVirtVersion.parse(str(case["kubevirt"])) if "kubevirt" in case else NEWEST
-    return Gates.of(version, case.get("gates"))
+    return Gates.for_version(version, case.get("gates"))
 
 
 def _claim(text: str) -> Json:
@@ -234,7 +234,7 @@ def test_memory_overhead(domain: Json, mebibytes: int) -> None:
 
 
 def test_before_1_9_the_overhead_is_not_told() -> None:
-    annotations = _rendered(_vmi(), Gates.of(KubeVirtVersion.parse("1.8")))["metadata"]["annotations"]
+    annotations = _rendered(_vmi(), Gates.for_version(KubeVirtVersion.parse("1.8")))["metadata"]["annotations"]
     assert annotations == {"kubevirt.io/domain": "vm", "kubectl.kubernetes.io/default-container": "compute"}
 
 
@@ -283,7 +283,7 @@ def test_cpu_and_memory(domain: Json, limits: Json, requests: Json) -> None:
     ],
 )
 def test_devices_of_every_launcher(devices: Json, gates: dict[str, bool], names: list[str]) -> None:
-    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.of(NEWEST, gates))["spec"]["containers"][0][
+    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.for_version(NEWEST, gates))["spec"]["containers"][0][
         "resources"
     ]
     wanted = {f"devices.kubevirt.io/{name}": "1" for name in names}
@@ -309,7 +309,7 @@ SIDECARS = "hooks.kubevirt.io/hookSidecars"
 
 def test_hook_sidecars_are_containers_without_devices() -> None:
     annotations = {SIDECARS: '[{"image": "a", "args": ["--x"], "pvc": {}}, {"image": "b"}]'}
-    containers = _rendered(_vmi(annotations=annotations), Gates.of(NEWEST, {"Sidecar": True}))["spec"]["containers"]
+    containers = _rendered(_vmi(annotations=annotations), Gates.for_version(NEWEST, {"Sidecar": True}))["spec"]["containers"]
     assert containers[1:] == [
         {"name": "hook-sidecar-0", "image": "a", "args": ["--x"]},
         {"name": "hook-sidecar-1", "image": "b"},
@@ -331,7 +331,7 @@ def test_hook_sidecars_are_containers_without_devices() -> None:
     ],
 )
 def test_bad_lists_of_hook_sidecars_are_a_rendering_error(text: str, message: str) -> None:
-    found = render(_vmi(annotations={SIDECARS: text}), Gates.of(NEWEST, {"Sidecar": True}))
+    found = render(_vmi(annotations={SIDECARS: text}), Gates.for_version(NEWEST, {"Sidecar": True}))
     assert found == RenderError("BadHookSidecars", message, f"metadata.annotations[{SIDECARS}]")
 
 

@@ -24,7 +24,7 @@ from virt_dra.controllers.standalone.pod import StandaloneOptions
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 SETTINGS = standalone.StandaloneSettings(
-    Gates.of(NEWEST, {GPUS_WITH_DRA: True, HOST_DEVICES_WITH_DRA: True}),
+    Gates.for_version(NEWEST, {GPUS_WITH_DRA: True, HOST_DEVICES_WITH_DRA: True}),
     StandaloneOptions("registry.example.com/virt-dra-launcher:1"),
 )
 

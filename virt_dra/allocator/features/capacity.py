@@ -380,7 +380,7 @@ def _too_much(parts: Sequence[int], left: Sequence[int]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _written(amount: int, format: QuantityFormat) -> Quantity:
-    return Quantity.of(Fraction(amount, 10**9), format)
+    return Quantity.from_number(Fraction(amount, 10**9), format)
 
 
 def _fits(amounts: tuple[int, ...], left: tuple[int, ...]) -> bool:

@@ -152,7 +152,11 @@ def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quanti
             raise _Broken(
                 f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes the milli-value range"
             )
-        return Quantity.milli(rounded, step.format) if rounded % 1000 else Quantity.of(rounded // 1000, step.format)
+        return (
+            Quantity.milli(rounded, step.format)
+            if rounded % 1000
+            else Quantity.from_number(rounded // 1000, step.format)
+        )
     if wanted.nano > _MAX_INT64 * _UNIT:
         raise _Broken(f"{unrepresentable}: request {_shown(wanted)} exceeds MaxInt64")
     if step.nano <= 0:
@@ -160,7 +164,7 @@ def _rounded(wanted: Quantity, range_: CapacityRequestPolicyRange, least: Quanti
     rounded = _next_step(wanted.value(), least.value(), step.value())
     if rounded > _MAX_INT64:
         raise _Broken(f"{unrepresentable}: rounding request {_shown(wanted)} up to the next step passes MaxInt64")
-    return Quantity.of(rounded, step.format)
+    return Quantity.from_number(rounded, step.format)
 
 
 def _shown(wanted: Quantity) -> str:

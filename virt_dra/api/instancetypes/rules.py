@@ -272,7 +272,7 @@ def _applied_memory(domain: Json, wanted: _Memory) -> list[str]:
     domain["memory"] = memory
     if wanted.overcommit_percent > 0:
         resources = domain.get("resources") or {}
-        asked = Quantity.of(_overcommitted(guest.value(), wanted.overcommit_percent), guest.format)
+        asked = Quantity.from_number(_overcommitted(guest.value(), wanted.overcommit_percent), guest.format)
         domain["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), "memory": str(asked)}}
     return []
 

@@ -192,15 +192,15 @@ def _claim(claim: ResourceClaim, context: QuotaContext) -> Usage:
     for request in claim.spec.devices.requests:
         for name, number in _worst(request.exactly, request.first_available).items():
             devices[name] = devices.get(name, 0) + number
-    counted = {f"{name}{PER_CLASS}": Quantity.of(number) for name, number in devices.items()}
+    counted = {f"{name}{PER_CLASS}": Quantity.from_number(number) for name, number in devices.items()}
     if not context.extended_resources:
         return counted
     extended: Usage = {}
     for name, number in devices.items():
-        extended[f"{REQUESTS}{IMPLICIT}{name}"] = Quantity.of(number)
+        extended[f"{REQUESTS}{IMPLICIT}{name}"] = Quantity.from_number(number)
         explicit = context.classes[name].spec.extended_resource_name if name in context.classes else None
         if explicit:
-            extended[f"{REQUESTS}{explicit}"] = Quantity.of(number)
+            extended[f"{REQUESTS}{explicit}"] = Quantity.from_number(number)
     charged = _charged_with_pod(claim, context)
     for name, amount in extended.items():
         rest = amount - charged[name] if name in charged else amount

@@ -55,7 +55,7 @@ def sign(value: Quantity) -> int:
 
 
 def _other(value: Quantity | int) -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity.of(value, QuantityFormat.DECIMAL_EXPONENT)
+    return value if isinstance(value, Quantity) else Quantity.from_number(value, QuantityFormat.DECIMAL_EXPONENT)
 
 
 @library.function(f"{_Q}::add({_Q}) -> {_Q}", f"{_Q}::add(int) -> {_Q}")

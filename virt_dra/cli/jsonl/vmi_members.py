@@ -24,13 +24,13 @@ def gates_of(request: Json) -> Gates:
             choices[gate] = value
         elif value is not None:
             raise BadLine(f"gates.{gate}: must be a boolean, not {found_type(value)}")
-    return Gates.of(default.version, choices) if choices else default
+    return Gates.for_version(default.version, choices) if choices else default
 
 
 @lru_cache(maxsize=32)
 def _default_gates(text: str | None) -> Gates:
     """The gates of a version; of the newest for None. Raises ValueError for a text that is no version."""
-    return Gates.of(NEWEST if text is None else KubeVirtVersion.parse(text))
+    return Gates.for_version(NEWEST if text is None else KubeVirtVersion.parse(text))
 
 
 def vmi_or_spec(request: Json) -> Json:

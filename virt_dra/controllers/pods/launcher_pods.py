@@ -240,7 +240,7 @@ def _cpu_and_memory(vmi: VirtualMachineInstance, overhead: Quantity) -> tuple[di
     if "memory" in limits:
         limits["memory"] += overhead
     if domain.cpu is not None and domain.cpu.dedicated_cpu_placement:
-        limits["cpu"] = requests["cpu"] = Quantity.of(vcpus(vmi))
+        limits["cpu"] = requests["cpu"] = Quantity.from_number(vcpus(vmi))
         limits["memory"] = requests["memory"]
     else:
         requests.setdefault("cpu", Quantity(f"{vcpus(vmi) * 100}m"))

@@ -169,7 +169,7 @@ def _plugin_counts(vmi: VirtualMachineInstance) -> Quantities:
     for device in (*devices.gpus, *devices.host_devices):
         if device.device_name and not device.names_claim:
             counts[device.device_name] = counts.get(device.device_name, 0) + 1
-    return {name: Quantity.of(count) for name, count in counts.items()}
+    return {name: Quantity.from_number(count) for name, count in counts.items()}
 
 
 def _not_permitted(
@@ -217,7 +217,7 @@ def memory_overhead(vmi: VirtualMachineInstance, gates: Gates) -> Quantity:
         total += spec.domain.resources.requests["memory"].value() // 512  # page tables
     if has_passthrough(vmi):
         total += 1024 * MEBIBYTE
-    overhead = Quantity.of(total, "BinarySI")
+    overhead = Quantity.from_number(total, "BinarySI")
     reserved = spec.domain.memory.reserved_overhead if spec.domain.memory else None
     if gates.version >= V1_8_0 and reserved is not None and reserved.added_overhead is not None:
         overhead += reserved.added_overhead

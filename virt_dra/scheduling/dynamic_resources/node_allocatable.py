@@ -174,7 +174,7 @@ def _mapped(
     multiplier = mapping.capacity_multiplier
     if consumed is None or multiplier is None or multiplier.as_fraction() == 1:
         return consumed
-    return Quantity.of(Fraction(consumed.as_fraction() * multiplier.as_fraction()), consumed.format)
+    return Quantity.from_number(Fraction(consumed.as_fraction() * multiplier.as_fraction()), consumed.format)
 
 
 def _more(

@@ -27,7 +27,7 @@ from webhooks.vmi import review
 def kubevirt_refuses(linted: Linted) -> Iterator[FieldIssue]:
     """Refusals of KubeVirt's admission (K-2), as if every gate was enabled: a disabled one has its own finding, and
     hides other faults."""
-    every_gate = Gates.of(linted.version, dict.fromkeys(KNOWN_GATES, True))
+    every_gate = Gates.for_version(linted.version, dict.fromkeys(KNOWN_GATES, True))
     refusals = linted.expansion.refusals if linted.expansion is not None else ()
     for refusal in refusals:
         yield FieldIssue(refusal.field, f"KubeVirt {linted.version} refuses the object: {refusal.message}")
