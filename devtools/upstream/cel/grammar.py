@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
+
+import yaml
 
 _PIECE = re.compile(r"\$(?P<kinds>[a-z]+(?:\|[a-z]+)*)|«(?P<names>[a-z,]+) |(?P<end>»)")
 _STRAY = 0.03
 """How often an expression of another kind stands where one is wanted."""
 _LOCAL = 0.2
 """How often a variable in scope is used instead of a new expression."""
+
+
+def templates(file: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The leaves and branches that a file beside this module lists by kind."""
+    content = yaml.safe_load((Path(__file__).parent / file).read_text(encoding="utf-8"))
+    return content["leaves"], content["branches"]
 
 
 class Grammar:

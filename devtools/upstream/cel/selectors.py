@@ -7,7 +7,7 @@ from typing import Any
 
 from devtools.cel.answers import Question
 from devtools.upstream.cel.expressions import BRANCHES, KINDS, LEAVES
-from devtools.upstream.cel.grammar import Grammar
+from devtools.upstream.cel.grammar import Grammar, templates
 
 Json = dict[str, Any]
 
@@ -26,6 +26,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 _IDS = ("model", "count", "healthy", "version", "tags", "numa", "pcieRoot", "a", "family")
 _SIZES = ("16Gi", "1", "0", "500m", "40960Mi", "1.5Gi", "1000m", "8", "10G", "1e3")
 
+_OWN_LEAVES, _OWN_BRANCHES = templates("selectors.yaml")
 _LEAVES = {
     **LEAVES,
     "driver": [f'"{driver}"' for driver in DRIVERS],
@@ -33,85 +34,17 @@ _LEAVES = {
     "id": list(_IDS),
     "name": [f'"{name}"' for name in _IDS],
     "size": [f'"{size}"' for size in _SIZES],
-    "value": [
-        '"A100"', '"a"', "1", "4", "0", "true", "false", 'semver("1.2.3")', '"pci0000:00"', "2u", "1.0", "null",
-        '["a", "b"]', "[]", "[1, 2]",
-    ],
-    "attribute": ["device.attributes[$domain].$id", "device.attributes[$domain][$name]"],
-    "amount": ["device.capacity[$domain].memory", "device.capacity[$domain].cores",
-        'device.capacity[$domain]["memory"]'],
-    "selector": [
-        "device.driver == $driver", "device.attributes[$domain].$id "
-"== $value", "$attribute == $value", "$attribute != $value",
-        "$attribute",
-        "device.allowMultipleAllocations", "true", "device.driver.startsWith('gpu')",
-    ],
-}  # fmt: skip
+    **_OWN_LEAVES,
+}
 
 _BRANCHES = {
     **BRANCHES,
     "dyn": [*BRANCHES["dyn"], *["$attribute"] * 8],
     "quantity": [*BRANCHES["quantity"], *["$amount"] * 2],
     "bool": [*BRANCHES["bool"], *["$selector"] * 10],
-    "selector": [
-        *_LEAVES["selector"],
-        "$selector && $selector", "$selector || $selector", "($selector) && ($selector)", "!($selector)",
-        "($selector ? $selector : $selector)",
-        "device.driver == $driver && $selector", "has($attribute) && $selector",
-        "has(device.attributes[$domain].$id) && device.attributes[$domain].$id == $value",
-        "$name in device.attributes[$domain]", "$domain in device.attributes", "$name in device.capacity[$domain]",
-        "device.attributes[$domain].?$id.orValue($value) "
-"== $value", "device.attributes[$domain][?$name].orValue($value) "
-"== $value",
-        "device.attributes[?$domain].?$id.hasValue()", "device.attributes[$domain].?$id == optional.of($value)",
-        "$attribute in [$value, $value]",
-        "$attribute in ['a', 'A100']", "$attribute in [1, 4]", "$value in $attribute", "$attribute > $value",
-        "$attribute <= $int", "$attribute.matches('^A[0-9]+$|b')",
-        "$attribute.contains('A100')", "$attribute.startsWith('pci')", "$attribute.lowerAscii() == 'a100'",
-        "$attribute.split('-')[0] == 'a'",
-        "$attribute.isGreaterThan(semver('1.2.0'))", "$attribute.compareTo(semver('1.2.3')) >= 0",
-        "$attribute == semver('1.2.3')", "semver('1.2.3') == $attribute", "$attribute.major() >= 1",
-        "$attribute.isLessThan($semver)", "$attribute == $attribute", "$attribute != $attribute",
-        "$attribute.exists(x, x == "
-"$value)", "$attribute.all(x, x in ['a', "
-"'b'])", "$attribute.includes($value)", "$attribute.size() > 1",
-        "size($attribute) == 2",
-        "$attribute[0] == $value", "$attribute.exists(x, «x $selector»)", "$amount.compareTo(quantity($size)) >= 0",
-        "$amount.isGreaterThan(quantity($size))",
-        "$amount == quantity($size)", "$amount >= quantity($size)", "$amount.asInteger() > 4", "$amount.isInteger()",
-        "$amount.sub($amount).isLessThan(quantity($size))",
-        "quantity($size).add($amount).asInteger() > 3",
-        "device.capacity[$domain].?memory.orValue(quantity($size)).isLessThan(quantity('10Gi'))",
-        "sign($amount) == 1", "$amount.asApproximateFloat() > 1.0",
-        "cel.bind(dra, device.attributes[$domain], dra.$id == $value && dra.?$id.orValue($value) == $value)",
-        "cel.bind(w, $attribute, «w w == $value || $selector»)",
-        "device.attributes.exists(d, d "
-"== $domain)", "device.attributes.all(d, m, m.all(k, v, k "
-"!= $name || v == $value))",
-        "device.attributes[$domain].exists(k, k == $name)",
-        "device.attributes == device.attributes", "device.attributes[$domain] == {}", "device.attributes.size() == 1",
-        "type($attribute) == $type", "string($attribute) == 'a'",
-        "int($attribute) == 4", "$attribute.flatten() == []", "sets.contains($attribute, ['a'])",
-        "sets.intersects($attribute, $attribute)", "$attribute + 1 == 5", "-$attribute == -4", "$attribute.a == 1",
-        "$dyn == $value", "$dyn", "$bool", "optional.of($attribute)", "device", "dyn(device)",
-        "device.attributes[$attribute].$id == $value", "device.$id", "device == device",
-    ],
-    "derived": [
-        "$attribute", "$attribute", "[$attribute]", "[$attribute, $attribute]", "$attribute.map(x, «x $any»)",
-        "$attribute.filter(x, «x $bool»)", "[$value, $value]", "dyn([$attribute, $value])", "$attribute + $attribute",
-        "device.attributes[$domain].?$id.orValue($value)", "device.attributes[$domain].?$id",
-        "dyn(optional.of($attribute))", "dyn(device.attributes[$domain].?$id)", "$amount.asInteger()", "$amount",
-        "dyn($amount)", "string($attribute)", "($selector ? $attribute : "
-"$value)", "device.driver", "device.allowMultipleAllocations", "$attribute.split('-')[0]",
-        "$attribute.substring(0, 2)", "$attribute / 2", "int($attribute) % 2", "semver($attribute)",
-        "[semver('1.0.0'), $semver]", "[$string, $string].sort()", "cel.bind(a, $attribute, "
-"[a, a])", "$attribute.lowerAscii()", "dyn(device.attributes)",
-        "dyn(device.attributes[$domain])", "device.attributes[$domain].map(k, k)", "dyn(type($attribute))",
-        "dyn(device)", "dyn($any)", "[dyn($any)]", "$attribute.flatten()", "[[$attribute]]",
-        "device.attributes[$domain].map(k, "
-"v, v)", "$list", "$any",
-    ],
-}  # fmt: skip
+    "selector": [*_OWN_LEAVES["selector"], *_OWN_BRANCHES["selector"]],
+    "derived": _OWN_BRANCHES["derived"],
+}
 
 SELECTORS = Grammar(_LEAVES, _BRANCHES, KINDS)
 _LONGEST = 600
