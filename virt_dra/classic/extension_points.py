@@ -230,7 +230,7 @@ class RequestDeallocation:
 
 
 def post_filter(state: SchedulingState, refused: Sequence[NodeRefused]) -> RequestDeallocation | None:
-    """No node fits: the first claim that excluded one and that nobody else uses."""
+    """The claim to deallocate when no node fits: the first one that excluded a node and has no other consumer."""
     unavailable = {index for refusal in refused for index in refusal.unavailable}
     for index, claim_state in enumerate(state.claims):
         if index in unavailable and all(

@@ -43,7 +43,7 @@ def fetched(address: str, most: int) -> bytes:
     """
     try:
         parts = urlsplit(address)
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for a port that isn't a number
     except ValueError as error:
         raise NotFetchedError(f"not an address: {error}") from None
     if not parts.hostname:

@@ -47,9 +47,9 @@ class StoredAuthority:
     """The authority and the webhook's certificate in their Secrets. Renews both, and makes webhook configurations trust
     the authority.
 
-    ``authority_secret``: contains the authority's key, which nobody else should be able to read. ``secret``: mounted by
-    the webhook. ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which either may be
-    missing; "" for none. Its only state is the last bundle.
+    ``authority_secret``: contains the authority's key, which no other account should be able to read. ``secret``:
+    mounted by the webhook. ``configuration``: the name of a Validating- and a MutatingWebhookConfiguration, of which
+    either may be missing; "" for none. Its only state is the last bundle.
     """
 
     cluster: Cluster

@@ -198,7 +198,7 @@ class KubeCluster(RawObjects):
         return await self._written(kind, resource, request, name, namespace)
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Not repeated when the answer is lost: a second one would be refused, whoever bound the pod."""
+        """Not repeated when the answer is lost: a second request would be refused in any case."""
         resource = resource_of(Pod)
         meta = {
             "name": pod.name,

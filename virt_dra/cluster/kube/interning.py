@@ -30,8 +30,7 @@ class SharedParts:
         them is remembered."""
 
     def shared(self, obj: W) -> W:
-        """The same, its parts shared with what was read before. Changes ``obj``, which must be the caller's own and
-        seen by nobody else.
+        """The same, its parts shared with what was read before. Changes ``obj``, which must belong to the caller alone.
 
         A ResourceSlice is as it was read: its type shares the parts of devices.
         """
@@ -98,5 +97,5 @@ class SharedParts:
 
 _UNIQUE = object()
 _NOTHING: dict[str, Any] = {}
-"""For every empty map, and for "no unknown fields": nobody changes them."""
+"""Stands for every empty map, and for "no unknown fields": they are never changed."""
 _NOTHING_KEY = (dict,)

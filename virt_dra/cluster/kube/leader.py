@@ -211,7 +211,7 @@ class _Candidate:
             async with asyncio.timeout_at(deadline):
                 try:
                     return await self._taken()
-                except (Conflict, NotFound):  # somebody wrote or removed it since we last saw it
+                except (Conflict, NotFound):  # it was written or removed since we last read it
                     self._lease = None
                     return await self._taken()
         except (ApiError, TimeoutError) as error:

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from virt_dra.cluster.kube.errors import unavailable
 
 LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes of one event. etcd's objects have 1.5 MiB unless somebody changed its limit; more than this is no event."""
+"""Bytes of one event. etcd's objects have at most 1.5 MiB by default; a longer line isn't an event."""
 
 
 class Bytes(Protocol):
@@ -47,8 +47,8 @@ _OF_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 def parsed_event(line: bytes, kind: str) -> tuple[str, Mapping[str, Any]]:
     """Type and object of an event of a watch of one kind.
 
-    Raises :class:`~virt_dra.cluster.port.Unavailable` for what is no event (a proxy's error page, say), and for an
-    event about an object of another kind or of none: going on after it would be going on without knowing what changed.
+    Raises :class:`~virt_dra.cluster.port.Unavailable` for anything else (a proxy's error page, say), and for an event
+    about an object of another kind or of none: going on after it would be going on without knowing what changed.
     """
     try:
         event: object = from_json(line, cache_strings="all")

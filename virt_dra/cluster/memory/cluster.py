@@ -47,10 +47,10 @@ class MemoryCluster:
     ``clock`` gives the time, ``names`` a suffix for ``generateName`` (see :mod:`virt_dra.cluster.memory.names`),
     ``uids`` a new uid. With sources that repeat themselves a run is reproducible. For production see
     :func:`virt_dra.cluster.memory.embedded.embedded_cluster`. ``history`` is the least number of changes of one kind
-    that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an API server does it, for somebody
-    who plays the kubelets; otherwise they go at once. ``granular_status``: the gate of C-13.6. ``plugins``: the
-    admission plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission
-    plugin NodeRestriction (C-13.8), which limit users that are kubelets; without them these have what RBAC gives them.
+    that can be watched from. ``graceful_deletion``: pods on nodes are deleted as an API server does it, for simulated
+    kubelets; otherwise they are removed at once. ``granular_status``: the gate of C-13.6. ``plugins``: the admission
+    plugins, which see every write but those of status. ``node_rules``: the authorizer Node and the admission plugin
+    NodeRestriction (C-13.8), which limit users that are kubelets; without them these have what RBAC gives them.
 
     Every write is atomic and takes effect before the call returns, the garbage collector's work included. Not for
     several threads.

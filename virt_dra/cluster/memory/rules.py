@@ -25,7 +25,7 @@ class KindRules:
     """Implements :class:`virt_dra.cluster.memory.admission.Admission` (C-2.5, C-13.4, C-14).
 
     ``rules`` supply what validation itself can't know: compilers of expressions, feature gates. ``strict``: pods have
-    all their defaults and can't be changed but as on a real API server; otherwise only their claims are looked at.
+    all their defaults and can't be changed but as on a real API server; otherwise only their claims are checked.
     """
 
     def __init__(self, rules: Rules = COMPILED, *, strict: bool = False) -> None:

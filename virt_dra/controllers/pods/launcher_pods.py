@@ -1,8 +1,8 @@
 """The launcher pod of a VMI: rendered, patched into a given pod, and created where it is missing (K-4).
 
 :func:`fragment` is the device part alone, :func:`render` the pod for a cluster without KubeVirt, :func:`patch_into`
-brings the device part into a pod that somebody else rendered. The pod carries what placement and devices need; disks,
-and what else only a real launcher image reads, are not in it. Decisions: docs/decisions/0006-admission.md.
+brings the device part into a pod that another component rendered. The pod carries what placement and devices need;
+disks, and what else only a real launcher image reads, are not in it. Decisions: docs/decisions/0006-admission.md.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ _MOST_COUNTED: Final = 100
 
 @dataclass(frozen=True)
 class LifecycleInputs:
-    """``vmi``: of the VM's name, whoever owns it. ``leftovers``: names of pods that still run for an earlier VMI of
-    that name."""
+    """``vmi``: the VMI of the VM's name, of any owner. ``leftovers``: names of pods that still run for an earlier VMI
+    of that name."""
 
     vm: VirtualMachine
     vmi: VirtualMachineInstance | None

@@ -84,7 +84,7 @@ def _slices(node: str, request: AccessRequest, stored: Stored) -> Decision:
     if request.subresource:
         return _refused("cannot authorize ResourceSlice subresources")
     match request.verb:
-        case "create":  # admission looks at the content
+        case "create":  # admission checks the content
             return _ALLOWED
         case "get" | "update" | "patch" | "delete":
             slice_ = stored.find(ResourceSlice, request.name)

@@ -14,7 +14,7 @@ TOLERATED_SECONDS = 300
 
 
 def with_not_ready_taint(request: WriteRequest) -> TypedObject:
-    """A new node isn't ready until somebody takes the taint away."""
+    """A new node has the not-ready taint, until it is removed."""
     node = request.new
     if not isinstance(node, Node) or request.operation != "CREATE":
         return node

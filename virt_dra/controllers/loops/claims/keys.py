@@ -46,7 +46,7 @@ def keys_of_pod(view: ClaimView, pod: Pod, gates: FeatureGates, *, deleted: bool
         extended = pod.status.extended_resource_claim_status
         if extended is not None:
             yield WorkKey("claim", pod.namespace, extended.resource_claim_name)
-        # A claim that was made and never recorded, because we crashed in between, is named by nobody.
+        # No status names a claim that was made before a crash and never recorded.
         yield from (key_for("claim", claim) for claim in view.claims_of(pod.namespace, pod.metadata.uid))
     if not deleted and needs_work(view, pod, gates):
         yield key_for("pod", pod)

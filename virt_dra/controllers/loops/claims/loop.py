@@ -188,8 +188,7 @@ class ResourceClaimController:
                 raise ClaimWorkUnfinished(problems[0].message)
             if problems or not actions:
                 break
-        # The informer will show the claim that we made, unless somebody deleted it before: then nothing else would wake
-        # us.
+        # The informer will show the claim that we made, unless it was deleted before: then nothing else would wake us.
         return CREATED_TTL + 1 if view.believed else None
 
     async def _look_for_claims_of(self, key: WorkKey) -> None:

@@ -40,7 +40,7 @@ class PoolUsage:
     """What claims have of a pool, results with admin access left out (C-12.3)."""
 
     devices: set[str] = field(default_factory=set)
-    """Each once, whoever shares it, those included that nobody publishes any more."""
+    """The allocated devices, shared ones once, including devices that are no longer published."""
     consumed: dict[str, Quantity] = field(default_factory=dict)
     """By capacity."""
 

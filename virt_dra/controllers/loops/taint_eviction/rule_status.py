@@ -22,7 +22,7 @@ NOT_STARTED = "NotStarted"
 NO_EFFECT = "NoEffect"
 """The effect is None: the message says what NoExecute would do."""
 OTHER_EFFECT = "OtherEffect"
-"""The effect evicts nobody."""
+"""The effect evicts no pods."""
 
 _ONCE = "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
 
