@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from virt_dra.allocator import DeadlineExceeded, FatalError, Features, NodeError, Snapshot
 from virt_dra.api.core_v1 import Namespace, Node, Pod
 from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.api.meta import TypedObject
-from virt_dra.api.resource_v1 import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.extender.protocol import ExtenderArguments, best_node, priorities
+from virt_dra.model.cluster import ClusterModel
+from virt_dra.model.kinds import READ
+from virt_dra.model.snapshots import unused_snapshot
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
 from virt_dra.scheduling.policies.catalog import POLICIES, policy_named
@@ -114,15 +117,7 @@ class Advisor:
         if policy not in POLICIES:
             raise KeyError(policy)
         self._policy, self._features, self._clock, self._draw, self._seconds = policy, features, clock, draw, seconds
-        self._nodes: dict[str, Node] = {}
-        self._slices: dict[str, ResourceSlice] = {}
-        self._classes: dict[str, DeviceClass] = {}
-        self._rules: dict[str, DeviceTaintRule] = {}
-        self._namespaces: dict[str, str] = {}
-        """Namespace -> the policy that it names."""
-        self._claims: dict[str, ResourceClaim] = {}
-        """By namespace/name; pods, too."""
-        self._pods: dict[str, Pod] = {}
+        self._model = ClusterModel()
         self._placed: dict[str, _Placed] = {}
         """Pods on nodes, by UID."""
         self._allocated: dict[str, AllocationResult] = {}
@@ -135,77 +130,41 @@ class Advisor:
         self._outdated = True
         """Whether nodes, slices, classes or rules changed since the placers were made."""
         self._remake_at = 0.0
-        self._snapshot: Snapshot | None = None
-        """Without anything in use; None if slices, classes or rules changed."""
         self._shapes: dict[object, VmShape] = {}
         self._deadline = float("inf")
 
     # --- what is known --------------------------------------------------------------------------------------------
 
     def put(self, obj: TypedObject) -> None:
-        """An object is there, or has changed."""
-        match obj:
-            case Pod():
-                self._put_pod(obj)
-            case ResourceClaim():
-                self._put_claim(obj)
-            case Namespace():
-                policy = obj.metadata.annotations.get(POLICY_ANNOTATION)
-                if policy is None:
-                    self._namespaces.pop(obj.name, None)
-                else:
-                    self._namespaces[obj.name] = policy
-            case Node():
-                self._nodes[obj.name] = obj
-                self._outdated = True
-            case ResourceSlice() | DeviceClass() | DeviceTaintRule():
-                self._published(type(obj))[obj.name] = obj
-                self._outdated, self._snapshot = True, None
-            case _:
-                raise TypeError(f"the extender has no use for a {obj.KIND}")
+        """An object is there, or has changed. Raises TypeError for a kind that the extender doesn't read."""
+        if type(obj) not in READ["extender"].all:
+            raise TypeError(f"the extender has no use for a {obj.KIND}")
+        before = self._model.by_key(type(obj)).get(obj.key)
+        if before is not None and before.metadata.uid != obj.metadata.uid:
+            self._gone(before)
+        self._model = self._model.changed([obj])
+        if isinstance(obj, Pod):
+            runs = obj.spec.node_name and not obj.finished
+            self._place(obj.metadata.uid, _placed(obj, obj.spec.node_name or "") if runs else None)
+        elif isinstance(obj, ResourceClaim):
+            self._allocate(obj.metadata.uid, obj.status.allocation)
+        else:
+            self._outdated = self._outdated or not isinstance(obj, Namespace)
 
     def remove(self, kind: type[TypedObject], key: str) -> None:
         """An object is gone. ``key``: ``namespace/name``, or the name of a cluster-scoped one."""
-        if kind is Pod:
-            known = self._pods.pop(key, None)
-            if known is not None:
-                self._place(known.metadata.uid, None)
-        elif kind is ResourceClaim:
-            claim = self._claims.pop(key, None)
-            if claim is not None:
-                self._allocate(claim.metadata.uid, None)
-        elif kind is Namespace:
-            self._namespaces.pop(key, None)
-        elif kind is Node:
-            self._nodes.pop(key, None)
-            self._outdated = True
+        before = self._model.by_key(kind).get(key)
+        if before is not None:
+            self._model = self._model.changed(removed=[before])
+            self._gone(before)
+
+    def _gone(self, obj: TypedObject) -> None:
+        if isinstance(obj, Pod):
+            self._place(obj.metadata.uid, None)
+        elif isinstance(obj, ResourceClaim):
+            self._allocate(obj.metadata.uid, None)
         else:
-            self._published(kind).pop(key, None)
-            self._outdated, self._snapshot = True, None
-
-    def _published(self, kind: type[TypedObject]) -> dict[str, Any]:
-        """The objects of a kind that snapshots are built from, by name."""
-        published: dict[type[TypedObject], dict[str, Any]] = {
-            ResourceSlice: self._slices,
-            DeviceClass: self._classes,
-            DeviceTaintRule: self._rules,
-        }
-        return published[kind]
-
-    def _put_pod(self, pod: Pod) -> None:
-        before = self._pods.get(pod.key)
-        if before is not None and before.metadata.uid != pod.metadata.uid:
-            self._place(before.metadata.uid, None)
-        self._pods[pod.key] = pod
-        runs = pod.spec.node_name and not pod.finished
-        self._place(pod.metadata.uid, _placed(pod, pod.spec.node_name or "") if runs else None)
-
-    def _put_claim(self, claim: ResourceClaim) -> None:
-        before = self._claims.get(claim.key)
-        if before is not None and before.metadata.uid != claim.metadata.uid:
-            self._allocate(before.metadata.uid, None)
-        self._claims[claim.key] = claim
-        self._allocate(claim.metadata.uid, claim.status.allocation)
+            self._outdated = self._outdated or not isinstance(obj, Namespace)
 
     def _place(self, uid: str, placed: _Placed | None) -> None:
         """A pod is on a node, or no more. What was assumed about it is over."""
@@ -300,7 +259,9 @@ class Advisor:
         claims = self._claims_of(pod)
         if not isinstance(claims, tuple):
             return Advice(claims)
-        policy = pod.metadata.annotations.get(POLICY_ANNOTATION) or self._namespaces.get(pod.namespace) or self._policy
+        namespace = self._model.by_key(Namespace).get(pod.namespace)
+        own = namespace.metadata.annotations.get(POLICY_ANNOTATION) if namespace is not None else None
+        policy = pod.metadata.annotations.get(POLICY_ANNOTATION) or own or self._policy
         if policy not in POLICIES:
             return Advice("unknown policy")
         try:
@@ -327,7 +288,7 @@ class Advisor:
             except UnsupportedClaimSource:
                 return None
             if isinstance(name, Resolved):
-                claim = self._claims.get(f"{pod.namespace}/{name.name}")
+                claim = self._model.claims.get(f"{pod.namespace}/{name.name}")
                 if claim is None:
                     return None
                 found[claim.name] = claim
@@ -403,10 +364,8 @@ class Advisor:
 
     def _remake(self) -> _Placers:
         began = self._clock()
-        nodes = [self._nodes[name] for name in sorted(self._nodes)]
-        if self._snapshot is None:
-            self._snapshot = Snapshot.build(self._slices.values(), self._classes.values(), (), self._rules.values())
-        used = self._snapshot.with_allocation(*self._counted.values())
+        nodes = self._model.of(Node)
+        used = unused_snapshot(self._model).with_allocation(*self._counted.values())
         base = self._new_placer(used, nodes, "first-fit")
         found = self._placers = _Placers({node.name: number for number, node in enumerate(nodes)}, base)
         for placed in (*self._placed.values(), *(each.placed for each in self._assumed.values())):
@@ -434,7 +393,7 @@ class Advisor:
         def typical() -> TypicalWorkload:
             shapes: dict[object, VmShape] = {}
             weights: Counter[VmShape] = Counter()
-            for pod in self._pods.values():
+            for pod in self._model.of(Pod):
                 claims = self._named_claims(pod) if pod.spec.resource_claims else None
                 if claims:
                     weights[shapes.setdefault(_shape_key(pod, claims), VmShape(pod.name, pod, tuple(claims)))] += 1

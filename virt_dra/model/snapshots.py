@@ -50,3 +50,9 @@ def _tainted(model: ClusterModel) -> Snapshot:
 
 def _built(model: ClusterModel, rules: Iterable[DeviceTaintRule]) -> Snapshot:
     return Snapshot.build(model.of(ResourceSlice), model.of(DeviceClass), model.of(ResourceClaim), rules)
+
+
+@derived(ResourceSlice, DeviceClass, DeviceTaintRule)
+def unused_snapshot(model: ClusterModel) -> Snapshot:
+    """The slices, with the taints of rules, and the classes, as if no claim had a device."""
+    return Snapshot.build(model.of(ResourceSlice), model.of(DeviceClass), (), model.of(DeviceTaintRule))

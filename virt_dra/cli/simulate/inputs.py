@@ -82,7 +82,7 @@ def dumped_objects(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
 def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
     """The cluster of a dump, with at least one node."""
     found = cluster_of(dumped_objects(paths, output))
-    if not found.nodes:
+    if not found.model.nodes:
         refuse(
             [
                 f"{', '.join(paths)}: no Node; a dump is what kubectl get nodes,pods,… "

@@ -28,7 +28,7 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
             for each in parsed
         ]
         cluster = cluster_of(objects)
-        if not cluster.nodes:
+        if not cluster.model.nodes:
             raise BadExperiment(f"{', '.join(paths)}: no Node; --what-if needs a dump of a cluster")
         try:
             prospect = Prospect(cluster, policy, features=DEFAULT, seed=seed)

@@ -46,8 +46,8 @@ def build_experiment(
     """
     seed = description.seed if seed is None else seed
     there = cluster_of(objects)
-    nodes = [*there.nodes]
-    slices = [*there.slices]
+    nodes = [*there.model.of(Node)]
+    slices = [*there.model.of(ResourceSlice)]
     for part in description.cluster.nodes:
         made = nodes_of(part, source)
         nodes += made
@@ -63,7 +63,7 @@ def build_experiment(
     return Experiment(
         nodes=tuple(nodes),
         slices=tuple(slices),
-        classes=tuple(_classes(description, there.classes, slices, source)),
+        classes=tuple(_classes(description, there.model.of(DeviceClass), slices, source)),
         arrivals=found,
         disturbances=_disturbances(description.events, nodes, source),
         until=description.until,

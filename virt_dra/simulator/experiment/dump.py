@@ -10,8 +10,9 @@ from typing import Final
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
-from virt_dra.api.meta import TypedObject, of_kind
+from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -24,15 +25,15 @@ USED: Final = (Node, ResourceSlice, DeviceClass, DeviceTaintRule, ResourceClaim,
 class DumpedCluster:
     """A cluster and the pods on it."""
 
-    nodes: tuple[Node, ...]
-    slices: tuple[ResourceSlice, ...]
-    classes: tuple[DeviceClass, ...]
-    taint_rules: tuple[DeviceTaintRule, ...]
-    allocated: tuple[ResourceClaim, ...]
-    """Claims that hold devices."""
+    model: ClusterModel
     pods: tuple[DumpedPod, ...]
     """Pods that have not finished, oldest first."""
     notes: tuple[str, ...]
+
+    @property
+    def allocated(self) -> tuple[ResourceClaim, ...]:
+        """Claims that hold devices."""
+        return tuple(claim for claim in self.model.of(ResourceClaim) if claim.status.allocation is not None)
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,10 @@ class DumpedPod:
 
 def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
-    by_key: dict[tuple[type, str], TypedObject] = {}
-    others: Counter[str] = Counter()
-    for each in objects:
-        if isinstance(each, USED):
-            by_key[type(each), each.key] = each
-        else:
-            others[each.kind] += 1
-    there = [defaulted(obj) for obj in by_key.values()]
-    claims = {each.key: each for each in of_kind(there, ResourceClaim)}
-    pods = [each for each in of_kind(there, Pod) if not each.finished]
+    objects = tuple(objects)
+    others = Counter(obj.kind for obj in objects if not isinstance(obj, USED))
+    model = ClusterModel(defaulted(obj) for obj in objects if isinstance(obj, USED))
+    pods = [pod for pod in model.of(Pod) if not pod.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
     notes = (
         [f"{counted(sum(others.values()), 'object')} of other kinds left out: {', '.join(_listed(others))}"]
@@ -69,19 +64,11 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     shared = {key for key, number in consumers.items() if number > 1}
     if shared:
         notes.append(f"{counted(len(shared), 'claim')} of several pods: what they hold stays theirs")
-    dumped = tuple(DumpedPod(pod, _claims_of(pod, claims, shared)) for pod in pods)
+    dumped = tuple(DumpedPod(pod, _claims_of(pod, model.claims, shared)) for pod in pods)
     missing = sum(each.claims is None for each in dumped)
     if missing:
         notes.append(f"{counted(missing, 'pod')} left out, of which a claim isn't there")
-    return DumpedCluster(
-        nodes=tuple(sorted(of_kind(there, Node), key=lambda node: node.name)),
-        slices=tuple(of_kind(there, ResourceSlice)),
-        classes=tuple(of_kind(there, DeviceClass)),
-        taint_rules=tuple(of_kind(there, DeviceTaintRule)),
-        allocated=tuple(each for each in claims.values() if each.status.allocation is not None),
-        pods=dumped,
-        notes=tuple(notes),
-    )
+    return DumpedCluster(model, dumped, tuple(notes))
 
 
 def _listed(others: Counter[str]) -> list[str]:
@@ -155,11 +142,11 @@ def replayed(cluster: DumpedCluster, source: str) -> Experiment:
     theirs = {claim.key for each in pods for claim in each.claims or ()}
     held = tuple(claim for claim in cluster.allocated if claim.key not in theirs)
     return Experiment(
-        cluster.nodes,
-        cluster.slices,
-        cluster.classes,
+        cluster.model.of(Node),
+        cluster.model.of(ResourceSlice),
+        cluster.model.of(DeviceClass),
         arrivals,
         allocated=held,
-        taint_rules=cluster.taint_rules,
+        taint_rules=cluster.model.of(DeviceTaintRule),
         notes=cluster.notes,
     )

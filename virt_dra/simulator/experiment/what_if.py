@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from virt_dra.allocator import Features, Snapshot
+from virt_dra.allocator import Features
 from virt_dra.allocator.explain import histogram
+from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceSlice
+from virt_dra.model.snapshots import snapshot_of
 from virt_dra.scheduling.policies.catalog import policy_named
 from virt_dra.scheduling.policies.placer import PlacedVm, PolicyPlacer, VmShape, card_catalog
 from virt_dra.scheduling.policies.typical import TypicalVms
@@ -105,21 +107,20 @@ class Prospect:
 
     def __init__(self, cluster: DumpedCluster, policy: str, *, features: Features, seed: int = 0) -> None:
         """Raises FatalError for slices that can't be read."""
-        self._cluster = cluster
+        self._model = cluster.model
         self._features = features
-        self._slices = cluster.slices
-        snapshot = self._snapshot(self._slices)
+        nodes, snapshot = self._model.of(Node), snapshot_of(self._model, features)
         catalog = card_catalog(snapshot, features)
         shapes = Shapes()
         there = [(pod, shapes.of(pod.pod, pod.claims or ())) for pod in cluster.pods if pod.claims is not None]
         weights: dict[VmShape, int] = {}
         for _, shape in there:
             weights[shape] = weights.get(shape, 0) + 1
-        typical = TypicalVms(weights, cluster.nodes, snapshot, catalog, features)
+        typical = TypicalVms(weights, nodes, snapshot, catalog, features)
         chosen = policy_named(policy, lambda: typical.workload, Random(seed).random)
-        self._placer = PolicyPlacer(snapshot, cluster.nodes, chosen, catalog, features)
+        self._placer = PolicyPlacer(snapshot, nodes, chosen, catalog, features)
         self._typical = typical.workload
-        self._numbers = {node.name: number for number, node in enumerate(cluster.nodes)}
+        self._numbers = {node.name: number for number, node in enumerate(nodes)}
         self._meter = CardMeter(self._placer, typical.workload)
         self._vms: list[_Vm] = []
         self.unknown_nodes = 0
@@ -192,17 +193,18 @@ class Prospect:
     def _remove_devices(self, change: ClusterChange, found: ChangeOutcome) -> None:
         """Slices without the devices. VMs that have them go on, as long as they run, in reality; here they lose their
         place."""
+        slices = self._model.of(ResourceSlice)
         driver, _, rest = change.subjects[0].partition("/")
         pool, _, device = rest.rpartition("/")
         concerned = {
             (each.spec.driver, each.spec.pool.name, published.name)
-            for each in self._slices
+            for each in slices
             for published in each.spec.devices
             if each.spec.driver == driver
             and (change.verb == "driver" or (each.spec.pool.name, published.name) == (pool, device))
         }
         if not concerned:
-            drivers = sorted({each.spec.driver for each in self._slices})
+            drivers = sorted({slice_.spec.driver for slice_ in slices})
             meant = nearest(driver, drivers)
             hint = (
                 f"; did you mean {meant}?"
@@ -221,8 +223,8 @@ class Prospect:
             ),
             found,
         )
-        self._slices = tuple(_without(each, concerned) for each in self._slices)
-        snapshot = self._snapshot(self._slices)
+        self._model = self._model.changed(_without(slice_, concerned) for slice_ in slices)
+        snapshot = snapshot_of(self._model, self._features)
         self._placer.replace_slices(snapshot, card_catalog(snapshot, self._features))
         self._meter = CardMeter(self._placer, self._typical)
 
@@ -260,10 +262,6 @@ class Prospect:
             meant = nearest(name, self._numbers)
             raise BadExperiment(f"there is no node {name}" + (f"; did you mean {meant}?" if meant is not None else ""))
         return number
-
-    def _snapshot(self, slices: Sequence[ResourceSlice]) -> Snapshot:
-        cluster = self._cluster
-        return Snapshot.build(slices, cluster.classes, cluster.allocated, cluster.taint_rules)
 
 
 def _without(slice_: ResourceSlice, concerned: set[tuple[str, str, str]]) -> ResourceSlice:
