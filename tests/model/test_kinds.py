@@ -125,7 +125,9 @@ def _rendered(*of: object, **options: object) -> Rendered:
         ("operator beside-kubevirt", lambda cluster: _operator(cluster, None)),
         (
             "operator standalone",
-            lambda cluster: _operator(cluster, StandaloneSettings(Gates.for_version(NEWEST), StandaloneOptions("launcher"))),
+            lambda cluster: _operator(
+                cluster, StandaloneSettings(Gates.for_version(NEWEST), StandaloneOptions("launcher"))
+            ),
         ),
         (
             "extender",

@@ -283,9 +283,9 @@ def test_cpu_and_memory(domain: Json, limits: Json, requests: Json) -> None:
     ],
 )
 def test_devices_of_every_launcher(devices: Json, gates: dict[str, bool], names: list[str]) -> None:
-    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.for_version(NEWEST, gates))["spec"]["containers"][0][
-        "resources"
-    ]
+    resources = _rendered(_vmi({"domain": {"devices": devices}}), Gates.for_version(NEWEST, gates))["spec"][
+        "containers"
+    ][0]["resources"]
     wanted = {f"devices.kubevirt.io/{name}": "1" for name in names}
     assert resources["limits"] == wanted
     assert {name: count for name, count in resources["requests"].items() if "/" in name} == wanted
@@ -309,7 +309,9 @@ SIDECARS = "hooks.kubevirt.io/hookSidecars"
 
 def test_hook_sidecars_are_containers_without_devices() -> None:
     annotations = {SIDECARS: '[{"image": "a", "args": ["--x"], "pvc": {}}, {"image": "b"}]'}
-    containers = _rendered(_vmi(annotations=annotations), Gates.for_version(NEWEST, {"Sidecar": True}))["spec"]["containers"]
+    containers = _rendered(_vmi(annotations=annotations), Gates.for_version(NEWEST, {"Sidecar": True}))["spec"][
+        "containers"
+    ]
     assert containers[1:] == [
         {"name": "hook-sidecar-0", "image": "a", "args": ["--x"]},
         {"name": "hook-sidecar-1", "image": "b"},
