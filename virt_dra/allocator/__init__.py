@@ -78,7 +78,7 @@ def allocate(
     claim that is given twice is one claim, with one result. Uses the node's name, labels and declared features.
 
     Raises :class:`FatalError` (also StepLimitExceeded, DeadlineExceeded) when no node can be decided,
-    :class:`NodeError` when this one can't, TypeError for what is no claim. ``interrupt`` is polled, also while an
+    :class:`NodeError` when this one can't, TypeError for anything but a claim. ``interrupt`` is polled, also while an
     expression is evaluated; True ends the attempt. ``explain=False`` saves the second run that collects refusals after
     a failure. (:class:`Allocator` takes claims as they are stored, A-1.2.)
     """

@@ -92,7 +92,7 @@ class Snapshot:
         return self.changed(by_pool(uses), 1)
 
     def changed(self, uses: Mapping[PoolId, Sequence[DeviceUse]], by: int) -> Snapshot:
-        """A snapshot in which these devices are in use too (``by`` 1), or no more (-1)."""
+        """A snapshot in which these devices are in use too (``by`` 1), or released (-1)."""
         used = self.used
         for pool, changes in uses.items():
             after = changed(used.get(pool, NOTHING_USED), changes, by)

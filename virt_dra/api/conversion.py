@@ -173,12 +173,14 @@ def _converted(raw: Json, kind: str, request: Callable[[Json], Json], device: Ca
     """The object with every request, device and allocation result converted. Requests and devices raise with their
     path."""
     if kind == "ResourceClaim":
-        raw = _each(raw, ("spec", "devices", "requests"), request, kind)
-        return _each(raw, ("status", "allocation", "devices", "results"), _without_empty_tolerations, kind)
+        raw = _with_converted_items(raw, ("spec", "devices", "requests"), request, kind)
+        return _with_converted_items(
+            raw, ("status", "allocation", "devices", "results"), _without_empty_tolerations, kind
+        )
     if kind == "ResourceClaimTemplate":
-        return _each(raw, ("spec", "spec", "devices", "requests"), request, kind)
+        return _with_converted_items(raw, ("spec", "spec", "devices", "requests"), request, kind)
     if kind == "ResourceSlice":
-        return _each(raw, ("spec", "devices"), device, kind)
+        return _with_converted_items(raw, ("spec", "devices"), device, kind)
     return raw
 
 
@@ -278,7 +280,7 @@ _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 def _with_flat_sources(raw: Json, kind: str) -> Json:
     path = _CLAIM_LISTS.get(kind)
-    return _each(raw, path, _with_flat_source, kind) if path else raw
+    return _with_converted_items(raw, path, _with_flat_source, kind) if path else raw
 
 
 def _with_flat_source(claim: Json) -> Json:
@@ -322,7 +324,7 @@ def _at(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json]) -> Jso
     return {**raw, path[0]: _at(below, path[1:], change)} if isinstance(below, dict) else raw
 
 
-def _each(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json], kind: str) -> Json:
+def _with_converted_items(raw: Json, path: tuple[str, ...], change: Callable[[Json], Json], kind: str) -> Json:
     """The object with ``change`` applied to every object of the list at ``path``. Raises one WireError for all
     contradictions."""
     problems: list[tuple[str, str]] = []

@@ -49,7 +49,7 @@ def apply_defaults(obj: ObjectT, now: str) -> ObjectT:
     """The object with its implied values written out. ``now`` is RFC 3339; times are truncated to whole seconds.
 
     What is there already is kept, and an object without anything to fill in comes back as it is (the same one).
-    Raises ValueError if ``now`` is no time.
+    Raises ValueError if ``now`` is not a time.
     """
     return cast("ObjectT", _with_defaults(obj, format_time(parse_time(now))))
 
@@ -165,7 +165,7 @@ def _taint(taint: DeviceTaint, now: str) -> DeviceTaint:
 
 
 def _stored_time(text: str) -> str:
-    """The time in UTC and whole seconds, as every time is stored; validation reports a text that is no time."""
+    """The time in UTC and whole seconds, as every time is stored; validation reports a text that is not a time."""
     try:
         stored = format_time(parse_time(text))
     except ValueError:

@@ -64,7 +64,7 @@ class FeatureGates:
         defaults.
 
         White space around names and values is ignored, of a name that is given twice the last value counts. Raises
-        :class:`FeatureGateError` for an unknown gate, a value that is no boolean, a gate that can't be switched any
+        :class:`FeatureGateError` for an unknown gate, a value that is not a boolean, a gate that can't be switched any
         more and one that is on without the gates it needs (C-2.2).
         """
         chosen: dict[str, bool] = {}

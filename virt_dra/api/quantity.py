@@ -41,7 +41,7 @@ class QuantityFormat(StrEnum):
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity. ``upstream`` is the message of Kubernetes' own parser (CEL shows that one)."""
+    """A text that is not a quantity. ``upstream`` is the message of Kubernetes' own parser (CEL shows that one)."""
 
     def __init__(self, text: str, upstream: str, advice: str) -> None:
         self.text = text

@@ -30,7 +30,7 @@ _UINT64 = 2**64
 
 
 class SemVerError(ValueError):
-    """A text that is no semantic version. The message is that of Kubernetes' own parser."""
+    """A text that is not a semantic version. The message is that of Kubernetes' own parser."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ Contract:
 * A field that was not given is not written; a field that was given is written, even when empty, so that
   ``model_fields_set`` answers "was this key present" (several KubeVirt rules need that, K-1.3).
 * ``null`` for a list, a map or an object means "absent" as in Kubernetes, in a map it is an empty entry;
-  types are never coerced (``"1"`` is no integer).
+  types are never coerced (``"1"`` is not an integer).
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ class _Checker:
         return ERROR
 
     def _qualified(self, node: SyntaxNode) -> str | None:
-        """``a.b.c`` for a chain of plain selections from a name that is no local variable."""
+        """``a.b.c`` for a chain of plain selections from a name that is not a local variable."""
         names: list[str] = []
         while isinstance(node, Select):
             if node.test or node.optional or len(names) == _LONGEST_NAME:
@@ -467,7 +467,7 @@ class _Checker:
         return self._unifier.resolve(self._macro_result(node, over, first, body))
 
     def _require_choice(self, node: Comprehension, condition: Type, kept: Type, unchanged: Type | None = None) -> None:
-        """Report a condition that is no bool, with the message for the conditional that the macro expands to."""
+        """Report a condition that is not a bool, with the message for the conditional that the macro expands to."""
         if not self._unifier.assignable(BOOL, condition):
             applied = f"({self._shown(condition)}, {self._shown(kept)}, {self._shown(unchanged or kept)})"
             self._issue(node.offset, f"found no matching overload for '_?_:_' applied to '{applied}'")

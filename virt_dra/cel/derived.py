@@ -139,7 +139,7 @@ def _alike(values: list[Value], kind: type[S], name: str) -> tuple[S, ...]:
     elements: list[S] = []
     for index, value in enumerate(values):
         scalar = _scalar(value)
-        if not isinstance(scalar, kind) or type(scalar) is not kind:  # a bool is no int
+        if not isinstance(scalar, kind) or type(scalar) is not kind:  # a bool is not an int
             raise EvaluationError(f"expected list element at index {index} to be {name}, got {_native_type(value)}")
         elements.append(scalar)
     return tuple(elements)

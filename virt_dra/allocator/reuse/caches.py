@@ -31,18 +31,18 @@ class SnapshotCaches:
         self._pod_classes: dict[tuple[Features, type], PodClasses] = {}
 
     def pools(self, features: Features) -> Pools:
-        found = self._pools.get(features)
-        if found is None:
-            found = remember(
+        pools = self._pools.get(features)
+        if pools is None:
+            pools = remember(
                 self._pools, features, Pools(self._slices, features, self._numbers), _REMEMBERED_FEATURE_SETS
             )
-        return found
+        return pools
 
     def pod_classes(self, features: Features, table: type) -> PodClasses:
         """``table``: the type of the feature table, whose outcomes aren't those of another."""
         key = (features, table)
-        found = self._pod_classes.get(key)
-        if found is None:
-            found = PodClasses(self.pools(features), self._classes, self.capacities, features)
-            remember(self._pod_classes, key, found, _REMEMBERED_FEATURE_SETS)
-        return found
+        pod_classes = self._pod_classes.get(key)
+        if pod_classes is None:
+            pod_classes = PodClasses(self.pools(features), self._classes, self.capacities, features)
+            remember(self._pod_classes, key, pod_classes, _REMEMBERED_FEATURE_SETS)
+        return pod_classes

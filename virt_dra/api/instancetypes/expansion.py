@@ -90,8 +90,8 @@ def expand(vm: VirtualMachine, instancetypes: Instancetypes, namespace: str) -> 
     Raises nothing."""
     namespace = vm.namespace or namespace
     try:
-        instancetype = _found(vm, instancetypes, namespace, _INSTANCETYPES)
-        preference = _found(vm, instancetypes, namespace, _PREFERENCES)
+        instancetype = _referenced_spec(vm, instancetypes, namespace, _INSTANCETYPES)
+        preference = _referenced_spec(vm, instancetypes, namespace, _PREFERENCES)
     except _Refused as refused:
         return Expansion(vm, refused.refusals)
     missing = tuple(reference for reference in (instancetype, preference) if isinstance(reference, MissingReference))
@@ -157,7 +157,7 @@ _PREFERENCES: Final = _Family(
 )
 
 
-def _found(
+def _referenced_spec(
     vm: VirtualMachine, instancetypes: Instancetypes, namespace: str, family: _Family
 ) -> InstancetypeSpec | PreferenceSpec | MissingReference | None:
     """The spec of the instancetype or preference that the VM names, None if it names none (K-16.1). Raises

@@ -189,8 +189,9 @@ def addresses(
 ) -> Addresses | Unusable:
     """The addresses among a device's attributes, as published, or why there are none (K-5.11, K-6.1 to K-6.5).
 
-    A key of a wrong type or with an empty value is passed over. A value that is no address is not: the driver meant it,
-    so another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left out.
+    A key of a wrong type or with an empty value is passed over. A value that is not an address is reported: the driver
+    meant it, so another key must not stand in for it (K-5.22). Only a malformed PCI address beside a good mdev is left
+    out.
     """
     of_mdev, of_pci = _keys(driver, tuple(extra))
     mdevs, pcis = _published(of_mdev, attributes), _published(of_pci, attributes)

@@ -29,11 +29,11 @@ def decode_object(
     try:
         return _members(text, decoder, convert, on_repeated)
     except (_Unexpected, StopIteration, json.JSONDecodeError):
-        return decoder.decode(text)  # which gives a value that is no object, or describes the fault
+        return decoder.decode(text)  # which gives a value that is not an object, or describes the fault
 
 
 class _Unexpected(Exception):
-    """The text is no object, or isn't JSON."""
+    """The text is not a JSON object."""
 
 
 def _members(

@@ -260,7 +260,7 @@ class _DocumentReader:
     def _key_text(self, event: _Event, value: object) -> str:
         assert not isinstance(value, dict | list)
         try:
-            return key_text(value)  # type: ignore[arg-type]  # a node that is no collection is a scalar
+            return key_text(value)  # type: ignore[arg-type]  # a node that is not a collection is a scalar
         except ScalarError as error:
             raise self.error(event, str(error)) from None
 

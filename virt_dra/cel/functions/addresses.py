@@ -22,7 +22,7 @@ _GROUPS = 8
 
 
 class InvalidAddress(ValueError):
-    """A text that is no address or prefix; the message is Go's."""
+    """A text that is not an address or prefix; the message is Go's."""
 
 
 def parse_address(text: str) -> tuple[IPAddress, str]:

@@ -106,7 +106,7 @@ class Patterns:
         if self._classes < 0:
             raise PatternsTooLarge(f"its patterns have more than {_MOST_CLASSES} Unicode classes")
         self._seen.add(pattern)
-        self._left -= _known(pattern, self._spend).usable().programsize
+        self._left -= _cached(pattern, self._spend).usable().programsize
         if self._left < 0:
             raise PatternsTooLarge(f"its patterns need more than {_MOST_INSTRUCTIONS} instructions")
 
@@ -131,13 +131,13 @@ class _Compiled:
 
 def compile_pattern(pattern: str) -> _Pattern:
     """The compiled pattern. Raises InvalidPattern, and PatternTooLarge for one that is none to us only."""
-    return _known(pattern, free).usable()
+    return _cached(pattern, free).usable()
 
 
 _cache: SizedCache[str, _Compiled] = SizedCache(_CACHE_BYTES)
 
 
-def _known(pattern: str, spend: Spend) -> _Compiled:
+def _cached(pattern: str, spend: Spend) -> _Compiled:
     """The outcome of compiling a pattern, from the cache or new; ``spend`` is charged before each part of that work."""
     compiled = _cache.get(pattern)
     if compiled is None:
@@ -236,15 +236,15 @@ def _compiled(budget: Budget, text: str, pattern: str, prefix: str = "Illegal re
     compiled = _cache.get(pattern)
     if pattern in budget.patterns:  # a constant, compiled with the expression
         if compiled is None:
-            compiled = _known(pattern, budget.extra)
+            compiled = _cached(pattern, budget.extra)
     elif budget.is_new(pattern):
         if compiled is None:
-            compiled = _known(pattern, budget.spend)
+            compiled = _cached(pattern, budget.spend)
         else:  # charged as if it were not cached, so that no result depends on earlier evaluations
             budget.repeat(compiled.work)
         budget.compiled(compiled.size)
     elif compiled is None:
-        compiled = _known(pattern, budget.extra)
+        compiled = _cached(pattern, budget.extra)
     if compiled.too_large:
         raise BudgetExceeded(f"operation cancelled: {compiled.error} is too large")
     if compiled.pattern is None:

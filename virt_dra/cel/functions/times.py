@@ -33,7 +33,7 @@ _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{1,2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DIGITS_MAX = 20
-"""Digits of a number of nanoseconds in 64 bits. A longer one is no duration."""
+"""Digits of a number of nanoseconds in 64 bits. A longer one is not a duration."""
 _OFFSET = re.compile(r"([-+]?)([0-9]{1,2}):([0-9]{1,2})")
 
 

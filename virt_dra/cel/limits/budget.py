@@ -75,7 +75,7 @@ class Work:
 
 
 class Budget:
-    """The remaining budget of one evaluation; without a caller who watches it no more than a counter."""
+    """The remaining budget of one evaluation; a mere counter if no caller watches it."""
 
     # no __slots__: these are the values of an evaluation that nobody watches, so that making a budget costs nothing
     left: float = float(STEP_LIMIT)
