@@ -189,7 +189,7 @@ class DeviceAttributes(Wire):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_the_spelling_that_says_something(cls, raw: Any) -> Any:
+    def _prefer_the_spelling_with_a_value(cls, raw: Any) -> Any:
         if isinstance(raw, Mapping) and raw.get("mdevUUID") and not raw.get("mDevUUID"):
             return {key: value for key, value in raw.items() if key != "mDevUUID"}
         return raw

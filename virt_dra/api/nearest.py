@@ -51,12 +51,12 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(map(quoted, first[:LISTED])) + (", …" if len(first) > LISTED else "")
 
 
-def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """The names, at most :data:`COMPARED`, with the one that was probably meant in front.
+def nearest_first(name: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates, at most :data:`COMPARED`, with the one that was probably meant in front.
 
     >>> nearest_first("gpuclaim", ["net-claim", "gpu-claim"])
     ['gpu-claim', 'net-claim']
     """
-    names = list(islice(known, COMPARED))
+    names = list(islice(candidates, COMPARED))
     meant = nearest(name, names)
     return names if meant is None else [meant, *(other for other in names if other != meant)]
