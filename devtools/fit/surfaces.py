@@ -149,10 +149,8 @@ def by_explain(case: FitCase) -> FitAnswer | None:
 
 def by_diff(case: FitCase) -> FitAnswer | None:
     """The asker is new in the second state."""
-    before, after = (
-        FitState(objects, ClusterState.of(objects), lambda: None) for objects in (case.cluster, case.objects)
-    )
-    for change in differences(before, after, NAMESPACE, lambda done, total: None):
+    before, after = (FitState(ClusterState.of(objects), lambda: None) for objects in (case.cluster, case.objects))
+    for change in differences(before, after, lambda done, total: None):
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
             return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from devtools.fit.case import ASKER, NAMESPACE, FitCase
+from virt_dra.model.feeds.files import placeable_model
 from virt_dra.simulator.explaining.state import Wish
 from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
 
@@ -13,7 +14,7 @@ _KINDS: Final = {"Pod": "pod", "VirtualMachine": "vm", "VirtualMachineInstance":
 
 def subject_of(case: FitCase) -> AskedSubject:
     """The asker as explanations see it."""
-    return SubjectFinder(case.objects, NAMESPACE).find(_KINDS[case.asker.KIND], ASKER, NAMESPACE)
+    return SubjectFinder(placeable_model(case.objects)).find(_KINDS[case.asker.KIND], ASKER, NAMESPACE)
 
 
 def wish_of(case: FitCase) -> Wish | None:

@@ -64,6 +64,6 @@ def test_the_fit_and_first_fit_ask_it() -> None:
 
 def test_explain_says_its_reason() -> None:
     objects = _objects()
-    subject = find_subject("pod", "wanted", "default", objects)
-    answer = answered(subject, ClusterState.of(objects), lambda done, total: None)
+    state = ClusterState.of(objects)
+    answer = answered(find_subject("pod", "wanted", "default", state.model), state, lambda done, total: None)
     assert (answer.verdict, answer.reason) == (WAITS, MAINTENANCE)

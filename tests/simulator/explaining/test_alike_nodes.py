@@ -12,6 +12,7 @@ from tests.simulator.explaining.clusters import NAMESPACE, claim, gpu, node, obj
 from virt_dra.allocator import Explanation
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import TypedObject
+from virt_dra.model.feeds.files import placeable_model
 from virt_dra.scheduling.dynamic_resources.pod_devices import PodDevices
 from virt_dra.scheduling.why import judged
 from virt_dra.simulator.explaining.state import ClusterState, Wish
@@ -51,7 +52,7 @@ def _cluster(chance: random.Random) -> list[Any]:
 
 
 def _wish(found: list[TypedObject]) -> Wish:
-    wish = find_subject("pod", "late", NAMESPACE, found).wish
+    wish = find_subject("pod", "late", NAMESPACE, placeable_model(found)).wish
     assert wish is not None
     return wish
 

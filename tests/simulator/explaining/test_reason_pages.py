@@ -40,7 +40,8 @@ def _objects(text: str, where: str) -> list[TypedObject]:
 def _reasons(there: list[TypedObject]) -> tuple[str, set[str]]:
     """The verdict on what is called ``wanted``, and all reasons."""
     kind = "pod" if any(isinstance(each, Pod) and each.name == "wanted" for each in there) else "claim"
-    found = answered(find_subject(kind, "wanted", "default", there), ClusterState.of(there), lambda done, total: None)
+    state = ClusterState.of(there)
+    found = answered(find_subject(kind, "wanted", "default", state.model), state, lambda done, total: None)
     return found.verdict, {found.reason, *(miss.code for group in found.groups for miss in group.reasons)}
 
 

@@ -11,6 +11,7 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.cluster.files import read_inputs
+from virt_dra.model.feeds.files import placeable_model
 from virt_dra.simulator.explaining.waiting import subjects_in
 
 CLUSTERS = ("explain", "inventory", "diff", "contention")
@@ -33,11 +34,10 @@ def test_it_is_what_has_no_node(example: str, bound: bool, phase: str) -> None:
         for each in objects
     ]
     for there in (objects, cluster(example)):
-        assert list(subjects_in(there, "default", bound=False)) == [
-            each for each in subjects_in(there, "default") if not each.node
-        ]
+        model = placeable_model(there)
+        assert list(subjects_in(model, bound=False)) == [each for each in subjects_in(model) if not each.node]
 
 
 def test_both_are_in_the_examples() -> None:
-    subjects = [each for example in CLUSTERS for each in subjects_in(cluster(example), "default")]
+    subjects = [each for example in CLUSTERS for each in subjects_in(placeable_model(cluster(example)))]
     assert {bool(each.node) for each in subjects} == {True, False}

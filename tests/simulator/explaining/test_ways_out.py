@@ -22,7 +22,8 @@ H100 = 'device.attributes["gpu.example.com"].model == "H100"'
 
 
 def explained(there: list[TypedObject]) -> ExplainedAnswer:
-    return answered(find_subject("pod", LATE, NAMESPACE, there), ClusterState.of(there), lambda done, total: None)
+    state = ClusterState.of(there)
+    return answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
 
 
 def late(**exactly: Any) -> list[dict[str, Any]]:
@@ -127,7 +128,7 @@ def test_nodes_for_which_time_does_not_last_are_counted() -> None:
     polls = iter([False] * 8)
     there = objects(*(node(f"n{number:02}", [gpu("g0")]) for number in range(20)), late(selectors=["false"]))
     state = replace(ClusterState.of(there), interrupt=lambda: next(polls, True))
-    found = answered(find_subject("pod", LATE, NAMESPACE, there), state, lambda done, total: None)
+    found = answered(find_subject("pod", LATE, NAMESPACE, state.model), state, lambda done, total: None)
     assert (found.verdict, found.nodes) == (WAITS, 20)
     assert 0 < found.unjudged < 20
 

@@ -60,11 +60,9 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
         with status("reading"):
             read = [_read(path, output) for path in (before, after)]
         try:
-            states = [
-                FitState(objects, ClusterState.of(objects, interrupt=deadline), deadline.start) for objects in read
-            ]
+            states = [FitState(ClusterState.of(objects, namespace, deadline), deadline.start) for objects in read]
             with progress("trying VMs") as report:
-                found = list(differences(states[0], states[1], namespace, report))
+                found = list(differences(states[0], states[1], report))
         except FatalError as error:
             refuse([str(error)], output)
     if output == "text":

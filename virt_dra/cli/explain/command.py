@@ -158,10 +158,11 @@ def _explain(
 
     deadline = AllocationDeadline(timeout)
     try:
-        subject = find_subject(kind, name, namespace, objects)
+        state = ClusterState.of(objects, namespace, deadline)
+        subject = find_subject(kind, name, namespace, state.model)
         deadline.start()
         with progress("judging nodes") as report:
-            answer = answered(subject, ClusterState.of(objects, interrupt=deadline), report, deadline.start)
+            answer = answered(subject, state, report, deadline.start)
     except (NoSubject, FatalError) as error:
         refuse([str(error)], output)
     if output == "text":
@@ -181,9 +182,9 @@ def _explain_all(objects: Sequence[TypedObject], namespace: str, timeout: float,
 
     deadline = AllocationDeadline(timeout)
     try:
-        state = ClusterState.of(objects, interrupt=deadline)
+        state = ClusterState.of(objects, namespace, deadline)
         with progress("explaining") as report:
-            found = waiting_answers(objects, namespace, state, _EXPLAINED, report, deadline.start)
+            found = waiting_answers(state, _EXPLAINED, report, deadline.start)
     except FatalError as error:
         refuse([str(error)], output)
     unplaced = found.answers

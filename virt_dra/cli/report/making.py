@@ -53,11 +53,11 @@ def contents_of(
     state: ClusterState | None = None
     try:
         with progress("explaining what waits") as report:
-            state = ClusterState.of(objects, interrupt=deadline)
+            state = ClusterState.of(objects, settings.namespace, deadline)
             if explained is None:
-                waiting = waiting_answers(objects, settings.namespace, state, settings.most, report, deadline.start)
+                waiting = waiting_answers(state, settings.most, report, deadline.start)
             else:
-                waiting = still_waiting(explained, objects, settings.namespace)
+                waiting = still_waiting(explained, model)
     except FatalError as error:
         notes = (f"What waits can't be explained: {error}",)
     vms = tuple(vm_rows(model, now, settings.address_keys))

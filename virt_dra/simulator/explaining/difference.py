@@ -3,12 +3,11 @@ its own devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from virt_dra.allocator import DeadlineExceeded, FatalError
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaimStatus
 from virt_dra.model.usage import holders_by
 from virt_dra.simulator.explaining.answer import JudgeProgress, answered
@@ -47,12 +46,11 @@ class FitChange:
 class FitState:
     """One state of a cluster. ``deadline``: restarts the time of one VM; ``interrupt`` of the state is its end."""
 
-    objects: Sequence[TypedObject]
     state: ClusterState
     restart: Callable[[], None]
 
-    def subjects(self, namespace: str) -> dict[str, AskedSubject]:
-        return {each.title: each for each in subjects_in(self.objects, namespace)}
+    def subjects(self) -> dict[str, AskedSubject]:
+        return {subject.title: subject for subject in subjects_in(self.state.model)}
 
     def fits(self, subject: AskedSubject) -> tuple[FitWord, str]:
         """Whether it fits, and why not."""
@@ -80,9 +78,9 @@ def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterSt
     return state.without(held), replace(subject, wish=Wish(pod, claims), node="", claims=())
 
 
-def differences(before: FitState, after: FitState, namespace: str, progress: JudgeProgress) -> Iterator[FitChange]:
+def differences(before: FitState, after: FitState, progress: JudgeProgress) -> Iterator[FitChange]:
     """The VMs for which the answer differs, by name; and those that are in one state only. Raises FatalError."""
-    then, now = before.subjects(namespace), after.subjects(namespace)
+    then, now = before.subjects(), after.subjects()
     titles = sorted({*then, *now})
     for number, title in enumerate(titles):
         progress(number, len(titles))

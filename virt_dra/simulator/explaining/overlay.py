@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from virt_dra.allocator.model import DeviceId
 from virt_dra.api.meta import TypedObject
@@ -11,13 +11,14 @@ from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
 
-def overlay_of(word: str, name: str, objects: Sequence[TypedObject]) -> DeviceVerdicts:
+def overlay_of(word: str, name: str, objects: Iterable[TypedObject]) -> DeviceVerdicts:
     """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest,
     with their misses.
 
     Raises NoSubject for what isn't there, FatalError for claims that no node can serve.
     """
-    subject = find_subject(word, name, "default", objects)
+    state = ClusterState.of(objects)
+    subject = find_subject(word, name, "default", state.model)
     found: dict[DeviceId, DeviceVerdict] = {}
     for claim in subject.claims:
         if claim.status.allocation is not None:
@@ -25,7 +26,6 @@ def overlay_of(word: str, name: str, objects: Sequence[TypedObject]) -> DeviceVe
                 found[DeviceId(result.driver, result.pool, result.device)] = DeviceVerdict(CHOSEN)
     if subject.wish is None:
         return found
-    state = ClusterState.of(objects)
     placed = False
     by_node = _devices_of_nodes(state)
     for node in state.judged(subject.wish):

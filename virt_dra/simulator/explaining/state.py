@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, Interrupt, Snapshot
@@ -47,12 +47,12 @@ class ClusterState:
 
     @classmethod
     def of(
-        cls, objects: Sequence[TypedObject], features: Features = DEFAULT, interrupt: Interrupt | None = None
+        cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
-        """Raises FatalError for slices that can't be read."""
-        model = placeable_model(objects)
-        read_beforehand(model, features)
-        return cls(model, features, interrupt)
+        """``namespace``: of objects that name none. Raises FatalError for slices that can't be read."""
+        model = placeable_model(objects, namespace)
+        read_beforehand(model, DEFAULT)
+        return cls(model, interrupt=interrupt)
 
     # --- what is there ----------------------------------------------------------------------------------------------
 

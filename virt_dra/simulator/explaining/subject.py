@@ -3,7 +3,7 @@ of files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject, in_namespace, of_kind
+from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate
 from virt_dra.controllers.loops.claims import generated_claim
 from virt_dra.controllers.pods.current_pod import current_pod, owner_uids
+from virt_dra.model.cluster import ClusterModel, ModelIndex
 from virt_dra.scheduling.claim_checks import each_once
 from virt_dra.simulator.explaining.state import Wish
 
@@ -58,29 +59,24 @@ class AskedSubject:
     """The pod that has the place."""
 
 
-class SubjectFinder:
-    """Finds subjects among objects, each in constant time. Of objects with one name the last counts, as with kubectl
-    apply."""
+_pods_by_owner = ModelIndex(Pod, owner_uids)
 
-    def __init__(self, objects: Sequence[TypedObject], namespace: str) -> None:
-        """``namespace``: of objects that name none."""
-        self.objects = [in_namespace(each, namespace) for each in objects]
-        self._named = {(type(each), each.namespace, each.name): each for each in self.objects}
-        self._pods: dict[str, list[Pod]] = {}
-        for pod in of_kind(self.objects, Pod):
-            for uid in owner_uids(pod):
-                self._pods.setdefault(uid, []).append(pod)
+
+class SubjectFinder:
+    """Finds subjects in a model, each in constant time."""
+
+    def __init__(self, model: ClusterModel) -> None:
+        self._model = model
 
     @cached_property
     def _fitting(self) -> Fitting:
         from virt_dra.simulator.fit import Fitting  # here, since it needs the launcher and the webhooks
         from webhooks.lint.inputs import KubeVirtAtHand
 
-        return Fitting(self.objects, KubeVirtAtHand.of(next(iter(of_kind(self.objects, KubeVirt)), None)))
+        return Fitting(self._model.objects, KubeVirtAtHand.of(next(iter(self._model.of(KubeVirt)), None)))
 
     def get(self, kind: type[ObjectT], name: str, namespace: str) -> ObjectT | None:
-        found = self._named.get((kind, namespace, name))
-        return found if isinstance(found, kind) else None
+        return self._model.by_key(kind).get(f"{namespace}/{name}")
 
     def find(self, word: str, name: str, namespace: str) -> AskedSubject:
         """Raises NoSubject. ``word``: one of KINDS."""
@@ -89,7 +85,7 @@ class SubjectFinder:
         if found is None and kind is VirtualMachineInstance:
             found = self.get(VirtualMachine, name, namespace)
         if found is None:
-            raise NoSubject(_missing(self.objects, kind, name, namespace))
+            raise NoSubject(_missing(self._model, kind, name, namespace))
         title = f"{_WORDS[type(found)]} {found.key}"
         if isinstance(found, ResourceClaim):
             return _of_claim(found, title)
@@ -114,7 +110,7 @@ class SubjectFinder:
         return pod is not None and bool(pod.spec.node_name)
 
     def _pod_of(self, vmi: VirtualMachineInstance) -> Pod | None:
-        return current_pod(vmi, self._pods.get(vmi.metadata.uid, ()) if vmi.metadata.uid else ())
+        return current_pod(vmi, _pods_by_owner(self._model, vmi.metadata.uid) if vmi.metadata.uid else ())
 
     def _named_gap(self, subject: VirtualMachine | VirtualMachineInstance) -> str:
         """The claim or template that a VM names and that isn't there."""
@@ -125,12 +121,8 @@ class SubjectFinder:
                 (ResourceClaim, entry.resource_claim_name),
             )
             for kind, name in named:
-                if name and self._named.get((kind, subject.namespace, name)) is None:
-                    names = [
-                        each.name
-                        for each in self.objects
-                        if isinstance(each, kind) and each.namespace == subject.namespace
-                    ]
+                if name and self.get(kind, name, subject.namespace) is None:
+                    names = [obj.name for obj in self._model.of(kind) if obj.namespace == subject.namespace]
                     meant = nearest(name, names)
                     hint = (
                         f"; did you mean {meant}?"
@@ -168,11 +160,11 @@ class SubjectFinder:
         return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
 
 
-def find_subject(word: str, name: str, namespace: str, objects: Sequence[TypedObject]) -> AskedSubject:
+def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
     """Raises NoSubject. ``word``: one of KINDS; ``name``: with its namespace or without (``team-a/vm``)."""
     given, slash, rest = name.partition("/")
     namespace, name = (given, rest) if slash else (namespace, name)
-    return SubjectFinder(objects, namespace).find(word, name, namespace)
+    return SubjectFinder(model).find(word, name, namespace)
 
 
 def _of_claim(claim: ResourceClaim, title: str) -> AskedSubject:
@@ -199,9 +191,9 @@ def _node_of(claim: ResourceClaim) -> str:
     return fields[0].values[0] if len(fields) == 1 and len(fields[0].values) == 1 else ""
 
 
-def _missing(there: Sequence[TypedObject], kind: type[TypedObject], name: str, namespace: str) -> str:
+def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace: str) -> str:
     word = _WORDS[kind]
-    same = of_kind(there, kind)
+    same = model.of(kind)
     elsewhere = sorted({each.namespace for each in same if each.name == name})
     if elsewhere:
         return f"there is no {word} {name} in namespace {namespace}, but in {', '.join(elsewhere[:3])}: name it with -n"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
-from virt_dra.api.meta import TypedObject
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.explaining.answer import PLACED, ExplainedAnswer, JudgeProgress, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import AskedSubject, SubjectFinder
@@ -22,47 +22,39 @@ class WaitingAnswers:
 
 
 def waiting_answers(
-    objects: Sequence[TypedObject],
-    namespace: str,
-    state: ClusterState,
-    most: int,
-    progress: JudgeProgress,
-    restart: Callable[[], None],
+    state: ClusterState, most: int, progress: JudgeProgress, restart: Callable[[], None]
 ) -> WaitingAnswers:
     """The first ``most`` that have no place. ``restart``: starts the time limit of each. Raises FatalError for slices
     that can't be read."""
-    waiting = list(subjects_in(objects, namespace, bound=False))
-    found: list[ExplainedAnswer] = []
+    waiting = list(subjects_in(state.model, bound=False))
+    answers: list[ExplainedAnswer] = []
     for number, subject in enumerate(waiting[:most]):
         progress(number, len(waiting))
         restart()
-        found.append(answered(subject, state, lambda done, total: None, restart))
-    return WaitingAnswers(tuple(each for each in found if each.verdict != PLACED), max(len(waiting) - most, 0))
+        answers.append(answered(subject, state, lambda done, total: None, restart))
+    unplaced = tuple(answer for answer in answers if answer.verdict != PLACED)
+    return WaitingAnswers(unplaced, max(len(waiting) - most, 0))
 
 
-def still_waiting(explained: WaitingAnswers, objects: Sequence[TypedObject], namespace: str) -> WaitingAnswers:
+def still_waiting(explained: WaitingAnswers, model: ClusterModel) -> WaitingAnswers:
     """Of answers that were found before, those of subjects that wait still."""
-    waiting = {each.title for each in subjects_in(objects, namespace, bound=False)}
+    waiting = {subject.title for subject in subjects_in(model, bound=False)}
     return WaitingAnswers(tuple(each for each in explained.answers if each.title in waiting), explained.left_out)
 
 
-def subjects_in(objects: Sequence[TypedObject], namespace: str, *, bound: bool = True) -> Iterator[AskedSubject]:
-    """VMs and VMIs, each once, then pods with claims that aren't theirs; without those that have finished, and without
+def subjects_in(model: ClusterModel, *, bound: bool = True) -> Iterator[AskedSubject]:
+    """VMs, VMIs, each VM once, then pods with claims that aren't theirs; without those that have finished, and without
     those whose pods have a node unless ``bound``."""
-    instances = {
-        (each.namespace or namespace, each.name) for each in objects if isinstance(each, VirtualMachineInstance)
-    }
-    finder = SubjectFinder(objects, namespace)
-    for each in finder.objects:
-        kind = ""
-        if isinstance(each, VirtualMachineInstance) and not each.finished:
-            kind = "vmi" if bound or not finder.is_bound(each) else ""
-        elif isinstance(each, VirtualMachine) and (each.namespace or namespace, each.name) not in instances:
-            kind = "vm"
-        elif isinstance(each, Pod) and each.spec.resource_claims and not each.finished and not _of_vm(each):
-            kind = "pod" if bound or not finder.is_bound(each) else ""
-        if kind:
-            yield finder.find(kind, each.name, each.namespace)
+    finder, instances = SubjectFinder(model), model.by_key(VirtualMachineInstance)
+    for vm in model.of(VirtualMachine):
+        if vm.key not in instances:
+            yield finder.find("vm", vm.name, vm.namespace)
+    for vmi in model.of(VirtualMachineInstance):
+        if not vmi.finished and (bound or not finder.is_bound(vmi)):
+            yield finder.find("vmi", vmi.name, vmi.namespace)
+    for pod in model.of(Pod):
+        if pod.spec.resource_claims and not pod.finished and not _of_vm(pod) and (bound or not finder.is_bound(pod)):
+            yield finder.find("pod", pod.name, pod.namespace)
 
 
 def _of_vm(pod: Pod) -> bool:
