@@ -275,7 +275,7 @@ def _show(
     answers: tuple[AllocationAnswer, ...], output: str, *, all_nodes: bool, explain: bool, allocated: bool
 ) -> None:
     if output != "text":
-        print_document({"allocated": allocated, "answers": [answer_json(each) for each in answers]}, output)
+        print_document({"allocated": allocated, "answers": [answer_json(answer) for answer in answers]}, output)
         return
     if not answers:
         return

@@ -38,7 +38,7 @@ MEMBERS: Final = (
 )
 
 FEATURE_FIELDS: Final = {
-    "".join(part.capitalize() for part in each.name.split("_")): each.name for each in fields(Features)
+    "".join(part.capitalize() for part in field.name.split("_")): field.name for field in fields(Features)
 }
 """Field of the reference's ``Features`` -> attribute of ours."""
 
@@ -94,15 +94,15 @@ def _decide(
     allocator = Allocator(snapshot, claims, features, interrupt=deadline)
     deadline.start()
     try:
-        found = allocator.allocate(node, explain=False)
+        answer = allocator.allocate(node, explain=False)
     except AllocationError as error:
         out["error"] = error_text(error)
         out["node_error"] = isinstance(error, NodeError)
         if explain and isinstance(error, NodeError):
             explanation = _explained(allocator, node, deadline)
     else:
-        if isinstance(found, Allocated):
-            out["results"] = with_share_names([result.to_wire() for result in found.results])
+        if isinstance(answer, Allocated):
+            out["results"] = with_share_names([result.to_wire() for result in answer.results])
         elif explain:
             explanation = _explained(allocator, node, deadline)
     return {**out, "explanation": explanation} if explain else out

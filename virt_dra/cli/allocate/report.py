@@ -20,7 +20,7 @@ def answer_json(answer: AllocationAnswer) -> Json:
         "allocated": answer.allocated,
         "node": answer.fitting[0].node if answer.allocated else None,
         "message": answer.message,
-        "nodes": [_node_json(each) for each in answer.nodes],
+        "nodes": [_node_json(node) for node in answer.nodes],
     }
 
 
@@ -41,8 +41,8 @@ def explanation_json(explanation: Explanation) -> Json:
         "reason": explanation.reason,
         "summary": explanation.summary,
         "devices": explanation.devices,
-        "pools": [{"pool": str(each.pool), "reason": each.reason, "detail": each.detail} for each in explanation.pools],
-        "requests": [_request_json(each) for each in explanation.requests],
+        "pools": [{"pool": str(pool.pool), "reason": pool.reason, "detail": pool.detail} for pool in explanation.pools],
+        "requests": [_request_json(request) for request in explanation.requests],
     }
 
 
@@ -54,8 +54,13 @@ def _request_json(request: RequestExplanation) -> Json:
         "placed": request.placed,
         "overLimit": request.over_limit,
         "rejections": [
-            {"device": str(each.device), "reason": each.reason, "summary": each.summary, "detail": each.detail}
-            for each in request.rejections
+            {
+                "device": str(rejection.device),
+                "reason": rejection.reason,
+                "summary": rejection.summary,
+                "detail": rejection.detail,
+            }
+            for rejection in request.rejections
         ],
     }
 

@@ -43,14 +43,14 @@ def _likeness(node: NodeAnswer) -> object:
         return node.summary
     requests = tuple(
         (
-            each.claim,
-            each.request,
-            each.wanted,
-            each.placed,
-            each.over_limit,
-            tuple((why, len(devices)) for why, devices in _refused(each)),
+            request.claim,
+            request.request,
+            request.wanted,
+            request.placed,
+            request.over_limit,
+            tuple((why, len(devices)) for why, devices in _refused(request)),
         )
-        for each in node.explanation.requests
+        for request in node.explanation.requests
     )
     pools = tuple((problem.reason, problem.detail) for problem in node.explanation.pools)
     return node.summary, node.explanation.devices == 0, pools, requests
@@ -61,7 +61,7 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
         return
     first = alike[0]
     for number, problem in enumerate(first.pools):
-        pools = [str(each.pools[number].pool) for each in alike]
+        pools = [str(explanation.pools[number].pool) for explanation in alike]
         tree.add(Text(f"pool {_some(pools)}: {problem.reason}: {problem.detail}"))
     if not first.devices:
         tree.add(
@@ -75,7 +75,7 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
         limit = "; the claim would hold more devices than the API allows" if request.over_limit else ""
         at_best = f"{request.placed} of {counted(request.wanted, 'device')} at best"
         branch = tree.add(Text(f"claim {request.claim}, request {request.request}: {at_best}{limit}"))
-        of_nodes = [_refused(each.requests[number]) for each in alike]
+        of_nodes = [_refused(explanation.requests[number]) for explanation in alike]
         for place, ((reason, detail), _) in enumerate(of_nodes[0]):
             devices = [device for refused in of_nodes for device in refused[place][1]]
             branch.add(Text(f"{_some(devices)}: {reason}: {detail}"))
@@ -84,8 +84,8 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
 def _refused(request: RequestExplanation) -> list[tuple[tuple[str, str], list[str]]]:
     """The devices by what refused them: the reason, and its words."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for each in request.rejections:
-        groups.setdefault((each.reason, each.detail), []).append(str(each.device))
+    for rejection in request.rejections:
+        groups.setdefault((rejection.reason, rejection.detail), []).append(str(rejection.device))
     return list(groups.items())
 
 

@@ -71,11 +71,11 @@ class CelReport:
 
     @property
     def failed(self) -> int:
-        return sum(found.error is not None for found in self.devices)
+        return sum(device.error is not None for device in self.devices)
 
     @property
     def matching(self) -> int:
-        return sum(found.matches for found in self.devices)
+        return sum(device.matches for device in self.devices)
 
     @property
     def good(self) -> bool:
@@ -85,7 +85,7 @@ class CelReport:
         return {
             "expression": self.expression,
             "costEstimate": self.cost_estimate,
-            "devices": [found.to_json() for found in self.devices],
+            "devices": [device.to_json() for device in self.devices],
             "outdatedSlices": list(self.outdated),
         }
 
@@ -103,14 +103,14 @@ class CelReport:
         evaluated = f"{counted(count, 'device')} evaluated{failed}"
         verb = "matches" if count == 1 else "match"
         said = evaluated if self.derived else f"{self.matching} of {counted(count, 'device')} {verb}{failed}"
-        costs = [found.cost for found in self.devices if found.cost is not None]
+        costs = [device.cost for device in self.devices if device.cost is not None]
         yield f"{said}; cost up to {max(costs)} of an estimated {self.cost_estimate}" if costs else said
 
     def _samples(self) -> Iterator[str]:
         """One line for all devices with the same result, those first that fewest have."""
         groups: dict[str, list[str]] = {}
-        for found in self.devices:
-            groups.setdefault(found.said, []).append(found.device)
+        for device in self.devices:
+            groups.setdefault(device.said, []).append(device.device)
         rarest = sorted(groups.items(), key=lambda group: len(group[1]))
         for said, names in rarest[:SHOWN_RESULTS]:
             more = f" and {len(names) - SAMPLE:,} more" if len(names) > SAMPLE else ""

@@ -42,16 +42,16 @@ class _Bash(BashComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         value = incomplete.partition("=")[2] if incomplete.startswith("--") else incomplete
         kept = value[: value.rfind("=") + 1]
-        found = super().get_completions(args, incomplete)
-        return [CompletionItem(item.value.removeprefix(kept), type=item.type, help=item.help) for item in found]
+        items = super().get_completions(args, incomplete)
+        return [CompletionItem(item.value.removeprefix(kept), type=item.type, help=item.help) for item in items]
 
 
-def _whole_words(found: list[CompletionItem[str]], incomplete: str) -> list[CompletionItem[str]]:
+def _whole_words(items: list[CompletionItem[str]], incomplete: str) -> list[CompletionItem[str]]:
     """``--option=value`` for shells that replace the whole word."""
     option, equals, _ = incomplete.partition("=")
     if not equals or not option.startswith("--"):
-        return found
-    return [CompletionItem(f"{option}={item.value}", type=item.type, help=item.help) for item in found]
+        return items
+    return [CompletionItem(f"{option}={item.value}", type=item.type, help=item.help) for item in items]
 
 
 class _Zsh(ZshComplete):
@@ -86,8 +86,8 @@ def script(shell: str) -> str:
 def answer_shell(instruction: str) -> int:
     """Prints the completions that the environment asks for; ``instruction``: the value of :data:`ASKED`. Returns the
     exit code."""
-    shell, _, what = instruction.partition("_")
-    if shell not in _SHELLS or what != "complete":
+    shell, _, action = instruction.partition("_")
+    if shell not in _SHELLS or action != "complete":
         return 1
     sys.stdout.buffer.write(f"{_SHELLS[shell](read_table(), {}, PROGRAM, ASKED).complete()}\n".encode())
     return 0
@@ -96,9 +96,9 @@ def answer_shell(instruction: str) -> int:
 def kubectl_lines(words: list[str]) -> list[str]:
     """The answer to kubectl; the last word is the incomplete one, maybe empty."""
     *given, incomplete = words or [""]
-    found = ShellComplete(read_table(), {}, PROGRAM, ASKED).get_completions(given, incomplete)
-    listed = [item for item in found if item.type == "plain"]
-    directive = _NO_FILES if listed or not found else _FOLDERS if found[0].type == "dir" else _DEFAULT
+    items = ShellComplete(read_table(), {}, PROGRAM, ASKED).get_completions(given, incomplete)
+    listed = [item for item in items if item.type == "plain"]
+    directive = _NO_FILES if listed or not items else _FOLDERS if items[0].type == "dir" else _DEFAULT
     lines = [f"{item.value}\t{' '.join(item.help.split())}" if item.help else str(item.value) for item in listed]
     return [*lines, f":{directive}"]
 

@@ -49,10 +49,10 @@ class TableGroup(click.Group):
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = self._table.get(cmd_name)
+        row = self._table.get(cmd_name)
         return (
-            click.Command(cmd_name, short_help=found["help"], params=_parameters(found["options"]))
-            if found is not None
+            click.Command(cmd_name, short_help=row["help"], params=_parameters(row["options"]))
+            if row is not None
             else None
         )
 

@@ -79,13 +79,13 @@ class _Remarks:
 
     def findings(self, objects: Iterable[ObjectId]) -> list[str]:
         wanted = dict.fromkeys(objects)
-        found = [
-            f"{each.title}: {finding}"
-            for each in self.checked
-            if (each.kind, each.namespace, each.name) in wanted
-            for finding in each.findings
+        findings = [
+            f"{obj.title}: {finding}"
+            for obj in self.checked
+            if (obj.kind, obj.namespace, obj.name) in wanted
+            for finding in obj.findings
         ]
-        return [*self.notes, *found]
+        return [*self.notes, *findings]
 
 
 @click.command(name="describe", help=HELP, epilog=EPILOG)
@@ -105,23 +105,23 @@ def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: s
         documents = source.documents(output)
         model, _ = source.read(READ[f"describe {chosen}"], output, documents)
         rows, missing = request.rows(model)
-        subjects = [each for row in rows for each in subjects_of(row, model)]
+        subjects = [subject for row in rows for subject in subjects_of(row, model)]
         remarks = _live_remarks(source, subjects) if source.live else _remarks_of(documents, source)
         _print([details_of(row, DetailSources(model, options, remarks)) for row in rows], now, output)
-    for each in missing:
-        say(f"error: {each}", err=True)
+    for name in missing:
+        say(f"error: {name}", err=True)
     sys.exit(1 if missing else 0)
 
 
-def _print(found: Sequence[Json], now: datetime, output: str) -> None:
+def _print(details: Sequence[Json], now: datetime, output: str) -> None:
     if output == "json":
-        click.echo(json_text(list(found), indent=2))
+        click.echo(json_text(list(details), indent=2))
     elif output == "yaml":
         from virt_dra.api.reading.yaml_writing import write_yaml
 
-        click.echo(write_yaml(list(found)), nl=False)
+        click.echo(write_yaml(list(details)), nl=False)
     else:
-        for number, document in enumerate(found):
+        for number, document in enumerate(details):
             click.echo(("\n" if number else "") + "\n".join(section_lines(document, now)))
 
 
@@ -173,7 +173,7 @@ async def live_remarks(cluster: Reader, subjects: Sequence[ObjectId], source: In
     judged = lint_documents(
         (), LintSettings.for_command(), known=EVERYTHING - {kind.KIND for kind in scope.unread},
         address_keys=source.address_keys, existing=objects,
-        also=[Sourced(each, DocumentSource("cluster", 0)) for each in objects if (each.KIND, each.namespace,
-            each.name) in wanted],
+        also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in objects if (obj.KIND, obj.namespace,
+            obj.name) in wanted],
     )  # fmt: skip
     return _Remarks(events, judged.checked, tuple(notes))

@@ -26,9 +26,9 @@ def section_lines(document: Mapping[str, Any], now: datetime, indent: int = 0) -
         if isinstance(value, Mapping) and value:
             yield f"{blanks}{titles[key]}"
             yield from _pairs(value, indent + 2)
-        elif _flat_list(value) and sum(len(str(each)) + 2 for each in value) > _ON_ONE_LINE:
+        elif _flat_list(value) and sum(len(str(item)) + 2 for item in value) > _ON_ONE_LINE:
             yield f"{blanks}{titles[key]}"
-            yield from (f"{blanks}  {_text(each, key, now)}" for each in value)
+            yield from (f"{blanks}  {_text(item, key, now)}" for item in value)
         elif isinstance(value, list) and value and not _flat_list(value):
             yield f"{blanks}{titles[key]}"
             yield from _table(value, now, indent + 2)
@@ -43,7 +43,7 @@ def _title(key: str) -> str:
 
 
 def _flat_list(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and not any(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list) and bool(value) and not any(isinstance(item, Mapping) for item in value)
 
 
 def _pairs(members: Mapping[str, Any], indent: int) -> Iterator[str]:
@@ -73,13 +73,13 @@ def _given(value: object) -> bool:
 def _text(value: object, key: str, now: datetime) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and key in _TIMES and (found := age(value, now)):
-        return visible(f"{value} ({found} ago)")
+    if isinstance(value, str) and key in _TIMES and (since := age(value, now)):
+        return visible(f"{value} ({since} ago)")
     if isinstance(value, list):
-        return (", " if _flat_list(value) else "; ").join(_text(each, key, now) for each in value) or "-"
+        return (", " if _flat_list(value) else "; ").join(_text(item, key, now) for item in value) or "-"
     if isinstance(value, Mapping):
         return (
-            " ".join(f"{visible(str(name))}={_text(each, name, now)}" for name, each in value.items() if _given(each))
+            " ".join(f"{visible(str(name))}={_text(item, name, now)}" for name, item in value.items() if _given(item))
             or "-"
         )
     return "-" if value is None or value == "" else visible(str(value))

@@ -17,16 +17,16 @@ def page_names() -> list[str]:
 
 def page(name: str) -> str | None:
     """The page of a finding or a reason, in Markdown; upper and lower case don't matter. None if there is none."""
-    found = {each.lower(): path for each, path in _pages().items()}.get(name.lower())
-    return found.read_text(encoding="utf-8") if found is not None else None
+    page = {title.lower(): path for title, path in _pages().items()}.get(name.lower())
+    return page.read_text(encoding="utf-8") if page is not None else None
 
 
 def _pages() -> dict[str, Traversable]:
     pages = files("virt_dra") / "pages"
-    found = {}
+    paths = {}
     for folder in _FOLDERS:
-        for each in (pages / folder).iterdir():
-            name = each.name.removesuffix(".md")
-            if name not in (each.name, _INDEX):
-                found[name] = each
-    return found
+        for file in (pages / folder).iterdir():
+            name = file.name.removesuffix(".md")
+            if name not in (file.name, _INDEX):
+                paths[name] = file
+    return paths

@@ -28,8 +28,8 @@ class RowColumn:
 
     def text(self, row: InventoryRow, now: datetime) -> str:
         """The cell for people."""
-        found = self.cell(row)
-        return age(found, now) if self.time else found
+        cell = self.cell(row)
+        return age(cell, now) if self.time else cell
 
 
 def age(timestamp: str, now: datetime) -> str:
@@ -45,8 +45,8 @@ def age(timestamp: str, now: datetime) -> str:
     return f"{seconds // (365 * 86_400)}y"
 
 
-def _few(names: Sequence[str], what: str) -> str:
-    return ",".join(names) if len(names) <= _LISTED else f"{len(names)} {what}"
+def _few(names: Sequence[str], noun: str) -> str:
+    return ",".join(names) if len(names) <= _LISTED else f"{len(names)} {noun}"
 
 
 def _joined(parts: Iterable[str]) -> str:
@@ -83,7 +83,7 @@ _DEVICES: Final = (
     RowColumn("HELD-BY", lambda row: _few([str(holder) for holder in row.holders], "claims")),
     RowColumn("SINCE", lambda row: row.holders[0].since if row.holders else "", time=True),
     RowColumn("CLAIMS", lambda row: _joined(holder.claim.key for holder in row.holders), wide=True),
-    RowColumn("TAINTS", lambda row: _joined(taint_text(each) for each in row.taints), wide=True),
+    RowColumn("TAINTS", lambda row: _joined(taint_text(taint) for taint in row.taints), wide=True),
     RowColumn("HEALTH", lambda row: "" if row.health is None else row.health or "Unhealthy", wide=True),
     RowColumn("PROBLEM", lambda row: row.problem, wide=True),
 )
@@ -91,11 +91,11 @@ _CLAIMS: Final = (
     RowColumn("NAMESPACE", lambda row: row.namespace),
     RowColumn("NAME", lambda row: row.claim.name),
     RowColumn("STATE", lambda row: row.state),
-    RowColumn("DEVICES", lambda row: ",".join(f"{each.pool}/{each.device}" for each in row.devices)),
+    RowColumn("DEVICES", lambda row: ",".join(f"{device.pool}/{device.device}" for device in row.devices)),
     RowColumn("NODE", lambda row: row.node),
     RowColumn("FOR", lambda row: _few([str(user) for user in row.users], "users")),
     RowColumn("SINCE", lambda row: row.since, time=True),
-    RowColumn("DRIVERS", lambda row: _joined(each.driver for each in row.devices), wide=True),
+    RowColumn("DRIVERS", lambda row: _joined(device.driver for device in row.devices), wide=True),
     RowColumn("CLASSES", lambda row: ",".join(row.classes), wide=True),
     RowColumn("PODS", lambda row: _joined(user.name for user in row.users), wide=True),
 )

@@ -93,15 +93,15 @@ class GetRequest:
 
     def rows(self, model: ClusterModel) -> tuple[list[InventoryRow], list[str]]:
         """The rows that are wanted, in their order; and the names that no row has."""
-        found = rows_of(self.kind, model, self.options())
-        wanted = [row for row in found if self.wanted.wants(row)]
+        rows = rows_of(self.kind, model, self.options())
+        wanted = [row for row in rows if self.wanted.wants(row)]
         missing = self.wanted.missing(wanted)
         ordered = in_order(wanted, self.sort_by, FIELDS[self.kind]) if self.sort_by else wanted
-        return ordered, [_not_found(self.kind, name, found) for name in missing]
+        return ordered, [_not_found(self.kind, name, rows) for name in missing]
 
 
 def _not_found(kind: RowKind, name: str, rows: Sequence[InventoryRow]) -> str:
-    close = nearest(name, (each for row in rows for each in row.names))
+    close = nearest(name, (candidate for row in rows for candidate in row.names))
     return f"{kind.removesuffix('s')} {quoted(name)} isn't there{f'; did you mean {close}?' if close else ''}"
 
 
@@ -145,8 +145,8 @@ def command(
         model, scope = source.read(kinds, output)
         rows, missing = request.rows(model)
         _print(chosen, rows, output)
-    for each in missing:
-        say(f"error: {each}", err=True)
+    for name in missing:
+        say(f"error: {name}", err=True)
     sys.exit(1 if missing or not scope.serves(kinds) else 0)
 
 
@@ -156,10 +156,10 @@ def _chosen(
     """Ends the command for what doesn't exist."""
     try:
         chosen = row_kind(kind)
-        known = FIELDS[chosen]
+        row_fields = FIELDS[chosen]
         if sort_by is not None:
-            checked(sort_by.removeprefix("-"), known)
-        return chosen, tuple(condition for text in fields for condition in read_conditions(text, known))
+            checked(sort_by.removeprefix("-"), row_fields)
+        return chosen, tuple(condition for text in fields for condition in read_conditions(text, row_fields))
     except BadFilter as error:
         refuse([str(error)], output)
 

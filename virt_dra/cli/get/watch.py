@@ -67,12 +67,12 @@ async def follow_rows(
         while True:
             await changed.wait()
             changed.clear()
-            known = ClusterModel(
+            model = ClusterModel(
                 (obj for informer in informers for obj in informer.store.values()),
                 unread=scope.unread,
                 partial=scope.partial,
             )
-            rows, _ = request.rows(known)
+            rows, _ = request.rows(model)
             changes = list(shown.changes(rows))
             if changes:
                 show(changes)

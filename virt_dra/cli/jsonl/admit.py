@@ -58,11 +58,11 @@ def _old(request: Json, raw: Json) -> Json | None:
 
 def _field_validation(request: Json) -> FieldValidation:
     text = member(request, "fieldValidation", str, "Warn")
-    known: tuple[FieldValidation, ...] = get_args(FieldValidation)
-    for each in known:
-        if text == each:
-            return each
-    raise BadLine(f"fieldValidation: must be one of {', '.join(known)}")
+    choices: tuple[FieldValidation, ...] = get_args(FieldValidation)
+    for choice in choices:
+        if text == choice:
+            return choice
+    raise BadLine(f"fieldValidation: must be one of {', '.join(choices)}")
 
 
 HELP = """Check VMIs and VMs: the verdict of the API server and KubeVirt together.

@@ -84,14 +84,14 @@ def _objects(request: Json, name: str, kind: type[ObjectT]) -> tuple[ObjectT, ..
     if not isinstance(items, list):
         raise BadLine(f"{name}.items: must be a list")
     defaults = {"apiVersion": raw.get("apiVersion"), "kind": kind.KIND} if raw["kind"] == f"{kind.KIND}List" else {}
-    found = []
+    objects = []
     for position, entry in enumerate(items):
         if isinstance(entry, dict) and entry.get("kind") not in (None, kind.KIND):
             continue  # a List may hold objects of several kinds
-        found.append(
+        objects.append(
             _object({**defaults, **entry} if isinstance(entry, dict) else entry, f"{name}.items[{position}]", kind)
         )
-    return tuple(found)
+    return tuple(objects)
 
 
 def _object(raw: object, path: str, kind: type[ObjectT]) -> ObjectT:

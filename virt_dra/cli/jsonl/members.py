@@ -47,16 +47,16 @@ def under(name: str, error: WireError) -> WireError:
     )
 
 
-def switches(request: Json, known: Collection[str]) -> dict[str, bool] | None:
-    """The member ``features``: names of ``known``, each true or false; a missing one is false. None without the
+def switches(request: Json, names: Collection[str]) -> dict[str, bool] | None:
+    """The member ``features``: the given names, each true or false; a missing one is false. None without the
     member."""
     raw: Json | None = member(request, "features", dict)
     if raw is None:
         return None
-    chosen = dict.fromkeys(known, False)
+    chosen = dict.fromkeys(names, False)
     for name in raw:
         if name not in chosen:
-            raise BadLine(f"features.{name}: no such feature; there are {', '.join(known)}")
+            raise BadLine(f"features.{name}: no such feature; there are {', '.join(names)}")
         try:
             chosen[name] = member(raw, name, bool, False)
         except BadLine as error:

@@ -189,8 +189,8 @@ def command(
             known=EVERYTHING - {kind.KIND for kind in scope.unread} if complete or live else None,
             address_keys=address_keys,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
-            also=[Sourced(each,
-                _source(each)) for each in existing if all_namespaces or each.namespace == namespace],
+            also=[Sourced(obj,
+                _source(obj)) for obj in existing if all_namespaces or obj.namespace == namespace],
         )  # fmt: skip
 
     with progress("checking VMs") as report_progress:
@@ -237,8 +237,8 @@ def _plan(written: Written, judgement: LintResult, judge: Judge, *, whole: bool)
 def _fixed(plan: FixPlan, written: Written, output: str, *, yes: bool) -> FixOutcome:
     """What became of the fixes, which are shown, confirmed and written. The text of standard input is printed in any
     case."""
-    by_name = {each.name: each for each in plan.texts}
-    files = [each for each in plan.texts if each.name != STANDARD_INPUT]
+    by_name = {text.name: text for text in plan.texts}
+    files = [text for text in plan.texts if text.name != STANDARD_INPUT]
     filtered = written.texts.get(STANDARD_INPUT)
     if output == "text":
         show(plan, err=filtered is not None)
@@ -283,16 +283,16 @@ _COLOURS: Final = {"denial": "red", "warning": "yellow"}
 
 def _without_findings(report: LintReport) -> list[ObjectFindings]:
     """The objects of the input that have none, which pass as tests."""
-    found = {(obj.kind, obj.namespace, obj.name) for obj in report.judgement.checked}
-    clean = [manifest for manifest, _ in report.judgement.manifests if manifest.identity not in found]
-    return [ObjectFindings(each.kind, each.namespace, each.name, each.source, ()) for each in clean]
+    checked = {(obj.kind, obj.namespace, obj.name) for obj in report.judgement.checked}
+    clean = [manifest for manifest, _ in report.judgement.manifests if manifest.identity not in checked]
+    return [ObjectFindings(manifest.kind, manifest.namespace, manifest.name, manifest.source, ()) for manifest in clean]
 
 
 def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Sequence[str], output: str) -> None:
     """Ends the process if no object of the input can be read, or none is a VM."""
     if not judgement.readable:
         _refuse(unreadable(documents), output)
-    if not judgement.subjects and not any(each.kind in KINDS for each in judgement.others):
+    if not judgement.subjects and not any(obj.kind in KINDS for obj in judgement.others):
         missing = "no VirtualMachine or VirtualMachineInstance found; name the file that has one"
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 

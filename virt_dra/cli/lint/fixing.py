@@ -42,30 +42,30 @@ class FixOutcome:
 
     def texts(self, before: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """The texts as the files now have them."""
-        return {**before, **{each.name: each.content for each in self.plan.texts if each.name in self.applied}}
+        return {**before, **{text.name: text.content for text in self.plan.texts if text.name in self.applied}}
 
     def to_json(self) -> Json:
         return {
-            "applied": bool(self.plan.texts) and self.applied == {each.name for each in self.plan.texts},
+            "applied": bool(self.plan.texts) and self.applied == {text.name for text in self.plan.texts},
             "files": [
                 {
-                    "file": each.name,
-                    "diff": each.diff,
-                    "written": each.name in self.applied,
-                    **({"problem": self.problems[each.name]} if each.name in self.problems else {}),
+                    "file": text.name,
+                    "diff": text.diff,
+                    "written": text.name in self.applied,
+                    **({"problem": self.problems[text.name]} if text.name in self.problems else {}),
                 }
-                for each in self.plan.texts
+                for text in self.plan.texts
             ],
             "dropped": [
                 {
-                    "file": each.source.name,
-                    "line": each.source.line,
-                    "object": each.title,
-                    "id": each.finding.id,
-                    "field": each.finding.field,
-                    "reason": each.reason,
+                    "file": fix.source.name,
+                    "line": fix.source.line,
+                    "object": fix.title,
+                    "id": fix.finding.id,
+                    "field": fix.finding.field,
+                    "reason": fix.reason,
                 }
-                for each in self.plan.dropped
+                for fix in self.plan.dropped
             ],
         }
 
@@ -101,13 +101,13 @@ def write(plan: FixPlan, texts: Iterable[ManifestText], paths: Mapping[str, str]
     of the texts."""
     applied: list[str] = []
     problems: dict[str, str] = {}
-    for each in texts:
+    for text in texts:
         try:
-            replace_content(paths[each.name], each.raw, each.content)
+            replace_content(paths[text.name], text.raw, text.content)
         except ChangedMeanwhile as error:
-            problems[each.name] = str(error)
+            problems[text.name] = str(error)
         except OSError as error:
-            problems[each.name] = f"can't be written: {error.strerror}"
+            problems[text.name] = f"can't be written: {error.strerror}"
         else:
-            applied.append(each.name)
+            applied.append(text.name)
     return FixOutcome(plan, frozenset(applied), problems)

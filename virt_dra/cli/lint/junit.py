@@ -20,13 +20,13 @@ def junit(judged: Sequence[ObjectFindings], places: FindingPlaces) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", {"classname": _text(obj.source.name), "name": _text(obj.title)}
         )
-        for finding in (each for each in obj.findings if each.severity == DENIAL):
+        for finding in (finding for finding in obj.findings if finding.severity == DENIAL):
             message = {
                 "type": finding.id,
                 "message": _text(f"{finding.field}: {finding.message}" if finding.field else finding.message),
             }
             ElementTree.SubElement(case, "failure", message).text = _details(obj, finding, places)
-        warnings = [_details(obj, each, places) for each in obj.findings if each.severity != DENIAL]
+        warnings = [_details(obj, finding, places) for finding in obj.findings if finding.severity != DENIAL]
         if warnings:
             ElementTree.SubElement(case, "system-out").text = "\n".join(warnings)
     ElementTree.indent(root)

@@ -37,11 +37,11 @@ def entry(judged: ObjectFindings, places: FindingPlaces, fixes: FindingFixes) ->
         "line": judged.source.line,
         "findings": [
             {
-                **each.to_json(),
-                **_place(places.position(judged.source, each.field)),
-                **fixes.to_json(judged.source, each),
+                **finding.to_json(),
+                **_place(places.position(judged.source, finding.field)),
+                **fixes.to_json(judged.source, finding),
             }
-            for each in judged.findings
+            for finding in judged.findings
         ],
     }
 
@@ -57,8 +57,8 @@ class FindingFixes:
     """The fixes of findings, for one document."""
 
     def __init__(self, plan: FixPlan | None) -> None:
-        self._fixes = {(each.source, each.finding): each for each in plan.fixes} if plan is not None else {}
-        self._reasons = {(each.source, each.finding): each.reason for each in plan.dropped} if plan is not None else {}
+        self._fixes = {(fix.source, fix.finding): fix for fix in plan.fixes} if plan is not None else {}
+        self._reasons = {(fix.source, fix.finding): fix.reason for fix in plan.dropped} if plan is not None else {}
         if plan is not None:
             self._reasons |= dict.fromkeys(plan.waiting, WAITING)
         self._left = MAX_DIFFS
@@ -97,11 +97,11 @@ class LintReport:
 
     @property
     def denials(self) -> int:
-        return sum(each.severity == DENIAL for obj in self.judgement.checked for each in obj.findings)
+        return sum(finding.severity == DENIAL for obj in self.judgement.checked for finding in obj.findings)
 
     @property
     def warnings(self) -> int:
-        return sum(each.severity != DENIAL for obj in self.judgement.checked for each in obj.findings)
+        return sum(finding.severity != DENIAL for obj in self.judgement.checked for finding in obj.findings)
 
     @property
     def fixable(self) -> int:
@@ -114,10 +114,10 @@ class LintReport:
         """Per finding the object's place, its name and the finding with its id, and below them, unless ``excerpts`` is
         False, the line of its field. Then the totals."""
         for obj in self.judgement.checked:
-            for each in obj.findings:
-                yield f"{obj.source}: {obj.title}: {each}"
+            for finding in obj.findings:
+                yield f"{obj.source}: {obj.title}: {finding}"
                 if excerpts:
-                    yield from (f"    {line}" for line in self.places.excerpt(obj.source, each.field))
+                    yield from (f"    {line}" for line in self.places.excerpt(obj.source, finding.field))
         for replaced in self.replaced:
             yield str(replaced)
         yield (
@@ -143,8 +143,8 @@ class LintReport:
             "kubevirtAssumed": self.observed is not None and self.observed.unreadable,
             "denials": self.denials,
             "warnings": self.warnings,
-            "replaced": [each.to_json() for each in self.replaced],
+            "replaced": [obj.to_json() for obj in self.replaced],
             "notChecked": list(self.judgement.not_checked),
             **({"fixes": self.outcome.to_json()} if self.outcome is not None else {}),
-            "objects": [entry(each, self.places, fixes) for each in self.judgement.checked],
+            "objects": [entry(obj, self.places, fixes) for obj in self.judgement.checked],
         }

@@ -30,7 +30,7 @@ def sarif(
     driver = {"name": "virt-dra", "version": version("virt-dra"), "rules": _rules(pages_url)}
     invocation: Json = {"executionSuccessful": not problems}
     notifications = [("error", problem.message, problem.source) for problem in problems]
-    notifications += [("warning", str(each), each.used) for each in replaced]
+    notifications += [("warning", str(obj), obj.used) for obj in replaced]
     if notifications:
         invocation["toolExecutionNotifications"] = [
             {"level": level, "message": {"text": text}, "locations": [{"physicalLocation": _physical(source)}]}

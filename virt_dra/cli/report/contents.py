@@ -84,16 +84,16 @@ def contents_json(contents: ReportContents) -> Json:
         "nodes": contents.nodes,
         "devices": dict(contents.states),
         "vms": [row.to_json() for row in contents.vms],
-        "waiting": [answer_json(each) for each in contents.waiting.answers],
+        "waiting": [answer_json(answer) for answer in contents.waiting.answers],
         "free": [
             {
-                "model": each.model,
-                "free": each.free,
-                "total": each.total,
-                "largestOnANode": each.largest,
-                "nodesFor": {str(size): number for size, number in zip(SIZES, each.nodes_for, strict=True)},
+                "model": free.model,
+                "free": free.free,
+                "total": free.total,
+                "largestOnANode": free.largest,
+                "nodesFor": {str(size): number for size, number in zip(SIZES, free.nodes_for, strict=True)},
             }
-            for each in contents.models
+            for free in contents.models
         ],
         "findings": [
             {"object": obj.title, **finding.to_json()} for obj in contents.findings for finding in obj.findings

@@ -69,7 +69,7 @@ def contents_of(
     with progress("checking VMs") as report:
         judged = lint_documents(
             (), LintSettings.for_command(), known=EVERYTHING, address_keys=settings.address_keys, existing=objects,
-            namespace=settings.namespace, also=[Sourced(each, DocumentSource("cluster", 0)) for each in chosen],
+            namespace=settings.namespace, also=[Sourced(obj, DocumentSource("cluster", 0)) for obj in chosen],
             progress=report,
         )  # fmt: skip
     return ReportContents(
@@ -88,6 +88,6 @@ def contents_of(
 def _linted(model: ClusterModel, rows: Sequence[VmRow]) -> tuple[list[TypedObject], int]:
     """The VMs and VMIs to check, those first that aren't ready, and how many are left out."""
     unready = {(row.namespace, row.name) for row in rows if row.reason}
-    found: list[TypedObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
-    found.sort(key=lambda each: (each.namespace, each.name) not in unready)
-    return found[:_LINTED], max(len(found) - _LINTED, 0)
+    vms: list[TypedObject] = [*model.of(VirtualMachine), *model.of(VirtualMachineInstance)]
+    vms.sort(key=lambda vm: (vm.namespace, vm.name) not in unready)
+    return vms[:_LINTED], max(len(vms) - _LINTED, 0)

@@ -19,7 +19,7 @@ _LONGEST = 100
 
 def outcome_table(outcomes: Sequence[VmOutcome], *, wide: bool = False) -> list[str]:
     """The lines of the table. ``wide``: with more columns, and nothing left out."""
-    rows = [[*_cells(each, wide=wide), *(_wide_cells(each) if wide else ())] for each in outcomes]
+    rows = [[*_cells(outcome, wide=wide), *(_wide_cells(outcome) if wide else ())] for outcome in outcomes]
     return aligned((*_HEADINGS, *_WIDE) if wide else _HEADINGS, rows)
 
 
@@ -29,7 +29,7 @@ def outcome_name(outcome: VmOutcome) -> str:
 
 
 def _cells(outcome: VmOutcome, *, wide: bool) -> tuple[str, ...]:
-    devices = [_device(each) for each in outcome.devices if each.allocated]
+    devices = [_device(device) for device in outcome.devices if device.allocated]
     more = len(devices) - _SHOWN
     shown = devices if wide or more <= 0 else [*devices[:_SHOWN], f"{more} more"]
     return (
@@ -50,21 +50,22 @@ def _device(device: DeviceOutcome) -> str:
 def _remarks(outcome: VmOutcome) -> str:
     """Why it isn't ready, else what else is to be said of it."""
     if outcome.denied:
-        return f"denied by {counted(sum(each.severity == DENIAL for each in outcome.findings), 'finding')} of the lint"
+        denials = sum(finding.severity == DENIAL for finding in outcome.findings)
+        return f"denied by {counted(denials, 'finding')} of the lint"
     if outcome.failure is not None:
         message = outcome.failure.message.partition("\n")[0]
         return f"{outcome.failure.step}: {message if len(message) <= _LONGEST else message[:_LONGEST] + '…'}"
     runs = ["runs already"] if outcome.taken_over else []
-    found = [counted(len(outcome.findings), "finding") + " of the lint"] if outcome.findings else []
-    return ", ".join([*runs, *found])
+    findings = [counted(len(outcome.findings), "finding") + " of the lint"] if outcome.findings else []
+    return ", ".join([*runs, *findings])
 
 
 def _wide_cells(outcome: VmOutcome) -> tuple[str, ...]:
     return (
         outcome.kind,
         outcome.pod or "-",
-        ", ".join(each.claim for each in outcome.claims) or "-",
-        ", ".join(each.allocated for each in outcome.devices if each.allocated) or "-",
-        ", ".join(dict.fromkeys(each.id for each in outcome.findings)) or "-",
+        ", ".join(claim.claim for claim in outcome.claims) or "-",
+        ", ".join(device.allocated for device in outcome.devices if device.allocated) or "-",
+        ", ".join(dict.fromkeys(finding.id for finding in outcome.findings)) or "-",
         outcome.source,
     )

@@ -75,11 +75,11 @@ def _heading(outcome: VmOutcome, step: HandOver, xml_path: str | None) -> Text:
 def _facts(outcome: VmOutcome, step: HandOver) -> list[str]:
     match step:
         case HandOver.ADMISSION:
-            known = [finding.message for finding in outcome.findings]
+            messages = [finding.message for finding in outcome.findings]
             return [
                 f"warning: {warning}"
                 for warning in outcome.warnings
-                if not any(message in warning for message in known)
+                if not any(message in warning for message in messages)
             ]
         case HandOver.CLAIMS:
             return [

@@ -125,11 +125,11 @@ def command(
             report(number, len(scenarios))
             played.append(_compared(_played(scenario, where), wanted))
     if output == "text":
-        for each in played:
-            _show(each)
+        for answer in played:
+            _show(answer)
     else:
-        print_document({"scenarios": [each.to_json() for each in played]}, output)
-    sys.exit(0 if all(each.good for each in played) else 1)
+        print_document({"scenarios": [answer.to_json() for answer in played]}, output)
+    sys.exit(0 if all(answer.good for answer in played) else 1)
 
 
 # --- input --------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def command(
 
 def _read(paths: Sequence[str], output: str) -> list[Scenario]:
     """All scenarios of the files, or the end of the command with every fault of all."""
-    found: list[Scenario] = []
+    scenarios: list[Scenario] = []
     problems: list[str] = []
     for path in paths:
         try:
@@ -151,18 +151,18 @@ def _read(paths: Sequence[str], output: str) -> list[Scenario]:
             continue
         for document in documents:
             try:
-                found.append(read_scenario(document.raw))
+                scenarios.append(read_scenario(document.raw))
             except ScenarioError as error:
                 problems += [
                     f"{document.source}: {place}{': ' if place else ''}{message}" for place, message in error.problems
                 ]
-    names = [scenario.name for scenario in found]
+    names = [scenario.name for scenario in scenarios]
     problems += [f"two scenarios are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
     if problems:
         refuse(problems, output)
-    if not found:
+    if not scenarios:
         refuse([f"{', '.join(paths)}: no scenario"], output)
-    return found
+    return scenarios
 
 
 def _expected(path: str, output: str) -> Mapping[str, Json]:
@@ -179,7 +179,7 @@ def _answers(text: bytes) -> list[Json]:
     """JSON lines, or what ``-o json`` printed. Raises BadLine."""
     if text.lstrip()[:1] == b"{" and text.split(b"\n", 1)[0].strip() == b"{":
         scenarios = parse_request(text).get("scenarios")
-        if not isinstance(scenarios, list) or not all(isinstance(each, dict) for each in scenarios):
+        if not isinstance(scenarios, list) or not all(isinstance(scenario, dict) for scenario in scenarios):
             raise BadLine("no answers: must be JSON lines, or what -o json printed")
         return scenarios
     return [parse_request(line) for line in text.splitlines() if line.strip()]

@@ -16,7 +16,7 @@ from virt_dra.cli.shared.suggestions import suggesting_switches
 F = TypeVar("F", bound=Callable[..., Any])
 
 GATE_DEFAULTS: Final = {
-    name: value == "true" for name, _, value in (each.partition("=") for each in str(PLAIN).split(","))
+    name: value == "true" for name, _, value in (gate.partition("=") for gate in str(PLAIN).split(","))
 }
 """Every known gate, with its value in a plain Kubernetes 1.37."""
 

@@ -59,7 +59,7 @@ class InventoryInput:
             return ()
         written = read_written(self.paths)
         if written.problems:
-            refuse([str(each) for each in written.problems], output)
+            refuse([str(problem) for problem in written.problems], output)
         return written.documents
 
     def read(
@@ -81,11 +81,11 @@ class InventoryInput:
             if documents is None:
                 loaded = read_inputs(self.paths)
                 if loaded.problems:
-                    refuse([str(each) for each in loaded.problems], output)
-                found = loaded.objects
+                    refuse([str(problem) for problem in loaded.problems], output)
+                objects = loaded.objects
             else:
-                found = tuple(each for each in map(read_document, documents) if isinstance(each, Sourced))
-            once = applied((each for each in found if isinstance(each.object, kinds.all)), namespace)
+                objects = tuple(obj for obj in map(read_document, documents) if isinstance(obj, Sourced))
+            once = applied((obj for obj in objects if isinstance(obj.object, kinds.all)), namespace)
         for replaced in once.replaced:
             say(str(replaced), err=True)
         return model_of_files((sourced.object for sourced in once.objects), namespace)

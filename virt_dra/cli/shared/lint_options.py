@@ -60,7 +60,7 @@ def severity_options(settings: Callable[..., LintSettings]) -> Callable[[Callabl
 def unreadable(documents: Iterable[Document]) -> tuple[ReadProblem, ...]:
     """Every reason why an object can't be read, each with its place."""
     read = (read_document(document) for document in documents)
-    return tuple(problem for each in read if not isinstance(each, Sourced) for problem in each)
+    return tuple(problem for document in read if not isinstance(document, Sourced) for problem in document)
 
 
 def problems_json(problems: Sequence[ReadProblem]) -> list[Json | str]:

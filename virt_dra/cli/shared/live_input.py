@@ -69,4 +69,4 @@ def live_sourced(cluster: ClusterChoice, capability: str, namespace: str, output
     from virt_dra.model.kinds import READ  # imports every kind
 
     objects, _ = live_objects(cluster, READ[capability], namespace, output)
-    return [Sourced(each, DocumentSource(f"cluster: {each.kind or each.KIND} {each.key}", 0)) for each in objects]
+    return [Sourced(obj, DocumentSource(f"cluster: {obj.kind or obj.KIND} {obj.key}", 0)) for obj in objects]

@@ -45,19 +45,19 @@ def parse_service(ctx: click.Context, param: click.Parameter, value: str | None)
     return service, namespace
 
 
-def switches(values: Iterable[str], known: Collection[str], *, what: str) -> dict[str, bool]:
-    """``A=true,B=false``; ``A`` alone means true. Raises BadParameter for names that aren't ``known``. ``what``: a noun
-    for one of them."""
+def switches(values: Iterable[str], names: Collection[str], *, noun: str) -> dict[str, bool]:
+    """``A=true,B=false``; ``A`` alone means true. Raises BadParameter for other names than ``names``. ``noun``: says
+    what is named."""
     chosen: dict[str, bool] = {}
     for item in (part.strip() for value in values for part in value.split(",")):
         if not item:
             continue
         name, equals, word = item.partition("=")
         enabled = {"true": True, "false": False}.get(word.lower()) if equals else True
-        if name not in known or enabled is None:
-            shout = what.upper()
+        if name not in names or enabled is None:
+            shout = noun.upper()
             raise click.BadParameter(
-                f"{item!r}: write {shout}=true or {shout}=false with a {what} of {', '.join(known)}"
+                f"{item!r}: write {shout}=true or {shout}=false with a {noun} of {', '.join(names)}"
             )
         chosen[name] = enabled
     return chosen
@@ -71,7 +71,7 @@ def _parse_version(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 def _parse_gates(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, bool]:
-    return switches(values, KNOWN_GATES, what="gate")
+    return switches(values, KNOWN_GATES, noun="gate")
 
 
 def _parse_keys(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[DriverKeys, ...]:

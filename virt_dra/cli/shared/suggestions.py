@@ -11,8 +11,8 @@ Suggesting = Callable[[click.Context, click.Parameter, str], list[str]]
 
 def suggesting(values: Iterable[str]) -> Suggesting:
     """The ``shell_complete`` of a parameter. What completes reads the values from a table: see ``cli.completion``."""
-    known = list(values)
-    return lambda context, parameter, incomplete: [value for value in known if value.startswith(incomplete)]
+    choices = list(values)
+    return lambda context, parameter, incomplete: [value for value in choices if value.startswith(incomplete)]
 
 
 def suggesting_switches(names: Iterable[str]) -> Suggesting:

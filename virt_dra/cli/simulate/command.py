@@ -147,10 +147,10 @@ def command(
     experiment = replace(experiment, nodes_only=nodes_only)
     for note in experiment.notes:
         say(note, err=True)
-    found, interrupted = _simulated(experiment, chosen, used_seed, output)
-    _show(found, experiment, used_seed, output, loaded=inflate is not None, draw=draw)
+    results, interrupted = _simulated(experiment, chosen, used_seed, output)
+    _show(results, experiment, used_seed, output, loaded=inflate is not None, draw=draw)
     if plot is not None and draw is not None:
-        plot.write_bytes(draw(found, experiment.unit, plot.suffix[1:]))
+        plot.write_bytes(draw(results, experiment.unit, plot.suffix[1:]))
     if interrupted:
         say("interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -163,7 +163,7 @@ def _check_what_if(paths: Sequence[str], policies: Sequence[str], output: str, o
         raise click.UsageError("--what-if takes one policy: that of the cluster")
     if output in ("csv", "html"):
         raise click.UsageError(f"--what-if does not go with -o {output}")
-    if any(each is not None for each in others):
+    if any(option is not None for option in others):
         raise click.UsageError("--what-if goes with --policy, --seed and -o only")
 
 
@@ -213,7 +213,7 @@ def _read(
 
 def _simulated(experiment: Experiment, policies: Sequence[str], seed: int, output: str) -> tuple[list[Measures], bool]:
     """The results of the policies, and whether the user interrupted: then the last is not complete."""
-    found: list[Measures] = []
+    results: list[Measures] = []
     for policy in policies:
         simulation: Simulation | None = None
         try:
@@ -224,34 +224,37 @@ def _simulated(experiment: Experiment, policies: Sequence[str], seed: int, outpu
             refuse([f"the cluster can't be simulated: {error}"], output)
         except KeyboardInterrupt:
             if simulation is not None:
-                found.append(simulation.measures())
-            if not found:
+                results.append(simulation.measures())
+            if not results:
                 raise
-            return found, True
-        found.append(simulation.measures())
-    return found, False
+            return results, True
+        results.append(simulation.measures())
+    return results, False
 
 
 def _show(
-    found: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None
+    results: Sequence[Measures], experiment: Experiment, seed: int, output: str, *, loaded: bool, draw: Draw | None
 ) -> None:
     unit = experiment.unit
     if output == "csv":
-        click.echo(samples_csv(found), nl=False)
+        click.echo(samples_csv(results), nl=False)
     elif output == "html" and draw is not None:
         from virt_dra.cli.simulate.page import page
 
-        click.echo(page(found, unit, seed, draw(found, unit, "svg").decode()))
+        click.echo(page(results, unit, seed, draw(results, unit, "svg").decode()))
     elif output in ("json", "yaml"):
-        print_document(document(found, unit, seed), output)
+        print_document(document(results, unit, seed), output)
     else:
-        first = found[0]
+        first = results[0]
         say(f"{len(experiment.nodes)} nodes, {first.cards} {unit}, {len(experiment.arrivals)} arrivals, seed {seed}")
         console = output_console()
-        console.print(summary(found, unit))
+        console.print(summary(results, unit))
         if loaded:
             say(f"\nBy load: unused {unit} / fragmented part of all {unit}")
-            console.print(over_load(found))
-        for each in found:
-            if each.first_error is not None:
-                say(f"{each.policy}: {each.errors} VMs with broken claims, the first: {each.first_error}", err=True)
+            console.print(over_load(results))
+        for result in results:
+            if result.first_error is not None:
+                say(
+                    f"{result.policy}: {result.errors} VMs with broken claims, the first: {result.first_error}",
+                    err=True,
+                )

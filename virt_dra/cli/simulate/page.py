@@ -26,48 +26,56 @@ the workload can't use. Bold: the best.</p> <figure>$plot</figure> </body> </htm
 _BEST: Final = ' class="best"'
 
 
-def page(found: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
+def page(results: Sequence[Measures], unit: str, seed: int, plot: str) -> str:
     """``plot``: an SVG."""
     columns: list[tuple[str, list[float], list[str]]] = [
-        ("started", [-each.started for each in found], [str(each.started) for each in found]),
-        ("waiting", [each.waiting for each in found], [str(each.waiting) for each in found]),
+        ("started", [-result.started for result in results], [str(result.started) for result in results]),
+        ("waiting", [result.waiting for result in results], [str(result.waiting) for result in results]),
         *[
             (
                 f"wait {name}",
-                [getattr(each, f"pending_{name}") for each in found],
-                [shown(getattr(each, f"pending_{name}")) for each in found],
+                [getattr(result, f"pending_{name}") for result in results],
+                [shown(getattr(result, f"pending_{name}")) for result in results],
             )
             for name in ("p50", "p95", "p99")
         ],
-        ("used, mean", [-each.used_mean for each in found], [f"{each.used_mean:.1%}" for each in found]),
-        (f"unused {unit}", [each.unallocated for each in found], [f"{each.unallocated:.1f}" for each in found]),
+        ("used, mean", [-result.used_mean for result in results], [f"{result.used_mean:.1%}" for result in results]),
+        (
+            f"unused {unit}",
+            [result.unallocated for result in results],
+            [f"{result.unallocated:.1f}" for result in results],
+        ),
         (
             "fragmented",
-            [each.last.fragmentation for each in found],
-            [f"{each.last.fragmentation:.1%}" for each in found],
+            [result.last.fragmentation for result in results],
+            [f"{result.last.fragmentation:.1%}" for result in results],
         ),
-        ("largest VM", [-each.last.largest_vm for each in found], [str(each.last.largest_vm) for each in found]),
-        ("evicted", [each.evictions for each in found], [str(each.evictions) for each in found]),
+        (
+            "largest VM",
+            [-result.last.largest_vm for result in results],
+            [str(result.last.largest_vm) for result in results],
+        ),
+        ("evicted", [result.evictions for result in results], [str(result.evictions) for result in results]),
     ]
-    if any(each.gangs for each in found):
+    if any(result.gangs for result in results):
         columns.append(
             (
                 "gangs waiting",
-                [each.gangs_waiting for each in found],
-                [f"{each.gangs_waiting}/{each.gangs}" for each in found],
+                [result.gangs_waiting for result in results],
+                [f"{result.gangs_waiting}/{result.gangs}" for result in results],
             )
         )
     rows = []
-    for number, each in enumerate(found):
-        cells = [f"<td>{escape(each.policy)}{'' if each.complete else ' (interrupted)'}</td>"]
+    for number, result in enumerate(results):
+        cells = [f"<td>{escape(result.policy)}{'' if result.complete else ' (interrupted)'}</td>"]
         for _, values, texts in columns:
             best = len(set(values)) > 1 and values[number] == min(values)
             cells.append(f"<td{_BEST if best else ''}>{escape(texts[number])}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    notes = list(dict.fromkeys(note for each in found for note in each.notes))
+    notes = list(dict.fromkeys(note for result in results for note in result.notes))
     return _PAGE.substitute(
-        title=f"{len(found)} policies" if len(found) > 1 else escape(found[0].policy),
-        facts=f"{found[0].cards} {escape(unit)}, {found[0].vms} arrivals, {shown(found[0].ended)}, seed {seed}.",
+        title=f"{len(results)} policies" if len(results) > 1 else escape(results[0].policy),
+        facts=f"{results[0].cards} {escape(unit)}, {results[0].vms} arrivals, {shown(results[0].ended)}, seed {seed}.",
         notes=f"<p>{escape(visible('; '.join(notes)))}</p>\n" if notes else "",
         head="<th>policy</th>" + "".join(f"<th>{escape(name)}</th>" for name, _, _ in columns),
         rows="\n".join(rows),

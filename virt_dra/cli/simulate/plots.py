@@ -19,9 +19,9 @@ _FIXED_IDS: Final[dict[Any, Any]] = {"svg.hashsalt": "virt-dra", "svg.fonttype":
 """So that equal results make equal files; text stays text."""
 
 
-def draw(found: Sequence[Measures], unit: str, format: str) -> bytes:
+def draw(results: Sequence[Measures], unit: str, format: str) -> bytes:
     """Four plots over the load, if nothing ever leaves, else over time. ``format``: svg or png."""
-    of_load = all(each.last.asked > 0 and _only_grows(each) for each in found)
+    of_load = all(result.last.asked > 0 and _only_grows(result) for result in results)
     with mpl.rc_context(_FIXED_IDS):
         figure = Figure(figsize=(11, 7.2), layout="constrained")
         axes = figure.subplots(2, 2)
@@ -35,9 +35,9 @@ def draw(found: Sequence[Measures], unit: str, format: str) -> bytes:
             (f"whole {unit} of the largest VM that still fits", lambda of, sample: sample.largest_vm),
         ]
         for axis, (title, value) in zip(axes.flat, plots, strict=True):
-            _plot(axis, title, value, found, of_load)
+            _plot(axis, title, value, results, of_load)
         handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(found), 4), frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(results), 4), frameon=False)
         file = io.BytesIO()
         figure.savefig(file, format=format, dpi=130, metadata={"Date": None} if format == "svg" else None)
     return file.getvalue()
@@ -48,14 +48,18 @@ def _only_grows(of: Measures) -> bool:
 
 
 def _plot(
-    axis: Axes, title: str, value: Callable[[Measures, ClusterSample], float], found: Sequence[Measures], of_load: bool
+    axis: Axes,
+    title: str,
+    value: Callable[[Measures, ClusterSample], float],
+    results: Sequence[Measures],
+    of_load: bool,
 ) -> None:
-    for number, each in enumerate(found):
-        across = [sample.asked * 100 if of_load else sample.at / 3600 for sample in each.samples]
+    for number, result in enumerate(results):
+        across = [sample.asked * 100 if of_load else sample.at / 3600 for sample in result.samples]
         axis.plot(
             across,
-            [value(each, sample) for sample in each.samples],
-            label=each.policy,
+            [value(result, sample) for sample in result.samples],
+            label=result.policy,
             color=_COLOURS[number % len(_COLOURS)],
             linestyle=_DASHES[number % len(_DASHES)],
             linewidth=1.4,

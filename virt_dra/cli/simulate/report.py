@@ -16,11 +16,11 @@ _LOAD_STEPS = 10
 """Rows of the table over the load, up to the whole cluster."""
 
 
-def summary(found: Sequence[Measures], unit: str) -> Table:
+def summary(results: Sequence[Measures], unit: str) -> Table:
     """A row for each policy."""
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("POLICY")
-    gangs = any(each.gangs for each in found)
+    gangs = any(result.gangs for result in results)
     headings = [
         "STARTED",
         "WAITING",
@@ -36,64 +36,67 @@ def summary(found: Sequence[Measures], unit: str) -> Table:
     ]
     for heading in (*headings, *(("GANGS WAITING",) if gangs else ())):
         table.add_column(heading, justify="right")
-    for each in found:
+    for result in results:
         row = [
-            each.policy + ("" if each.complete else " (interrupted)"),
-            str(each.started),
-            str(each.waiting),
+            result.policy + ("" if result.complete else " (interrupted)"),
+            str(result.started),
+            str(result.waiting),
             *(
                 shown(seconds) if seconds else "0s"
-                for seconds in (each.pending_p50, each.pending_p95, each.pending_p99)
+                for seconds in (result.pending_p50, result.pending_p95, result.pending_p99)
             ),
-            f"{each.used_mean:.1%}",
-            f"{each.last.used:.1%}",
-            f"{each.unallocated:.1f}",
-            f"{each.last.fragmentation:.1%}",
-            str(each.last.largest_vm),
-            str(each.evictions),
+            f"{result.used_mean:.1%}",
+            f"{result.last.used:.1%}",
+            f"{result.unallocated:.1f}",
+            f"{result.last.fragmentation:.1%}",
+            str(result.last.largest_vm),
+            str(result.evictions),
         ]
-        table.add_row(*row, *((f"{each.gangs_waiting}/{each.gangs}",) if gangs else ()))
+        table.add_row(*row, *((f"{result.gangs_waiting}/{result.gangs}",) if gangs else ()))
     return table
 
 
-def over_load(found: Sequence[Measures]) -> Table:
+def over_load(results: Sequence[Measures]) -> Table:
     """Unused cards, and the fragmented part of all, a row for each tenth of the cluster that was asked for."""
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("ASKED", justify="right")
-    for each in found:
-        table.add_column(each.policy, justify="right")
-    for load, samples in _at_loads(found):
+    for result in results:
+        table.add_column(result.policy, justify="right")
+    for load, samples in _at_loads(results):
         cells = [
-            "" if each is None else f"{(1 - each.used) * of.cards:.1f} / {each.fragmentation:.1%}"
-            for each, of in samples
+            "" if sample is None else f"{(1 - sample.used) * result.cards:.1f} / {sample.fragmentation:.1%}"
+            for sample, result in samples
         ]
         table.add_row(f"{load:.0%}", *cells)
     return table
 
 
-def _at_loads(found: Sequence[Measures]) -> Iterator[tuple[float, list[tuple[ClusterSample | None, Measures]]]]:
-    highest = max((each.last.asked for each in found), default=0.0)
+def _at_loads(results: Sequence[Measures]) -> Iterator[tuple[float, list[tuple[ClusterSample | None, Measures]]]]:
+    highest = max((result.last.asked for result in results), default=0.0)
     step = 1
     while step / _LOAD_STEPS <= highest + 0.005:
         load = step / _LOAD_STEPS
         yield (
             load,
-            [(next((sample for sample in each.samples if sample.asked >= load - 0.005), None), each) for each in found],
+            [
+                (next((sample for sample in result.samples if sample.asked >= load - 0.005), None), result)
+                for result in results
+            ],
         )
         step += 1
 
 
-def document(found: Sequence[Measures], unit: str, seed: int) -> Json:
-    notes = list(dict.fromkeys(note for each in found for note in each.notes))
+def document(results: Sequence[Measures], unit: str, seed: int) -> Json:
+    notes = list(dict.fromkeys(note for result in results for note in result.notes))
     return {
         "seed": seed,
         "unit": unit,
         **({"notes": notes} if notes else {}),
-        "policies": [each.to_json() for each in found],
+        "policies": [result.to_json() for result in results],
     }
 
 
-def samples_csv(found: Sequence[Measures]) -> str:
+def samples_csv(results: Sequence[Measures]) -> str:
     """A row for each policy and moment."""
     columns: dict[str, Callable[[Measures, ClusterSample], object]] = {
         "policy": lambda of, sample: of.policy,
@@ -110,6 +113,6 @@ def samples_csv(found: Sequence[Measures]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    for each in found:
-        writer.writerows([column(each, sample) for column in columns.values()] for sample in each.samples)
+    for result in results:
+        writer.writerows([column(result, sample) for column in columns.values()] for sample in result.samples)
     return text.getvalue()

@@ -46,7 +46,7 @@ def topology_page(folds: Sequence[NodeFold]) -> str:
 def fold_card(fold: NodeFold) -> str:
     """The card of like nodes, with the text that a page's filter looks at."""
     devices = " ".join(
-        f"{each.row.id} {each.label} {each.row.address} {words_of(each)}" for each in fold.example.devices
+        f"{device.row.id} {device.label} {device.row.address} {words_of(device)}" for device in fold.example.devices
     )
     searched = visible(f"{fold.title} {' '.join(fold.nodes[:100])} {devices}".lower()[:_SEARCHED])
     return f'<div class="card" data-text="{escape(searched)}">{card_svg(fold)}</div>'
