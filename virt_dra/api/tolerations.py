@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from virt_dra.api.core_v1 import Taint, Toleration
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceToleration
+from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, DeviceToleration
 
 
 def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
@@ -19,3 +21,25 @@ def tolerates(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Ta
 def concerns(toleration: DeviceToleration | Toleration, taint: DeviceTaint | Taint) -> bool:
     """True if effect and key match, so that the operator decides."""
     return toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)
+
+
+def untolerated(tolerations: Sequence[DeviceToleration], taints: Iterable[DeviceTaint]) -> Iterator[DeviceTaint]:
+    """The taints that keep a request with these tolerations off a device (A-14.2)."""
+    for taint in taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            tolerates(toleration, taint) for toleration in tolerations
+        ):
+            yield taint
+
+
+def taints_of_rules(rules: Iterable[DeviceTaintRule], driver: str, pool: str, device: str) -> list[DeviceTaint]:
+    """The taints that rules add to a device, in the rules' order. An absent selector selects nothing, an empty one
+    everything (A-24.2)."""
+    return [
+        rule.spec.taint
+        for rule in rules
+        if (selector := rule.spec.device_selector) is not None
+        and selector.driver in (None, driver)
+        and selector.pool in (None, pool)
+        and selector.device in (None, device)
+    ]

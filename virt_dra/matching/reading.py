@@ -126,8 +126,9 @@ class SharedAnswers(Generic[D, T]):
                 yield self._compute(device, work)
             return
         answers = self._answers
+        budget = None if work is None or work.left is None else work
         for device, key in zip(devices, self._keys(devices), strict=True):
-            if work is not None and work.spent(_PER_COMPARISON):
+            if budget is not None and budget.spent(_PER_COMPARISON):
                 raise Stopped
             answer = answers.get(key, _UNKNOWN)
             if answer is _UNKNOWN:

@@ -18,11 +18,11 @@ from virt_dra.api.resource_v1 import (
     DeviceClass,
     DeviceTaint,
     DeviceTaintRule,
-    DeviceTaintSelector,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from virt_dra.api.tolerations import taints_of_rules
 from virt_dra.matching.published_slice import SliceDevice
 from virt_dra.model.cluster import ClusterModel, ModelIndex
 from webhooks.lint.inventory import DeviceInventory
@@ -172,23 +172,9 @@ class LintInputs:
 
     def taints(self, published: SliceDevice) -> tuple[DeviceTaint, ...]:
         """The taints of a device: from its slice, and from DeviceTaintRules (A-24)."""
-        rules = (rule.spec for rule in self.model.of(DeviceTaintRule))
-        return (
-            *published.device.taints,
-            *(rule.taint for rule in rules if _is_for(rule.device_selector, published)),
-        )
-
-
-def _is_for(selector: DeviceTaintSelector | None, published: SliceDevice) -> bool:
-    """True if a rule applies to a device; without a selector it applies to none (A-24.2)."""
-    if selector is None:
-        return False
-    wanted = (
-        (selector.driver, published.driver),
-        (selector.pool, published.pool),
-        (selector.device, published.device.name),
-    )
-    return all(value is None or value == actual for value, actual in wanted)
+        rules = self.model.of(DeviceTaintRule)
+        added = taints_of_rules(rules, published.driver, published.pool, published.device.name) if rules else ()
+        return (*published.device.taints, *added)
 
 
 def direct_claims(subject: VmObject) -> tuple[NamespacedName, ...]:

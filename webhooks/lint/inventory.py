@@ -8,11 +8,11 @@ the number of slices.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import compress, groupby
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
@@ -27,6 +27,7 @@ from virt_dra.matching.published_slice import PoolKey, PublishedSlice, SliceDevi
 from virt_dra.matching.slice_answers import (
     AnswerCache,
     CachedAnswers,
+    QuestionKind,
     SelectorDepths,
     SelectorEvaluator,
     SelectorQuestion,
@@ -40,6 +41,7 @@ KEPT_DEVICES: Final = 250_000
 KEPT_DRIVERS: Final = 4096
 """Limit of the cache of matching drivers: entries, and drivers in them."""
 _name: Final = attrgetter("name")
+_generation: Final = attrgetter("generation")
 
 
 @dataclass(frozen=True)
@@ -104,50 +106,42 @@ class DeviceInventory:
         """``keys``: configured attribute keys of addresses (K-6.6). Slices are distinguished by name, those without one
         by position."""
         by_driver: dict[str, tuple[DriverKeys, ...]] = {}
-        for each in keys:
-            by_driver[each.driver] = (*by_driver.get(each.driver, ()), each)
-        known: dict[str, PublishedSlice] = {}
-        pools: dict[PoolKey, list[PublishedSlice]] = {}
-        for number, raw in enumerate(slices):
-            slice_ = PublishedSlice.of(raw, by_driver)
+        for of_driver in keys:
+            by_driver[of_driver.driver] = (*by_driver.get(of_driver.driver, ()), of_driver)
+        named: dict[str, PublishedSlice] = {}
+        for number, slice_ in enumerate(slices):
             # Two slices of one name, which files may have, count both (K-5.25).
-            known[slice_.name if slice_.name and slice_.name not in known else f"{slice_.name}\0{number}"] = slice_
-            pools.setdefault(slice_.pool, []).append(slice_)
-        ordered = {pool: tuple(sorted(of_pool, key=_name)) for pool, of_pool in pools.items()}
-        return cls(MappingProxyType(by_driver), PersistentMap(known), PersistentMap(ordered), tuple(sorted(ordered)))
+            name = slice_.name if slice_.name and slice_.name not in named else f"{slice_.name}\0{number}"
+            named[name] = PublishedSlice.of(slice_, by_driver)
+        return cls(MappingProxyType(by_driver))._with(named)
 
     def changed(self, put: Iterable[ResourceSlice], gone: Collection[str] = ()) -> DeviceInventory:
         """The inventory after slices were added or replaced (by name), and the slices of the names ``gone`` were
         deleted."""
-        added = [PublishedSlice.of(each, self._keys) for each in put]
-        replaced = [slice_.name for slice_ in added if slice_.name in self._slices]
+        return self._with({slice_.name: PublishedSlice.of(slice_, self._keys) for slice_ in put}, gone)
+
+    def _with(self, put: Mapping[str, PublishedSlice], gone: Collection[str] = ()) -> DeviceInventory:
+        outdated = {self._slices[name] for name in (*gone, *put) if name in self._slices}
+        added: dict[PoolKey, list[PublishedSlice]] = {slice_.pool: [] for slice_ in (*outdated, *put.values())}
+        for slice_ in put.values():
+            added[slice_.pool].append(slice_)
         pools: dict[PoolKey, tuple[PublishedSlice, ...]] = {}
-        outdated: list[PublishedSlice] = []
-        for name in dict.fromkeys((*(name for name in gone if name in self._slices), *replaced)):
-            old = self._slices[name]
-            outdated.append(old)
-            pools[old.pool] = tuple(
-                slice_ for slice_ in pools.get(old.pool, self._pools[old.pool]) if slice_ is not old
-            )
-        slices = {slice_.name: slice_ for slice_ in added}  # of two with one name the later counts
-        for slice_ in slices.values():
-            of_pool = pools.get(slice_.pool, self._pools.get(slice_.pool, ()))
-            at = bisect_left(of_pool, slice_.name, key=_name)
-            pools[slice_.pool] = (*of_pool[:at], slice_, *of_pool[at:])
-        emptied = [pool for pool, of_pool in pools.items() if not of_pool]
         order = list(self._order)
-        for pool, of_pool in pools.items():
-            at = bisect_left(order, pool)
-            known = at < len(order) and order[at] == pool
-            if known and not of_pool:
-                del order[at]
-            elif of_pool and not known:
-                order.insert(at, pool)
+        for pool, new in added.items():
+            kept = [slice_ for slice_ in self._pools.get(pool, ()) if slice_ not in outdated]
+            pools[pool] = tuple(sorted((*kept, *new), key=_name))
+            if pool not in self._pools:
+                insort(order, pool)
+            elif not pools[pool]:
+                del order[bisect_left(order, pool)]
         self._answers.forget(outdated)
         return replace(
             self,
-            _slices=self._slices.changed(slices, gone),
-            _pools=self._pools.changed({pool: of_pool for pool, of_pool in pools.items() if of_pool}, emptied),
+            _slices=self._slices.changed(put, gone),
+            _pools=self._pools.changed(
+                {pool: slices for pool, slices in pools.items() if slices},
+                [pool for pool, slices in pools.items() if not slices],
+            ),
             _order=tuple(order),
             _matches=SizedCache(KEPT_DEVICES),
             _drivers=SizedCache(KEPT_DRIVERS),
@@ -166,10 +160,8 @@ class DeviceInventory:
 
     def _newest(self, pool: PoolKey) -> tuple[PublishedSlice, ...]:
         """The slices of a pool's newest generation, by name."""
-        of_pool = self._pools.get(pool, ())
-        if len(of_pool) < 2:
-            return of_pool
-        return newest_generation(of_pool, lambda slice_: slice_.generation)[1]
+        slices = self._pools.get(pool, ())
+        return slices if len(slices) < 2 else newest_generation(slices, _generation)[1]
 
     # --- selectors ---
 
@@ -180,40 +172,54 @@ class DeviceInventory:
         by default this process does, without limits. An error on one device is reported, and the other devices are
         evaluated all the same."""
         by = evaluator or InProcess()
-        refused = by.refuses(expressions)
-        if refused:
-            return Match(incomplete=True, unchecked=refused)
+        refusal = by.refuses(expressions)
+        if refusal:
+            return Match(incomplete=True, unchecked=refusal)
         key = digest(expressions), limit
-        kept = self._matches.get(key)
-        if kept is not None:
-            return kept
-        known = self._answers.of("each", key[0])
-        of_pool = self._first(limit)
-        missing = [slice_ for slice_ in of_pool if slice_ not in known.of] if known.fault is None else []
-        if known.fault is None and (missing or not known.valid):
-            why = by.find(SelectorQuestion("each", tuple(expressions), missing), self._answers)
-            if why:
-                return Match(incomplete=True, unchecked=why)
-            known = self._answers.of("each", key[0])
-        if known.fault is not None:
-            return Match(fault=SelectorFault(known.fault.selector, known.fault.message))
-        found = self._joined(len(expressions), of_pool, known, limit)
+        match = self._matches.get(key)
+        if match is not None:
+            return match
+        slices = self._first(limit)
+        answers, why = self._ask(
+            "each", key[0], expressions, lambda cached: [slice_ for slice_ in slices if slice_ not in cached.of], by
+        )
+        if why:
+            return Match(incomplete=True, unchecked=why)
+        if answers.fault is not None:
+            return Match(fault=SelectorFault(answers.fault.selector, answers.fault.message))
+        match = self._joined(len(expressions), slices, answers, limit)
         # The latest is kept even if it is larger than the cache.
-        self._matches.put(key, found, min(1 + len(found.devices) + len(found.nearest), KEPT_DEVICES))
-        return found
+        self._matches.put(key, match, min(1 + len(match.devices) + len(match.nearest), KEPT_DEVICES))
+        return match
+
+    def _ask(
+        self,
+        kind: QuestionKind,
+        key: bytes,
+        expressions: Sequence[str],
+        missing: Callable[[CachedAnswers], list[PublishedSlice]],
+        evaluator: SelectorEvaluator,
+    ) -> tuple[CachedAnswers, str]:
+        """The answers, after the slices without one were evaluated; and why they couldn't be, "" if they could."""
+        cached = self._answers.of(kind, key)
+        slices = missing(cached) if cached.fault is None else []
+        if cached.fault is not None or (cached.valid and not slices):
+            return cached, ""
+        why = evaluator.find(SelectorQuestion(kind, tuple(expressions), slices), self._answers)
+        return self._answers.of(kind, key), why
 
     def _first(self, limit: int | None) -> list[PublishedSlice]:
         """The slices with the first ``limit`` devices, and one device more if there is one."""
-        of_pool: list[PublishedSlice] = []
+        slices: list[PublishedSlice] = []
         devices = 0
         for slice_ in self._newest_slices():
             if limit is not None and devices > limit:
                 break
-            of_pool.append(slice_)
+            slices.append(slice_)
             devices += len(slice_.devices)
-        return of_pool
+        return slices
 
-    def _joined(self, count: int, of_pool: Iterable[PublishedSlice], known: CachedAnswers, limit: int | None) -> Match:
+    def _joined(self, count: int, slices: Iterable[PublishedSlice], answers: CachedAnswers, limit: int | None) -> Match:
         """The match that the slices' answers add up to. Every slice has one, for ``count`` selectors."""
         passed = [0] * (count + 1)
         matching: list[SliceDevice] = []
@@ -221,8 +227,8 @@ class DeviceInventory:
         fault: SelectorFault | None = None
         tried = 0
         incomplete = False
-        for slice_ in of_pool:
-            answer = known.of[slice_]
+        for slice_ in slices:
+            answer = answers.of[slice_]
             assert isinstance(answer, SelectorDepths)
             failed = answer.fault
             for number, (published, depth) in enumerate(zip(slice_.devices, answer.depths, strict=True)):
@@ -245,15 +251,15 @@ class DeviceInventory:
     def stopped_at(self, expressions: Sequence[str], position: int, limit: int) -> tuple[SliceDevice, ...]:
         """At most ``limit`` devices that match all selectors before ``position``, not that one, as far as cached by
         :meth:`matching`."""
-        known = self._answers.of("each", digest(expressions))
-        found: list[SliceDevice] = []
+        answers = self._answers.of("each", digest(expressions))
+        stopped: list[SliceDevice] = []
         for slice_ in self._newest_slices():
-            answer = known.of.get(slice_)
+            answer = answers.of.get(slice_)
             if isinstance(answer, SelectorDepths):
-                found += [each for each, depth in zip(slice_.devices, answer.depths, strict=True) if depth == position]
-            if len(found) >= limit:
-                return tuple(found[:limit])
-        return tuple(found)
+                stopped += compress(slice_.devices, [depth == position for depth in answer.depths])
+            if len(stopped) >= limit:
+                break
+        return tuple(stopped[:limit])
 
     def _newest_slices(self) -> Iterator[PublishedSlice]:
         for pool in self._order:
@@ -272,32 +278,27 @@ class DeviceInventory:
         if by.refuses(expressions):
             return MatchingDrivers(incomplete=True)
         key = digest(expressions)
-        kept = self._drivers.get(key)
-        if kept is not None:
-            return kept
-        known = self._answers.of("any", key)
-        found, missing = self._served(known)
-        why = ""
-        if known.fault is None and (missing or not known.valid):
-            why = by.find(SelectorQuestion("any", tuple(expressions), missing), self._answers)
-            known = self._answers.of("any", key)
-            found, _ = self._served(known)
-        if known.fault is not None:
+        matching = self._drivers.get(key)
+        if matching is not None:
+            return matching
+        answers, why = self._ask("any", key, expressions, lambda cached: self._served(cached)[1], by)
+        if answers.fault is not None:
             return MatchingDrivers()
-        if why:
-            return MatchingDrivers(found, incomplete=True)
-        self._drivers.put(key, MatchingDrivers(found), min(1 + len(found), KEPT_DRIVERS))
-        return MatchingDrivers(found)
+        drivers, _ = self._served(answers)
+        matching = MatchingDrivers(drivers, incomplete=bool(why))
+        if not why:
+            self._drivers.put(key, matching, min(1 + len(drivers), KEPT_DRIVERS))
+        return matching
 
-    def _served(self, known: CachedAnswers) -> tuple[tuple[str, ...], list[PublishedSlice]]:
+    def _served(self, answers: CachedAnswers) -> tuple[tuple[str, ...], list[PublishedSlice]]:
         """The drivers with a device that is known to match; and of the other drivers, the slices without a cached
         answer."""
-        found: list[str] = []
+        drivers: list[str] = []
         missing: list[PublishedSlice] = []
         for driver, pools in groupby(self._order, key=lambda pool: pool[0]):
-            of_pool = [slice_ for pool in pools for slice_ in self._newest(pool)]
-            if any(known.of.get(slice_) for slice_ in of_pool):
-                found.append(driver)
+            slices = [slice_ for pool in pools for slice_ in self._newest(pool)]
+            if any(answers.of.get(slice_) for slice_ in slices):
+                drivers.append(driver)
             else:
-                missing += [slice_ for slice_ in of_pool if slice_ not in known.of]
-        return tuple(found), missing
+                missing += [slice_ for slice_ in slices if slice_ not in answers.of]
+        return tuple(drivers), missing

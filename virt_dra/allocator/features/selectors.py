@@ -8,8 +8,7 @@ selectors) and device, for every pod and node.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from enum import Enum
-from typing import Final
+from operator import attrgetter
 
 from virt_dra.allocator.errors import Aborted, DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.memo import remember
@@ -26,13 +25,7 @@ _REMEMBERED_LISTS = 4096
 """Pairs of selector lists whose outcomes are cached. A cluster has few; only generated texts reach this."""
 _REMEMBERED_NODES = 100_000
 """Per pair of lists."""
-
-
-class _Unknown(Enum):
-    UNKNOWN = 0
-
-
-_UNKNOWN: Final = _Unknown.UNKNOWN
+_CONVERTIBLE = attrgetter("convertible")
 
 
 class NumberedReading:
@@ -54,10 +47,12 @@ class NumberedReading:
             columns.append([device.profile for device in devices])
         return zip(*columns, strict=True)
 
-    def keys(self, devices: Sequence[PoolDevice]) -> list[Hashable | None]:
+    def keys(self, devices: Sequence[PoolDevice]) -> Iterable[Hashable | None]:
         """As :meth:`of`, but None for a device that isn't convertible."""
-        facts = zip(devices, self.of(devices), strict=True)
-        return [key if device.convertible else None for device, key in facts]
+        facts = self.of(devices)
+        if all(map(_CONVERTIBLE, devices)):
+            return facts
+        return [key if device.convertible else None for device, key in zip(devices, facts, strict=True)]
 
 
 def _readable(device: PoolDevice) -> DeviceInput | str:
@@ -80,15 +75,18 @@ class Outcomes:
 
     def of(self, device: PoolDevice, work: Work | None) -> Outcome:
         """Raises MatchingStopped."""
-        outcome = self._known.get(device, _UNKNOWN)
-        return self.of_all((device,), work)[0] if outcome is _UNKNOWN else outcome
+        try:
+            return self._known[device]
+        except KeyError:
+            return self.of_all((device,), work)[0]
 
     def of_all(self, devices: Sequence[PoolDevice], work: Work | None) -> list[Outcome]:
         """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure
         is enough. Raises MatchingStopped."""
         outcomes: list[Outcome] = []
+        known = self._known
         for device, outcome in zip(devices, self._matcher.of(devices, work), strict=False):
-            self._known[device] = outcome
+            known[device] = outcome
             outcomes.append(outcome)
             if outcome is not None and outcome.fault is not None:
                 break

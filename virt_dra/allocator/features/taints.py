@@ -11,34 +11,25 @@ from collections.abc import Iterable
 from virt_dra.allocator.features.static import StaticCheck
 from virt_dra.allocator.model import PoolDevice, Rejection, Request
 from virt_dra.api import resource_v1
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule, ResourceSlice
-from virt_dra.api.tolerations import tolerates
+from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceSlice
+from virt_dra.api.tolerations import taints_of_rules, untolerated
 
 TAINTED = "DeviceTainted"
 """The device has a taint that the request doesn't tolerate."""
-
-_PREVENTING = ("NoSchedule", "NoExecute")
 
 
 class Taints(StaticCheck):
     def add(self, request: Request, device: PoolDevice) -> bool:
         taints = device.published.taints
-        return not taints or _untolerated(request, taints) is None
+        return not taints or next(untolerated(request.tolerations, taints), None) is None
 
     def explain(self, request: Request, device: PoolDevice) -> Rejection:
-        taint = _untolerated(request, device.published.taints)
+        taint = next(untolerated(request.tolerations, device.published.taints), None)
         if taint is None:
             raise AssertionError(f"taints accept {device.id}: there is no refusal to explain")
         return Rejection(
             TAINTED, "untolerated device taint", device.id, f"taint {taint.key}={taint.value}:{taint.effect}"
         )
-
-
-def _untolerated(request: Request, taints: Iterable[DeviceTaint]) -> DeviceTaint | None:
-    for taint in taints:
-        if taint.effect in _PREVENTING and not any(tolerates(toleration, taint) for toleration in request.tolerations):
-            return taint
-    return None
 
 
 def with_rules(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> list[ResourceSlice]:
@@ -55,16 +46,5 @@ def _tainted(slice_: ResourceSlice, rules: list[DeviceTaintRule]) -> ResourceSli
 
 
 def _with_taints(slice_: ResourceSlice, device: resource_v1.Device, rules: list[DeviceTaintRule]) -> resource_v1.Device:
-    added = tuple(rule.spec.taint for rule in rules if selects(rule, slice_, device))
-    return device.with_(taints=device.taints + added) if added else device
-
-
-def selects(rule: DeviceTaintRule, slice_: ResourceSlice, device: resource_v1.Device) -> bool:
-    """An absent selector selects nothing, an empty one everything (A-24.2)."""
-    selector = rule.spec.device_selector
-    return (
-        selector is not None
-        and selector.driver in (None, slice_.spec.driver)
-        and selector.pool in (None, slice_.spec.pool.name)
-        and selector.device in (None, device.name)
-    )
+    added = taints_of_rules(rules, slice_.spec.driver, slice_.spec.pool.name, device.name)
+    return device.with_(taints=(*device.taints, *added)) if added else device

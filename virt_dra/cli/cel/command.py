@@ -19,10 +19,8 @@ from virt_dra.cel import (
     CompileError,
     DerivedAttribute,
     Environment,
-    EvaluationError,
     compile_derived_attribute,
     compile_selector,
-    device_input,
     new_expressions,
 )
 from virt_dra.cli.cel.report import evaluate
@@ -36,6 +34,7 @@ from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import applied
 from virt_dra.cluster.files import read_inputs
+from virt_dra.matching.matcher import readable
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
 NOTHING: Final[Json] = {"compile_error": None, "cost_estimate": None, "result": None, "error": None, "cost": None}
@@ -70,10 +69,9 @@ def _compile(expression: str, environment: Environment, *, derived: bool) -> Com
 
 
 def _evaluated(compiled: CompiledSelector | DerivedAttribute, driver: str, device: Device) -> Json:
-    try:
-        given = device_input(driver, device)
-    except EvaluationError as error:
-        return {"error": error.message}
+    given = readable(driver, device)
+    if isinstance(given, str):
+        return {"error": given}
     examined = compiled.examine(given)
     if examined.error is not None:
         return {"error": examined.error, "cost": examined.cost}

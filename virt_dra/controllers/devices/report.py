@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from virt_dra.allocator.features.taints import selects
 from virt_dra.api.core_v1 import Pod, ResourceHealth
 from virt_dra.api.kubevirt_v1 import DeviceStatus, DeviceStatusInfo
 from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
-from virt_dra.api.tolerations import tolerates
+from virt_dra.api.tolerations import taints_of_rules, untolerated
 from virt_dra.controllers.devices.outcomes import (
     DEVICE_NOT_PUBLISHED,
     POD_MISSING,
@@ -193,24 +192,17 @@ def taints_of(outcome: ResolvedDevice, rules: Iterable[DeviceTaintRule]) -> tupl
     """The published taints of a device, then those of the rules that select it, in order of their names (A-24,
     C-3.8)."""
     published = outcome.published
-    added = (
-        rule.spec.taint
-        for rule in sorted(rules, key=lambda rule: rule.name)
-        if selects(rule, published.slice, published.device)
-    )
-    return (*published.device.taints, *added)
+    spec, device = published.slice.spec, published.device
+    ordered = sorted(rules, key=lambda rule: rule.name)
+    return (*device.taints, *taints_of_rules(ordered, spec.driver, spec.pool.name, device.name))
 
 
 def _tainted(outcome: ResolvedDevice, taints: Iterable[DeviceTaint]) -> Iterable[DeviceWarning]:
-    for taint in taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(
-            tolerates(t, taint) for t in outcome.result.tolerations
-        ):
-            message = (
-                f"device {outcome.result.device} has taint "
-                f"{taint.key}={taint.value}:{taint.effect}; see the driver's logs"
-            )
-            yield DeviceWarning(outcome.subject, DEVICE_TAINTED, message)
+    for taint in untolerated(outcome.result.tolerations, taints):
+        message = (
+            f"device {outcome.result.device} has taint {taint.key}={taint.value}:{taint.effect}; see the driver's logs"
+        )
+        yield DeviceWarning(outcome.subject, DEVICE_TAINTED, message)
 
 
 def health_of(outcome: ResolvedDevice, pod: Pod | None) -> ResourceHealth | None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from virt_dra.api.go_text import quoted
 from virt_dra.api.quantity import Quantity
-from virt_dra.api.resource_v1 import DeviceTaint, DeviceTaintRule
-from virt_dra.api.tolerations import tolerates
+from virt_dra.api.resource_v1 import DeviceTaintRule
+from virt_dra.api.tolerations import untolerated
 from virt_dra.matching.facts import contradiction, facts_read
 from virt_dra.matching.published_slice import SliceDevice
+from virt_dra.matching.reading import published_value
 from webhooks.lint.inputs import SLICES
 from webhooks.lint.inventory import Match, SelectorFault
 from webhooks.lint.linted import Linted, NamedClaim, RequestOption
@@ -204,13 +205,10 @@ def not_enough_capacity(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def _capacity(published: SliceDevice, name: str) -> Quantity | None:
-    bare = name.removeprefix(f"{published.driver}/")
-    found = (
-        published.device.capacity.get(name)
-        or published.device.capacity.get(bare)
-        or published.device.capacity.get(f"{published.driver}/{bare}")
-    )
-    return found.value if found is not None else None
+    domain, _, identifier = name.rpartition("/")
+    driver = published.driver
+    capacity = published_value(published.device.capacity, driver, domain or driver, identifier)
+    return None if capacity is None else capacity.value
 
 
 def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
@@ -220,9 +218,10 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
             continue
         if not linted.inputs.model.of(DeviceTaintRule) and any(not device.device.taints for device in match.devices):
             continue
-        untolerated = [_untolerated(linted, device, option) for device in match.devices]
-        taints = [taint for taint in untolerated if taint is not None]
-        if len(taints) < len(untolerated) or _has_alternative(linted, claim, option):
+        tolerations = option.asked.tolerations
+        first = [next(untolerated(tolerations, linted.inputs.taints(device)), None) for device in match.devices]
+        taints = [taint for taint in first if taint is not None]
+        if len(taints) < len(first) or _has_alternative(linted, claim, option):
             continue
         named = ", ".join(
             dict.fromkeys(
@@ -234,12 +233,3 @@ def devices_tainted(linted: Linted) -> Iterator[FieldIssue]:
             f"{claim} request {quoted(option.name)}: every matching device is tainted ({named}). "
             f"Add a toleration at {option.path}.tolerations, or wait until the taint is removed",
         )
-
-
-def _untolerated(linted: Linted, published: SliceDevice, option: RequestOption) -> DeviceTaint | None:
-    for taint in linted.inputs.taints(published):
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(
-            tolerates(each, taint) for each in option.asked.tolerations
-        ):
-            return taint
-    return None
