@@ -1,0 +1,1 @@
+"""Child processes for hostile or long work."""

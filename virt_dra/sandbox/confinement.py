@@ -1,0 +1,85 @@
+"""What the kernel withholds from a process, whatever code runs in it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """Limits of a process. ``memory``: its address space in bytes; ``nice``: how much lower its priority is than its
+    parent's; ``forks``: whether it may start processes and threads; ``writes``: whether it may write files;
+    ``processor_seconds``, ``seconds``: of the processor, and of time, after which the kernel kills it; None: no limit.
+    """
+
+    memory: int
+    nice: int = 10
+    forks: bool = False
+    writes: bool = False
+    processor_seconds: int | None = None
+    seconds: float | None = None
+
+
+def confine(limits: Confinement) -> None:
+    """Confines this process for good. Ctrl-C, which reaches a terminal's whole process group, is left to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if limits.seconds is not None:
+        # The default action kills the process even in the middle of C code, which a Python signal handler can't.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    os.nice(limits.nice)
+    _prctl(_PR_SET_DUMPABLE, 1)  # only then its files in /proc are its own
+    with suppress(OSError):  # Linux only
+        # If the container runs out of memory all the same, the OOM killer takes this process first.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    unreadable_to_others()
+    for limit, most in (
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits.processor_seconds),
+        (resource.RLIMIT_NPROC, None if limits.forks else 0),
+        (resource.RLIMIT_FSIZE, None if limits.writes else 0),
+    ):
+        if most is not None:
+            resource.setrlimit(limit, (most, most))
+
+
+def die_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when its parent, of this process id, ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # it had ended before
+
+
+def unreadable_to_others() -> bool:
+    """Makes this process one that only root may trace or read the memory of, and that dumps no core. Returns whether
+    that succeeded: only Linux can.
+
+    A parent has credentials in memory, and its sandbox runs for the same user: whoever took the sandbox over could read
+    them where the kernel lets processes of one user trace each other. Processes that are started later aren't affected.
+    """
+    return _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def address_space() -> int:
+    """Bytes that this process has now; 0 where the kernel doesn't say."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return 0
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
