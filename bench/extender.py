@@ -60,7 +60,9 @@ async def _asked(policy: str, nodes: int, pods: int) -> tuple[list[float], float
     names = [f"n{number:05d}" for number in range(nodes)]
     objects: list[TypedObject] = [_class(), *map(_node, names), *map(_slice, names)]
     process = AdvisingProcess(AdvisorSettings(policy, DEFAULT), lambda: objects)
-    await process.start()
+    keeping = asyncio.create_task(process.keep())
+    while not process.ready:
+        await asyncio.sleep(0.05)
     seconds, chance = [], Random(1)
     for number in range(pods):
         claim = f"c{number}"
@@ -81,7 +83,7 @@ async def _asked(policy: str, nodes: int, pods: int) -> tuple[list[float], float
             raise AssertionError(f"the extender had no preference: {answer.verdict}")
     status = Path(f"/proc/{process.pid}/status").read_text()
     memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
-    await process.close()
+    keeping.cancel()
     return seconds, memory
 
 
@@ -111,7 +113,7 @@ async def _placed(nodes: int, pods: int, policy: str | None) -> float:
             followed = FollowedCluster(cluster, AdvisorSettings(policy, DEFAULT))
             server = ExtenderServer(followed, ExtenderMetrics())
             async with server.serving(ExtenderPorts(port=0, plain_port=0)) as ports, followed.following():
-                while not followed.ready:
+                while not followed.process.ready:
                     await asyncio.sleep(0.05)
                 plane.start_scheduler(scheduler_configuration(f"http://127.0.0.1:{ports[0]}"))
                 return await _released(cluster, pods)

@@ -165,7 +165,7 @@ def _child(parent: int) -> int:
     """The rendering process of the serving one."""
     children = Path(f"/proc/{parent}/task").glob("*/children")
     found = [int(pid) for path in children for pid in path.read_text().split()]
-    return next(pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return next(pid for pid in found if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def _processor(pid: int) -> float:

@@ -4,8 +4,6 @@ that goes on."""
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import os
 import signal
 import time
@@ -28,7 +26,8 @@ from virt_dra.controllers.operator.explanation_worker import (
     ThreadExplanationWorker,
 )
 from virt_dra.controllers.operator.pending import LIMITS, ExplainLimits, Sample
-from virt_dra.operator.explanation_process import ProcessExplanationWorker, Served, _lines_of_request, serve
+from virt_dra.operator.explanation_process import Explaining, ProcessExplanationWorker
+from virt_dra.sandbox.messages import RequestFailed
 
 pytestmark = pytest.mark.slow
 
@@ -202,15 +201,17 @@ async def test_a_pod_whose_claims_are_too_large_is_not_looked_into() -> None:
     await _run(scenario)
 
 
-def test_annotations_are_not_given_to_it() -> None:
-    noted = Pod.from_wire({**POD, "metadata": {**POD["metadata"], "annotations": {"a": "x" * 300_000}}})
-    lines = b"".join(_lines_of_request(replace(_question("true"), pod=noted)))
-    assert len(lines) < 10_000
+async def test_annotations_do_not_count() -> None:
+    noted = Pod.from_wire({**POD, "metadata": {**POD["metadata"], "annotations": {"a": "x" * 5 * 2**20}}})
+
+    async def scenario(worker: ProcessExplanationWorker) -> None:
+        await worker.load_view(_sample())
+        answer = await worker.explain(replace(_question("true"), pod=noted))
+        assert answer.condition.reason == "NoNodeFits"
+
+    await _run(scenario)
 
 
-def test_faults_are_answers_and_nonsense_ends_nothing() -> None:
-    answers = io.BytesIO()
-    serve(io.BytesIO(b'Q{"now": "2026-11-21T09:00:00Z", "previous": null}\nn{"metadata": 7}\nE{}\n'), answers, Served())
-    first, second = map(json.loads, answers.getvalue().splitlines())
-    assert first == {"failed": "there is no view of the cluster"}
-    assert second["failed"].startswith("KeyError")
+def test_a_request_without_a_view_is_refused() -> None:
+    with pytest.raises(RequestFailed, match="there is no view of the cluster"):
+        Explaining().handle(_question("true"))

@@ -103,7 +103,7 @@ async def extender(cluster: KubeCluster, policy: str) -> AsyncIterator[tuple[int
         followed.following(),
     ):
         async with asyncio.timeout(60):
-            while not followed.ready:
+            while not followed.process.ready:
                 await asyncio.sleep(0.05)
         yield ports[0], metrics
 

@@ -93,7 +93,7 @@ async def _becomes_ready(kubeconfig: str, seconds: float) -> bool:
         async with followed.following():
             try:
                 async with asyncio.timeout(seconds):
-                    while not followed.ready:
+                    while not followed.process.ready:
                         await asyncio.sleep(0.05)
             except TimeoutError:
                 return False

@@ -20,8 +20,9 @@ from virt_dra.cluster.port import Unavailable
 from virt_dra.report_server.attempts import AttemptLimits, Attempts
 from virt_dra.report_server.following import FollowSettings, Rendered
 from virt_dra.report_server.gate import Gate
+from virt_dra.report_server.messages import Content
 from virt_dra.report_server.metrics import ReportMetrics
-from virt_dra.report_server.rendering import Content, RenderingProcess
+from virt_dra.report_server.rendering import RenderingProcess
 from virt_dra.report_server.serving import LiveNotice, ReportServer, ServingLimits
 from virt_dra.report_server.sessions import Sessions
 from virt_dra.report_server.viewers import ListedResource, Viewer
@@ -35,7 +36,7 @@ PODS: Final = ListedResource("", "pods")
 def content(version: str) -> Content:
     page = framed(f"<p>version {version}</p>", "Cluster", LIVE, version).encode()
     document = f'{{"version": "{version}"}}'.encode()
-    return Content(version, AT, page, document, gzip.compress(page), gzip.compress(document))
+    return Content(version, AT, 0.0, page, document, gzip.compress(page), gzip.compress(document))
 
 
 class _Reviews:

@@ -21,7 +21,8 @@ from tests.simulator.explaining.clusters import claim, classes, gpu, node, pod, 
 from virt_dra.api.reading.scheme import read_object
 from virt_dra.cli.report.settings import ReportSettings
 from virt_dra.cli.report_server.render import LiveReport
-from virt_dra.report_server.rendering import Content, Stale
+from virt_dra.report_server.messages import Content
+from virt_dra.report_server.rendering import Stale
 
 Json = dict[str, Any]
 _SECONDS = 60
@@ -104,7 +105,7 @@ def _content(waiting: tuple[str, ...], model: str = "H100") -> Content:
     objects = [read_object(each) for each in [*classes(), *nodes, *held, *late]]
     rendered = LiveReport(ReportSettings())(objects, AT, explain=True)
     page, document = rendered.page, rendered.document
-    return Content(rendered.version, AT, page, document, gzip.compress(page), gzip.compress(document))
+    return Content(rendered.version, AT, 0.0, page, document, gzip.compress(page), gzip.compress(document))
 
 
 @pytest.fixture

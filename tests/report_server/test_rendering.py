@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -20,9 +20,11 @@ from virt_dra.api.meta import TypedObject
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.embedded import embedded_cluster
 from virt_dra.report_server.following import Following, FollowSettings, Rendered
-from virt_dra.report_server.messages import encoded, read_message
+from virt_dra.report_server.messages import RENDERING_MESSAGES, Alive, Begun, Content, RenderingMessage, Unchanged
 from virt_dra.report_server.pace import Pace
-from virt_dra.report_server.rendering import RenderingLimits, RenderingProcess
+from virt_dra.report_server.rendering import PROGRAM, RenderingLimits, RenderingProcess
+from virt_dra.sandbox.inside import Connection
+from virt_dra.sandbox.keeping import Pauses
 
 # --- following ---
 
@@ -31,24 +33,14 @@ class _Sent:
     """What a process has sent."""
 
     def __init__(self) -> None:
-        self.messages: list[bytes] = []
+        self.messages: list[RenderingMessage] = []
 
-    def __call__(self, message: bytes) -> None:
+    def __call__(self, message: RenderingMessage) -> None:
         self.messages.append(message)
 
-    def count(self, kind: str) -> int:
-        return sum(f'"kind": "{kind}"'.encode() in each for each in self.messages)
-
-    async def pages(self) -> list[list[bytes]]:
-        """The parts of each page."""
-        found = []
-        for data in self.messages:
-            reader = asyncio.StreamReader()
-            reader.feed_data(data)
-            message = await read_message(reader.readexactly)
-            if message.kind == "page":
-                found.append(list(message.parts))
-        return found
+    @property
+    def pages(self) -> list[Content]:
+        return [message for message in self.messages if isinstance(message, Content)]
 
 
 class _Names:
@@ -88,100 +80,109 @@ async def test_a_page_comes_before_what_waits_is_explained_and_another_with_each
     cluster = embedded_cluster()
     await cluster.create(node("n1"))
     async with _following(cluster, _Names()) as sent:
-        await _until(lambda: sent.count("page") == 2)
+        await _until(lambda: len(sent.pages) == 2)
         await cluster.create(node("n0"))
-        await _until(lambda: sent.count("page") == 3)
-        first, second, third = await sent.pages()
-    assert (first[0], first[1], gzip.decompress(first[2])) == (b"n1 explained: 0", b"{}", b"n1 explained: 0")
-    assert (second[0], third[0]) == (b"n1 explained: 1", b"n0 n1 explained: 1")
+        await _until(lambda: len(sent.pages) == 3)
+        first, second, third = sent.pages
+    assert (first.page, first.document, gzip.decompress(first.page_gzip)) == (
+        b"n1 explained: 0", b"{}", b"n1 explained: 0",
+    )  # fmt: skip
+    assert (second.page, third.page) == (b"n1 explained: 1", b"n0 n1 explained: 1")
 
 
 async def test_what_no_report_reads_is_no_change_and_what_renders_equally_is_no_new_page() -> None:
     cluster = embedded_cluster()
     await cluster.create(node("n1"))
     async with _following(cluster, _Names()) as sent:
-        await _until(lambda: sent.count("page") == 2)
+        await _until(lambda: len(sent.pages) == 2)
         before = len(sent.messages)
         await cluster.patch(Node, "n1", merge={"metadata": {"annotations": {"heartbeat": "1"}}})
         await asyncio.sleep(0.5)
         assert len(sent.messages) == before
         await cluster.patch(Node, "n1", merge={"metadata": {"labels": {"a": "b"}}})
-        await _until(lambda: sent.count("same") == 1)
-        assert sent.count("page") == 2
+        await _until(lambda: any(isinstance(message, Unchanged) for message in sent.messages))
+        assert len(sent.pages) == 2
 
 
 async def test_where_explaining_takes_long_changes_are_shown_without_it() -> None:
     cluster, render = embedded_cluster(), _Names(seconds=0.3)
     await cluster.create(node("n1"))
     async with _following(cluster, render, Pace(least=0.0, times=1000.0)) as sent:
-        await _until(lambda: sent.count("page") == 2)
+        await _until(lambda: len(sent.pages) == 2)
         await cluster.create(node("n0"))
-        await _until(lambda: sent.count("page") == 3)
+        await _until(lambda: len(sent.pages) == 3)
     assert render.explained == 1
 
 
 # --- the handle; each of these is the entry point of a process ---
 
-_PARTS = [b"page", b"{}", gzip.compress(b"page"), gzip.compress(b"{}")]
-_AT = {"at": 1_795_000_000.0, "version": "a1", "seconds": 0.5}
+_AT = datetime.fromtimestamp(1_795_000_000, UTC)
+_PAGE = Content("a1", _AT, 0.5, b"page", b"{}", gzip.compress(b"page"), gzip.compress(b"{}"))
 
 
-def _page(**fields: object) -> bytes:
-    return encoded("page", {**_AT, **fields}, _PARTS)
+def _send(connection: Connection, *messages: RenderingMessage) -> None:
+    for message in messages:
+        connection.send(RENDERING_MESSAGES.encoded(message))
 
 
-def lives(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(encoded("alive", {"staleSince": None}) + _page())
+def lives(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, Alive(None), _PAGE)
     time.sleep(60)
 
 
-def ends(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page())
+def ends(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE)
     os._exit(1)
 
 
-def hangs(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page())
+def fails(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE)
+    raise MemoryError
+
+
+def hangs(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE)
     time.sleep(60)
 
 
-def takes_too_long(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + encoded("rendering"))
+def takes_too_long(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE, Begun())
     while True:
         time.sleep(0.05)
-        connection.sendall(encoded("alive", {"staleSince": None}))
+        _send(connection, Alive(None))
 
 
-def sends_nonsense(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + b"GET / HTTP/1.1\r\n\r\n")
+def sends_nonsense(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE)
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
     time.sleep(60)
 
 
-def sends_another_kind(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + encoded("run", {"command": "rm"}))
+def sends_a_version_of_its_own(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE, replace(_PAGE, version='"\r\nSet-Cookie: a=b'))
     time.sleep(60)
 
 
-def sends_a_version_of_its_own(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + _page(version='"\r\nSet-Cookie: a=b'))
+def sends_no_time(connection: Connection, settings: FollowSettings) -> None:
+    frame = RENDERING_MESSAGES.encoded(Unchanged(_AT, 0.5))
+    _send(connection, _PAGE)
+    connection.send(frame.replace(b"2026-", b"9026-").replace(b"T", b"x"))
     time.sleep(60)
 
 
-def sends_no_time(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + _page(at=1e300))
+def hears_nothing_of_the_cluster(connection: Connection, settings: FollowSettings) -> None:
+    _send(connection, _PAGE, Alive(_AT))
     time.sleep(60)
 
 
-def hears_nothing_of_the_cluster(settings: FollowSettings, connection: socket.socket) -> None:
-    connection.sendall(_page() + encoded("alive", {"staleSince": 1_795_000_100.0}))
-    time.sleep(60)
+_Entry = Callable[[Connection, FollowSettings], None]
 
 
 @asynccontextmanager
-async def _process(
-    entry: Callable[[FollowSettings, socket.socket], None], **limits: float
-) -> AsyncIterator[RenderingProcess]:
-    made = RenderingProcess(FollowSettings(_Names()), limits=RenderingLimits(**limits), entry=entry)
+async def _process(entry: _Entry, pauses: Pauses, **limits: float) -> AsyncIterator[RenderingProcess]:
+    made = RenderingProcess(
+        FollowSettings(_Names()), limits=RenderingLimits(**limits), pauses=pauses, program=replace(PROGRAM, main=entry)
+    )
     async with made.running():
         yield made
 
@@ -189,7 +190,7 @@ async def _process(
 @pytest.mark.slow
 async def test_a_page_is_taken_over_and_its_readers_are_told() -> None:
     told: list[bool] = []
-    async with _process(lives) as process:
+    async with _process(lives, Pauses()) as process:
         process.on_change = lambda: told.append(True)
         await _until(lambda: process.content is not None)
         assert process.content is not None
@@ -213,29 +214,28 @@ def _alive(pid: int) -> bool:
     ("entry", "why"),
     [
         (ends, "the process that renders the page has ended"),
-        (hangs, "the process that renders the page hangs, and was ended"),
-        (takes_too_long, "the process that renders the page took too long, and was ended"),
+        (fails, "MemoryError: "),
+        (hangs, "the process that renders the page was killed: it did not answer within 6 s"),
+        (takes_too_long, "the process that renders the page was killed: one page took too long"),
         (
             sends_nonsense,
-            "the process that renders the page sends what is no page (a header of 1195725856 bytes), and was ended",
-        ),
-        (
-            sends_another_kind,
-            "the process that renders the page sends what is no page (a message of kind 'run'), and was ended",
+            "the process that renders the page was killed: it sent a frame of 1195725856 bytes, more than 268435456",
         ),
         (
             sends_a_version_of_its_own,
-            "the process that renders the page sends what is no page (a page "
-            "without its time and version), and was ended",
+            "the process that renders the page was killed: it sent Content: version: String should match pattern "
+            "'^[0-9A-Za-z]{1,64}$'",
         ),
-        (sends_no_time, "the process that renders the page sends what is no page (a time that is none), and was ended"),
+        (
+            sends_no_time,
+            "the process that renders the page was killed: it sent Unchanged: at: Input should be a valid datetime, "
+            "invalid datetime separator, expected `T`, `t`, `_` or space",
+        ),
         (hears_nothing_of_the_cluster, "the cluster's API server doesn't answer"),
     ],
 )
-async def test_the_last_page_stays_and_is_stale(
-    entry: Callable[[FollowSettings, socket.socket], None], why: str
-) -> None:
-    async with _process(entry, silence=6.0, longest=0.5, first_pause=30.0) as process:
+async def test_the_last_page_stays_and_is_stale(entry: _Entry, why: str) -> None:
+    async with _process(entry, Pauses(chance=lambda: 600.0), silence=6.0, longest=0.5) as process:
         await _until(lambda: process.stale is not None)
         assert process.stale is not None
         assert process.content is not None
@@ -245,7 +245,7 @@ async def test_the_last_page_stays_and_is_stale(
 @pytest.mark.slow
 async def test_another_process_is_started_after_a_pause_and_makes_the_page_current() -> None:
     changes: list[str] = []
-    async with _process(ends, first_pause=0.1, longest_pause=0.2) as process:
+    async with _process(ends, Pauses(longest=0.2)) as process:
         process.on_change = lambda: changes.append("stale" if process.stale is not None else "current")
         await _until(lambda: changes.count("current") >= 3)
     assert changes[:5] == ["current", "stale", "current", "stale", "current"]

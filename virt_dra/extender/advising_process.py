@@ -1,4 +1,4 @@
-"""The process in which the advisor runs: the extender's handle on it, and the functions that are called in it.
+"""The sandbox in which the advisor runs: the extender's handle on it, and the program that runs in it.
 
 It evaluates selectors that tenants write. However long they take, the extender goes on answering that it has no
 preference; and code that takes over the process finds no credentials in its memory.
@@ -8,38 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import resource
-import signal
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Final, Literal, TypeVar
+from functools import partial
+from itertools import islice
+from typing import Annotated, Final, Literal, NoReturn
+
+from pydantic import Field
 
 from virt_dra.allocator import Features
 from virt_dra.api.meta import TypedObject
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderRequestError, filter_answer, prioritize_answer, read_arguments
 from virt_dra.model.kinds import READ
-
-T = TypeVar("T")
+from virt_dra.sandbox.confinement import Confinement
+from virt_dra.sandbox.inside import Connection, serve
+from virt_dra.sandbox.keeping import Pauses, keep
+from virt_dra.sandbox.messages import BadMessage, Messages, RequestFailed
+from virt_dra.sandbox.process import SandboxLost, SandboxObserver, SandboxProcess, SandboxProgram, running
 
 Verb = Literal["filter", "prioritize"]
-ObjectChange = tuple[str, str, bytes | None]
-"""Kind and key of an object, and its JSON; None if it is gone."""
+ObjectChange = tuple[tuple[str, str], bytes]
+"""Kind and key of an object, and its JSON; empty if it is gone."""
 
 _BY_NAME: Final = {kind.KIND: kind for kind in READ["extender"].all}
 _GRACE: Final = 5.0
 """Seconds after its own limit, in which it may be reading objects, until it is killed."""
 _PREPARING: Final = 60.0
 """Seconds that taking changes into account may take: 5,000 nodes need two, a crowded machine more."""
+_FLUSH_SECONDS: Final = 0.1
+"""How long changes may wait while kube-scheduler asks nothing."""
 _BATCH: Final = 500
 """Changes that are sent at once."""
+
 
 log = logging.getLogger("virt_dra.extender")
 
@@ -50,158 +53,183 @@ class NoAdvice(Exception):
 
 @dataclass(frozen=True)
 class AdvisorSettings:
-    """``policy``: the default; ``seconds``: limit of one answer; ``memory``: of the process's address space, in
-    bytes."""
+    """``policy``: the default; ``seconds``: limit of one answer."""
 
     policy: str
     features: Features
     seconds: float = 1.0
-    memory: int = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Objects that are new, have changed or are gone. ``keys``: kind and key of each; ``objects``: their JSON, one a
+    line, which is empty for one that is gone."""
+
+    keys: tuple[tuple[str, str], ...]
+    objects: bytes = b""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Take all changes into account, so that the next answer is quick."""
+
+
+@dataclass(frozen=True)
+class Advise:
+    """A request of kube-scheduler."""
+
+    verb: Verb
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class AdvisorPrepared:
+    """Answer to :class:`Prepare`."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What kube-scheduler gets. ``status``: 200, or 400 for a request that isn't one of its."""
+    """What kube-scheduler gets. ``status``: 200, or 400 for a request that isn't one of its; ``verdict``, ``policy``:
+    for metrics."""
 
-    status: int
-    body: bytes
-    verdict: str = ""
-    policy: str = ""
+    status: Literal[200, 400]
+    verdict: Annotated[str, Field(max_length=64)]
+    policy: Annotated[str, Field(max_length=64)] = ""
+    body: bytes = b""
+
+
+AdvisorRequest = Changes | Prepare | Advise
+_REQUESTS: Final = Messages[AdvisorRequest]({Changes: 2**30, Prepare: 64, Advise: 2**27})
+_ANSWERS: Final = Messages[AdvisorPrepared | Answer]({AdvisorPrepared: 64, Answer: 2**27})
 
 
 class AdvisingProcess:
     """The handle. ``everything``: all objects, for a process that begins anew."""
 
-    def __init__(self, settings: AdvisorSettings, everything: Callable[[], Iterable[TypedObject]]) -> None:
-        self._settings = settings
-        self._everything = everything
-        self._pool: ProcessPoolExecutor | None = None
-        self._pid = 0
+    def __init__(
+        self,
+        settings: AdvisorSettings,
+        everything: Callable[[], Iterable[TypedObject]],
+        observer: SandboxObserver | None = None,
+    ) -> None:
+        self._settings, self._everything, self._observer = settings, everything, observer
+        self._process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer] | None = None
         self._changes: list[ObjectChange] = []
-        self._starting = asyncio.Lock()
+        self.ready = False
+        """True once the process knows everything."""
 
     @property
     def pid(self) -> int:
-        """0 before it was started."""
-        return self._pid
+        """0 while there is none."""
+        return 0 if self._process is None else self._process.pid
 
-    async def start(self) -> None:
-        """Start it, and send it everything. Raises NoAdvice."""
-        async with self._starting:
-            if self._pool is not None:
-                return
-            pool = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._settings,))
-            self._changes.clear()
-            try:
-                self._pid = await asyncio.wrap_future(pool.submit(os.getpid))
-                batch: list[ObjectChange] = []
-                # A change that comes meanwhile is sent behind this, and may be sent twice.
-                for obj in tuple(self._everything()):
-                    batch.append(_change(obj))
-                    if len(batch) == _BATCH:
-                        await asyncio.wrap_future(pool.submit(_apply, batch))
-                        batch = []
-                await asyncio.wrap_future(pool.submit(_take, batch))
-            except BrokenProcessPool:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise NoAdvice("the advising process ended while it read the cluster") from None
-            self._pool = pool
+    async def keep(self) -> None:
+        """Keep a process that knows all objects, for ever."""
+        await keep(partial(running, PROGRAM, self._settings, self._observer), self._follow, Pauses())
+
+    async def _follow(self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]) -> NoReturn:
+        self._process = process
+        self._changes.clear()
+        try:
+            # A change that comes meanwhile is sent behind this, and may be sent twice.
+            objects = iter(tuple(self._everything()))
+            while batch := list(map(_change, islice(objects, _BATCH))):
+                await self._send(process, batch)
+            while True:
+                await self._flush(process)
+                await process.ask(Prepare(), self._settings.seconds + _GRACE + _PREPARING)
+                if not self.ready:
+                    log.info("ready", extra={"fields": {"pid": process.pid}})
+                self.ready = True
+                await asyncio.sleep(_FLUSH_SECONDS)
+        finally:
+            self._process, self.ready = None, False
 
     def put(self, obj: TypedObject) -> None:
         """An object is there, or has changed."""
-        self._changes.append(_change(obj))
+        if self._process is not None:  # otherwise it is sent with everything
+            self._changes.append(_change(obj))
 
     def remove(self, obj: TypedObject) -> None:
-        self._changes.append((obj.KIND, _key(obj), None))
-
-    async def flush(self) -> None:
-        """Send the changes until now, while nothing is asked. Raises NoAdvice."""
-        pool = await self._running()
-        changes, self._changes = self._changes, []
-        await self._called(pool, lambda: pool.submit(_take, changes), _PREPARING)
+        if self._process is not None:
+            self._changes.append((_key(obj), b""))
 
     async def answer(self, verb: Verb, body: bytes) -> Answer:
         """The answer by all changes until now. Raises NoAdvice."""
-        pool = await self._running()
-        changes, self._changes = self._changes, []
-        return await self._called(pool, lambda: pool.submit(_answer, verb, body, changes))
-
-    async def close(self) -> None:
-        self._end()
-
-    async def _running(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            await self.start()
-        if self._pool is None:
-            raise AssertionError("started above")
-        return self._pool
-
-    async def _called(self, pool: ProcessPoolExecutor, submit: Callable[[], Future[T]], more: float = 0.0) -> T:
+        process = self._process
+        if process is None or not self.ready:
+            raise NoAdvice("the advising process is being started")
         try:
-            async with asyncio.timeout(self._settings.seconds + _GRACE + more):
-                return await asyncio.wrap_future(submit())
-        except TimeoutError:
-            problem = "the advising process took too long, and was killed"
-        except BrokenProcessPool:
-            problem = "the advising process has ended"
-        if self._pool is pool:
-            self._end()
-        log.warning(problem, extra={"fields": {}})
-        raise NoAdvice(problem)
+            await self._flush(process)
+            answer = await process.ask(Advise(verb, body), self._settings.seconds + _GRACE)
+        except (SandboxLost, RequestFailed, BadMessage) as error:
+            raise NoAdvice(str(error)) from None
+        if not isinstance(answer, Answer):
+            process.kill()
+            raise NoAdvice("the advising process was killed: it gave another answer")
+        return answer
 
-    def _end(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        pool.shutdown(wait=False, cancel_futures=True)
+    async def _flush(self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer]) -> None:
+        changes, self._changes = self._changes, []
+        if changes:
+            await self._send(process, changes)
+
+    async def _send(
+        self, process: SandboxProcess[AdvisorRequest, AdvisorPrepared | Answer], changes: Sequence[ObjectChange]
+    ) -> None:
+        keys, objects = zip(*changes, strict=True)
+        await process.send(Changes(keys, b"\n".join(objects)), _PREPARING)
 
 
 def _change(obj: TypedObject) -> ObjectChange:
-    return obj.KIND, _key(obj), obj.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    return _key(obj), obj.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def _key(obj: TypedObject) -> str:
-    return obj.key if obj.NAMESPACED else obj.name
+def _key(obj: TypedObject) -> tuple[str, str]:
+    return obj.KIND, obj.key if obj.NAMESPACED else obj.name
 
 
 # --- in the process -----------------------------------------------------------------------------------------------
 
-_advisors: Final[list[Advisor]] = []
-"""The one advisor of the process, once it has begun."""
+
+class Advising:
+    """The state of the process: the advisor."""
+
+    def __init__(self, settings: AdvisorSettings) -> None:
+        self._advisor = Advisor(settings.policy, settings.features, time.monotonic, random.random, settings.seconds)
+
+    def handle(self, request: AdvisorRequest) -> AdvisorPrepared | Answer | None:
+        match request:
+            case Changes():
+                for (kind, key), text in zip(request.keys, request.objects.split(b"\n"), strict=True):
+                    if text:
+                        self._advisor.put(_BY_NAME[kind].model_validate_json(text))
+                    else:
+                        self._advisor.remove(_BY_NAME[kind], key)
+                return None
+            case Prepare():
+                self._advisor.prepare()
+                return AdvisorPrepared()
+            case Advise(verb, body):
+                return self._advice(verb, body)
+
+    def _advice(self, verb: Verb, body: bytes) -> Answer:
+        try:
+            asked = read_arguments(body)
+        except ExtenderRequestError as error:
+            return Answer(400, "not understood", body=str(error).encode())
+        if verb == "filter":
+            advice, refused = self._advisor.filter(asked)
+            return Answer(200, advice.verdict, advice.policy, filter_answer(asked, refused))
+        advice, priorities = self._advisor.prioritize(asked)
+        return Answer(200, advice.verdict, advice.policy, prioritize_answer(priorities))
 
 
-def _begin(settings: AdvisorSettings) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the extender ends it
-    resource.setrlimit(resource.RLIMIT_AS, (settings.memory, settings.memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _advisors[:] = [Advisor(settings.policy, settings.features, time.monotonic, random.random, settings.seconds)]
+def main(connection: Connection, settings: AdvisorSettings) -> None:
+    """Entry point of the process."""
+    serve(connection, _REQUESTS, _ANSWERS, Advising(settings).handle)
 
 
-def _take(changes: list[ObjectChange]) -> None:
-    _apply(changes)
-    _advisors[0].prepare()
-
-
-def _apply(changes: list[ObjectChange]) -> None:
-    (advisor,) = _advisors
-    for kind, key, text in changes:
-        if text is None:
-            advisor.remove(_BY_NAME[kind], key)
-        else:
-            advisor.put(_BY_NAME[kind].model_validate_json(text))
-
-
-def _answer(verb: Verb, body: bytes, changes: list[ObjectChange]) -> Answer:
-    _apply(changes)
-    (advisor,) = _advisors
-    try:
-        asked = read_arguments(body)
-    except ExtenderRequestError as error:
-        return Answer(400, str(error).encode(), "not understood")
-    if verb == "filter":
-        advice, refused = advisor.filter(asked)
-        return Answer(200, filter_answer(asked, refused), advice.verdict, advice.policy)
-    advice, found = advisor.prioritize(asked)
-    return Answer(200, prioritize_answer(found), advice.verdict, advice.policy)
+PROGRAM: Final = SandboxProgram(
+    "the advising process", main, _REQUESTS, _ANSWERS, Confinement(memory=4 * 2**30, nice=0)
+)

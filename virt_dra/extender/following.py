@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 from virt_dra.api.core_v1 import Container, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus
 from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.cluster.watching.informer import Informer, InformerObserver, ListerWatcher, running
-from virt_dra.extender.advising_process import AdvisingProcess, AdvisorSettings, NoAdvice
-
-_FLUSH_SECONDS: Final = 0.1
-"""How long changes may wait while kube-scheduler asks nothing."""
-_RETRY_SECONDS: Final = 5.0
-
-log = logging.getLogger("virt_dra.extender")
+from virt_dra.extender.advising_process import AdvisingProcess, AdvisorSettings
 
 
 class FollowedCluster:
@@ -43,7 +36,6 @@ class FollowedCluster:
             informer(Namespace, transform=_namespace),
         )
         self.process = AdvisingProcess(settings, self._everything)
-        self.ready = False
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -59,29 +51,12 @@ class FollowedCluster:
                 yield
             finally:
                 task.cancel()
-                await self.process.close()
 
     async def _follow(self) -> None:
         async with running(*self.informers):
-            while True:
-                try:
-                    await self.process.start()
-                    await self.process.flush()
-                    if not self.ready:
-                        log.info(
-                            "ready",
-                            extra={"fields": {informer.kind.KIND: len(informer.store) for informer in self.informers}},
-                        )
-                    self.ready = True
-                    await asyncio.sleep(_FLUSH_SECONDS)
-                except NoAdvice as error:
-                    self.ready = False
-                    log.warning("not ready", extra={"fields": {"reason": str(error)}})
-                    await asyncio.sleep(_RETRY_SECONDS)
+            await self.process.keep()
 
     def _changed(self, old: TypedObject | None, new: TypedObject | None) -> None:
-        if not self.process.pid:
-            return  # it gets everything when it starts
         if new is None:
             if old is not None:
                 self.process.remove(old)

@@ -84,7 +84,7 @@ class ExtenderServer:
     async def _answered(self, verb: Verb, request: web.Request) -> web.Response:
         if self._verified and not (request.transport is not None and request.transport.get_extra_info("peercert")):
             return self._refused(verb, 403, "a client certificate is required", "not verified")
-        if not self._followed.ready:
+        if not self._followed.process.ready:
             return self._refused(verb, 503, "the extender doesn't know the cluster yet", "not ready")
         if self._asking >= _AT_ONCE:
             return self._refused(verb, 503, "too many requests at once", "busy")
@@ -115,7 +115,7 @@ class ExtenderServer:
         return web.Response(text="ok")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        if self._followed.ready:
+        if self._followed.process.ready:
             return web.Response(text="ok")
         waiting = self._followed.waiting_for
         return web.Response(
@@ -123,5 +123,5 @@ class ExtenderServer:
         )
 
     async def _text(self, request: web.Request) -> web.Response:
-        self._metrics.ready.set(self._followed.ready)
+        self._metrics.ready.set(self._followed.process.ready)
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})

@@ -12,9 +12,6 @@ import gc
 import gzip
 import logging
 import os
-import resource
-import signal
-import socket
 import sys
 import threading
 import time
@@ -22,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.meta import ObjectT, TypedObject
@@ -30,9 +27,14 @@ from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.cluster.watching.transforms import leaving_out
 from virt_dra.model.kinds import OFTEN_NOT_SERVED, READ
-from virt_dra.report_server.messages import BadMessage, encoded
+from virt_dra.report_server.messages import RENDERING_MESSAGES, Alive, Begun, Content, RenderingMessage, Unchanged
 from virt_dra.report_server.pace import Pace
+from virt_dra.sandbox.inside import Connection
+from virt_dra.sandbox.messages import BadMessage, RequestFailed
 from webhooks.server.log import json_logging
+
+if TYPE_CHECKING:
+    from virt_dra.cluster.kube.cluster import KubeCluster
 
 ALIVE_SECONDS: Final = 5.0
 """From one message that the cluster is followed to the next."""
@@ -42,7 +44,7 @@ _OLDEST: Final = 240.0
 minute."""
 _LONGEST_PAUSE: Final = 10.0
 _COMPRESSION: Final = 6
-_MEMORY: Final = 6 * 2**30
+MEMORY_BYTES: Final = 6 * 2**30
 """Bytes of address space: 5,000 nodes with 40,000 devices need 1.5 GiB of it, and 320 MiB of memory."""
 
 _META: Final = ("metadata.managed_fields", "metadata.finalizers")
@@ -87,13 +89,14 @@ class FollowSettings:
     context: str | None = None
     log_level: int = logging.INFO
     pace: Pace = field(default_factory=Pace)
-    memory: int = _MEMORY
 
 
 class Following:
     """Follows a cluster, and renders it. ``send``: sends a message; it may block, and is called in threads."""
 
-    def __init__(self, cluster: ListerWatcher, settings: FollowSettings, send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, cluster: ListerWatcher, settings: FollowSettings, send: Callable[[RenderingMessage], None]
+    ) -> None:
         self._settings, self._send = settings, send
         self._pace, self._explaining = replace(settings.pace), replace(settings.pace)
         self._wake = asyncio.Event()
@@ -133,27 +136,27 @@ class Following:
         for informer in self._informers:
             objects += sorted(informer.store.values(), key=lambda each: each.key)
         at = datetime.now(UTC)
-        await asyncio.to_thread(self._send, encoded("rendering"))
+        await asyncio.to_thread(self._send, Begun())
         try:
             message = await asyncio.to_thread(self._rendered, objects, at, explain=explain)
             await asyncio.to_thread(self._send, message)
+            if isinstance(message, Content):
+                self._version = message.version
         except BadMessage as error:
             log.error("the page can't be sent", extra={"fields": {"reason": str(error)}})
         self._pace.end(time.monotonic(), counts=not explain)
         if explain:
             self._explaining.end(time.monotonic())
 
-    def _rendered(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> bytes:
+    def _rendered(self, objects: Sequence[TypedObject], at: datetime, *, explain: bool) -> Unchanged | Content:
         """In a thread: the informers go on meanwhile."""
         began = time.monotonic()
-        found = self._settings.render(objects, at, explain=explain)
-        fields = {"at": at.timestamp(), "version": found.version, "seconds": round(time.monotonic() - began, 3)}
-        if found.version == self._version:
-            return encoded("same", fields)
-        parts = [found.page, found.document]
-        message = encoded("page", fields, [*parts, *(gzip.compress(part, _COMPRESSION, mtime=0) for part in parts)])
-        self._version = found.version
-        return message
+        rendered = self._settings.render(objects, at, explain=explain)
+        seconds = round(time.monotonic() - began, 3)
+        if rendered.version == self._version:
+            return Unchanged(at, seconds)
+        compressed = [gzip.compress(part, _COMPRESSION, mtime=0) for part in (rendered.page, rendered.document)]
+        return Content(rendered.version, at, seconds, rendered.page, rendered.document, *compressed)
 
     def _informer(self, cluster: ListerWatcher, kind: type[ObjectT]) -> Informer[ObjectT]:
         made = Informer(
@@ -182,75 +185,54 @@ def _bare(obj: TypedObject) -> TypedObject:
 # --- the process --------------------------------------------------------------------------------------------------
 
 
-def main(settings: FollowSettings, connection: socket.socket) -> None:
-    """Entry point of the process: low priority, a memory limit, no core dumps; Ctrl-C is left to the server."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.nice(10)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (settings.memory, settings.memory))
+def main(connection: Connection, settings: FollowSettings) -> None:
+    """Entry point of the process."""
     json_logging(sys.stderr, settings.log_level)
-    try:
-        asyncio.run(_follow(settings, connection))
-    except _Unreachable as error:
-        log.error("not following", extra={"fields": {"reason": str(error)}})
-        sys.exit(1)
-    except OSError:
-        sys.exit(1)  # the server has ended, or doesn't take any more
-    except MemoryError:
-        log.error("the rendering process has used up its memory", extra={"fields": {"bytes": settings.memory}})
-        os._exit(1)
+    asyncio.run(_follow(settings, connection))
 
 
-class _Unreachable(Exception):
-    """There is no connection to the cluster."""
-
-
-async def _follow(settings: FollowSettings, connection: socket.socket) -> None:
-    from virt_dra.cluster.kube.cluster import ConnectionProblem, KubeCluster, connect
+async def _follow(settings: FollowSettings, connection: Connection) -> None:
+    from virt_dra.cluster.kube.cluster import ConnectionProblem, connect
 
     sending = threading.Lock()
 
-    def send(message: bytes) -> None:
+    def send(message: RenderingMessage) -> None:
+        frame = RENDERING_MESSAGES.encoded(message)
         with sending:
-            connection.sendall(message)
+            connection.send(frame)
 
-    async def alive(cluster: KubeCluster, following: Following) -> None:
-        """Says every few seconds that the process lives, and since when the cluster isn't heard, while it isn't."""
-        heard, failing = time.time(), False
-        recovered: float | None = None
-        while True:
-            now = time.time()
-            since = heard if failing else now - following.age if following.age else None
-            await asyncio.to_thread(send, encoded("alive", {"staleSince": since}))
-            await asyncio.sleep(ALIVE_SECONDS)
-            try:
-                async with asyncio.timeout(_PROBE_SECONDS):
-                    await cluster.server_version()
-            except (ApiError, TimeoutError):
-                failing, recovered = True, None
-                continue
-            now = time.time()
-            recovered = recovered or now
-            # Informers may pause so long before they see that it is back.
-            if not failing or now - recovered > _LONGEST_PAUSE:
-                heard, failing = now, False
-
-    async def ended() -> None:
-        """Until the server has ended: it sends nothing."""
-        loop = asyncio.get_running_loop()
-        end = loop.create_future()
-        loop.add_reader(connection, lambda: None if end.done() else end.set_result(None))
-        await end
-        os._exit(0)
-
+    # The server sends nothing: what can be read is the end.
+    asyncio.get_running_loop().add_reader(connection, lambda: os._exit(0))
     try:
         async with connect(settings.kubeconfig, settings.context) as cluster, asyncio.TaskGroup() as group:
             following = Following(cluster, settings, send)
-            group.create_task(ended())
-            group.create_task(alive(cluster, following))
+            group.create_task(_report_alive(cluster, following, send))
             await following.run()
     except ConnectionProblem as error:
-        raise _Unreachable(str(error)) from None
+        raise RequestFailed(str(error)) from None
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
+
+
+async def _report_alive(
+    cluster: KubeCluster, following: Following, send: Callable[[RenderingMessage], None]
+) -> NoReturn:
+    """Sends every few seconds that the process lives, and since when the cluster isn't heard, while it isn't."""
+    heard, failing = time.time(), False
+    recovered: float | None = None
+    while True:
+        now = time.time()
+        since = heard if failing else now - following.age if following.age else None
+        await asyncio.to_thread(send, Alive(None if since is None else datetime.fromtimestamp(since, UTC)))
+        await asyncio.sleep(ALIVE_SECONDS)
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await cluster.server_version()
+        except (ApiError, TimeoutError):
+            failing, recovered = True, None
+            continue
+        now = time.time()
+        recovered = recovered or now
+        # Informers may pause so long before they see that it is back.
+        if not failing or now - recovered > _LONGEST_PAUSE:
+            heard, failing = now, False

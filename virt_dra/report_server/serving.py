@@ -31,8 +31,9 @@ from aiohttp import web
 
 from virt_dra.report_server.forms import POLICY, problem_page, sign_in_page
 from virt_dra.report_server.gate import Gate, Judgement, NotReviewed, TooManyAttempts
+from virt_dra.report_server.messages import Content
 from virt_dra.report_server.metrics import CONTENT_TYPE, ReportMetrics
-from virt_dra.report_server.rendering import Content, RenderingProcess
+from virt_dra.report_server.rendering import RenderingProcess
 from virt_dra.report_server.sessions import Session, Sessions
 from webhooks.server.connection_table import UNKNOWN_ADDRESS, ConnectionPhase, Standing, group_of
 from webhooks.server.connections import ConnectionLimits, Connections

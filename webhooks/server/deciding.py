@@ -74,7 +74,8 @@ class Deciding:
                 return review, encoded(answer(review.uid, verdict)), verdict
             # An unverified caller must not use up the share of the namespace that it names.
             share = review.namespace if knowledge.verified else f"?{review.namespace}"
-            why = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
+            unanswered = await self._worker.answer(share, collecting.asked, max(until - time.monotonic(), 0.0))
+            why = "" if unanswered is None else unanswered.reason
             rounds += 1
 
     def _lane(self, size: int) -> FairThread | None:

@@ -1,150 +1,197 @@
-"""The protocol between the server, its worker and the worker's children: three kinds of sockets.
+"""The messages between the server, its worker and the worker's children (:mod:`virt_dra.sandbox.messages`), on three
+kinds of sockets.
 
-* Control, commands of a fixed size, server to worker: fork a child for the socket that comes along, lower its priority,
-  kill it.
-* Data, frames (length, JSON), server to worker: slices. The worker acknowledges each with one byte; if it fails it
-  writes the reason.
-* A socket of its own for each child: the server writes its questions and closes its side, the child writes answers, one
-  JSON object a line.
+* The worker's connection: changes of the replica, each of which it acknowledges.
+* Control, packets from server to worker: fork a child for the socket that comes along, lower its priority, kill it.
+* A socket of its own for each child: the server sends its questions, the child its answers.
 """
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import ClassVar, Final, Literal
+
+from pydantic import ConfigDict
 
 from virt_dra.api.resource_v1 import Device
 from virt_dra.matching.published_slice import PublishedSlice, SliceDevice
-from virt_dra.matching.slice_answers import MAX_SELECTORS, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
+from virt_dra.matching.slice_answers import (
+    MAX_SELECTORS,
+    QuestionKind,
+    SelectorDepths,
+    SelectorQuestion,
+    SliceAnswer,
+    SliceFault,
+)
+from virt_dra.sandbox.messages import BadMessage, Messages
 
-BEGIN: Final = 1
-SLOW: Final = 2
-KILL: Final = 3
-_COMMAND: Final = struct.Struct("!BQd")
-COMMAND_BYTES: Final = _COMMAND.size
-LENGTH: Final = struct.Struct("!I")
-APPLIED: Final = b"\0"
-MAX_LINE: Final = 256 * 1024
-"""Bytes of one line of answers."""
+MAX_ANSWER: Final = 256 * 1024
+"""Bytes of one message of a child."""
 BATCH: Final = 64
 BATCH_DEVICES: Final = 500
 BATCH_CHARACTERS: Final = 16_000
-"""Most slices, devices, and characters of messages (of 12 bytes at most, escaped) in one line of answers, but for its
-last slice.
+"""Most slices, devices, and characters of messages (of 12 bytes at most, escaped) in one message, but for its last
+slice.
 
-Lines are short because those written before a child is killed are still used.
+Messages are short because those sent before a child is killed are still used.
 """
 
+# --- the replica --------------------------------------------------------------------------------------------------
 
-class BadAnswer(Exception):
-    """A child wrote something that can't be an answer to its questions."""
+
+@dataclass(frozen=True)
+class PutSlice:
+    """Adds a slice to the replica, under the number that questions refer to."""
+
+    number: int
+    driver: str
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class DropSlices:
+    """Removes slices from the replica; without any it only asks for an acknowledgement."""
+
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChangeApplied:
+    """The worker has made the next of the changes."""
+
+
+ReplicaChange = PutSlice | DropSlices
+REPLICA_CHANGES: Final = Messages[ReplicaChange]({PutSlice: 2**27, DropSlices: 2**24}, strict=False)
+ACKNOWLEDGEMENTS: Final = Messages[ChangeApplied]({ChangeApplied: 64})
+
+
+def put_slice(number: int, slice_: PublishedSlice) -> PutSlice:
+    return PutSlice(number, slice_.pool[0], tuple(_readable(published.device) for published in slice_.devices))
+
+
+def _readable(device: Device) -> Device:
+    """What selectors can read of a device."""
+    fields = ("attributes", "capacity", "allow_multiple_allocations")
+    return Device(name="d", **{field: getattr(device, field) for field in fields if device.given(field)})
+
+
+def apply_change(change: ReplicaChange, replica: dict[int, PublishedSlice]) -> None:
+    """Apply a change to the replica of the published devices."""
+    if isinstance(change, DropSlices):
+        for number in change.numbers:
+            replica.pop(number, None)
+        return
+    devices = tuple(SliceDevice(change.driver, "", device, "") for device in change.devices)
+    for device in devices:
+        _ = device.input  # cached here once, not computed in every child
+    replica[change.number] = PublishedSlice((change.driver, ""), 0, "", devices)
+
+
+# --- control ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Command:
-    """A message on the control socket. ``seconds``: for BEGIN, the time after which the kernel kills the child."""
+    """What to do with a child: begin it, for the socket that comes along, lower its priority, or kill it. ``seconds``:
+    to begin: after which the kernel kills it."""
 
-    kind: int
+    kind: Literal["begin", "slow", "kill"]
     child: int
     seconds: float = 0.0
 
-    def encoded(self) -> bytes:
-        return _COMMAND.pack(self.kind, self.child, self.seconds)
 
-    @classmethod
-    def decoded(cls, data: bytes) -> Command:
-        return cls(*_COMMAND.unpack(data))
+COMMAND_BYTES: Final = 256
+COMMANDS: Final = Messages[Command]({Command: COMMAND_BYTES})
 
-
-# --- slices
-# -------------------------------------------------------------------------------------------------------------
+# --- questions ----------------------------------------------------------------------------------------------------
 
 
-def put_frame(number: int, slice_: PublishedSlice) -> bytes:
-    """The frame that adds a slice to the replica: what selectors can read of its devices, under the number that
-    questions refer to."""
-    devices = [_seen(each.device) for each in slice_.devices]
-    return _frame({"put": number, "driver": slice_.pool[0], "devices": devices})
+@dataclass(frozen=True)
+class WrittenQuestion:
+    """A :class:`~virt_dra.matching.slice_answers.SelectorQuestion` with the numbers of its slices."""
+
+    kind: QuestionKind
+    expressions: tuple[str, ...]
+    slices: tuple[int, ...]
 
 
-def gone_frame(numbers: Sequence[int]) -> bytes:
-    """The frame that removes slices from the replica; without any it only asks for an acknowledgement."""
-    return _frame({"gone": list(numbers)})
+@dataclass(frozen=True)
+class Questions:
+    """The questions of a review. ``work``: the budget for all."""
+
+    questions: tuple[WrittenQuestion, ...]
+    work: int | None
 
 
-def _frame(message: dict[str, Any]) -> bytes:
-    encoded = json.dumps(message, separators=(",", ":")).encode()
-    return LENGTH.pack(len(encoded)) + encoded
+QUESTIONS: Final = Messages[Questions]({Questions: 2**27})
 
 
-def _seen(device: Device) -> dict[str, Any]:
-    attributes = {name: value.to_wire() for name, value in device.attributes.items()}
-    found: dict[str, Any] = {
-        "attributes": attributes,
-        "capacity": {name: each.to_wire() for name, each in device.capacity.items()},
-    }
-    if device.allow_multiple_allocations:
-        found["allowMultipleAllocations"] = True
-    return found
-
-
-def apply_frame(message: dict[str, Any], replica: dict[int, PublishedSlice]) -> None:
-    """Apply a frame to the replica of the published devices."""
-    for number in message.get("gone", ()):
-        replica.pop(number, None)
-    if "put" in message:
-        driver = message["driver"]
-        devices = tuple(
-            SliceDevice(driver, "", Device.from_wire({"name": "d", **raw}), "") for raw in message["devices"]
-        )
-        for device in devices:
-            _ = device.input  # cached here once, not computed in every child
-        replica[message["put"]] = PublishedSlice((driver, ""), 0, "", devices)
-
-
-# --- questions
-# ----------------------------------------------------------------------------------------------------------
-
-
-def questions_line(
+def written(
     questions: Iterable[SelectorQuestion], numbers: Mapping[PublishedSlice, int], work: int | None
-) -> bytes:
-    wire = [
-        {"kind": each.kind, "expressions": each.expressions, "slices": [numbers[slice_] for slice_ in each.slices]}
-        for each in questions
+) -> Questions:
+    return Questions(
+        tuple(
+            WrittenQuestion(question.kind, question.expressions, tuple(numbers[slice_] for slice_ in question.slices))
+            for question in questions
+        ),
+        work,
+    )
+
+
+def read(questions: Questions, replica: Mapping[int, PublishedSlice]) -> list[SelectorQuestion]:
+    """The questions. Raises KeyError where the replica lacks a slice."""
+    return [
+        SelectorQuestion(question.kind, question.expressions, [replica[number] for number in question.slices])
+        for question in questions.questions
     ]
-    return json.dumps({"questions": wire, "work": work}, separators=(",", ":")).encode()
 
 
-def read_questions(data: bytes, replica: Mapping[int, PublishedSlice]) -> tuple[list[SelectorQuestion], int | None]:
-    """The questions and the budget of work. Raises KeyError where the replica lacks a slice."""
-    wire = json.loads(data)
-    found = [
-        SelectorQuestion(each["kind"], tuple(each["expressions"]), [replica[n] for n in each["slices"]])
-        for each in wire["questions"]
-    ]
-    return found, wire["work"]
+# --- answers ------------------------------------------------------------------------------------------------------
 
 
-# --- answers
-# ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SliceAnswers:
+    """The answers to a question about slices, from position ``first`` of its slices on."""
+
+    __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    question: int
+    first: int
+    answers: tuple[SliceAnswer, ...]
 
 
-def answer_lines(number: int, found: Iterable[tuple[int, SliceAnswer | SliceFault]]) -> Iterator[bytes]:
-    """The lines of answers to a question, as they are found; the last says that the selectors are valid, or what is
-    wrong with one."""
+@dataclass(frozen=True)
+class QuestionDone:
+    """There are no more answers to a question. ``fault``: the error of a selector that doesn't compile."""
+
+    question: int
+    fault: SliceFault | None = None
+
+
+@dataclass(frozen=True)
+class ChildDone:
+    """The last message of a child. ``stopped``: the budget of work didn't suffice."""
+
+    stopped: bool
+
+
+ChildMessage = SliceAnswers | QuestionDone | ChildDone
+CHILD_MESSAGES: Final = Messages[ChildMessage]({SliceAnswers: MAX_ANSWER, QuestionDone: 8192, ChildDone: 64})
+
+
+def answer_messages(
+    number: int, evaluated: Iterable[tuple[int, SliceAnswer | SliceFault]]
+) -> Iterator[SliceAnswers | QuestionDone]:
+    """The messages about a question, as its answers are found."""
     batch: list[SliceAnswer] = []
     first = devices = characters = 0
-    for position, answer in found:
+    for position, answer in evaluated:
         if isinstance(answer, SliceFault):
-            yield _line({"q": number, "fault": [answer.selector, answer.message]})
+            yield QuestionDone(number, answer)
             return
         full = len(batch) >= BATCH or devices >= BATCH_DEVICES or characters >= BATCH_CHARACTERS
         if batch and (full or position != first + len(batch)):
-            yield _batch(number, first, batch)
+            yield SliceAnswers(number, first, tuple(batch))
             batch = []
         if not batch:
             first, devices, characters = position, 0, 0
@@ -153,95 +200,39 @@ def answer_lines(number: int, found: Iterable[tuple[int, SliceAnswer | SliceFaul
             devices += len(answer.depths)
             characters += len(answer.fault.message) if answer.fault is not None else 0
     if batch:
-        yield _batch(number, first, batch)
-    yield _line({"q": number, "valid": True})
+        yield SliceAnswers(number, first, tuple(batch))
+    yield QuestionDone(number)
 
 
-def _batch(number: int, first: int, batch: Sequence[SliceAnswer]) -> bytes:
-    if isinstance(batch[0], bool):
-        return _line({"q": number, "at": first, "any": batch})
-    depths = [each for each in batch if isinstance(each, SelectorDepths)]
-    faults = [
-        [n, each.fault.selector, each.fault.device, each.fault.message]
-        for n, each in enumerate(depths)
-        if each.fault is not None
-    ]
-    return _line({"q": number, "at": first, "each": [each.depths.hex() for each in depths], "faults": faults})
+def checked_fault(fault: SliceFault) -> SliceFault:
+    """The error of a selector, of bounded length. Raises :class:`~virt_dra.sandbox.messages.BadMessage`."""
+    return SliceFault.of(_index(fault.selector, MAX_SELECTORS + 1), fault.message)
 
 
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+def checked_answers(message: SliceAnswers, question: SelectorQuestion) -> Iterator[tuple[PublishedSlice, SliceAnswer]]:
+    """The slices of a question with their answers. Raises :class:`~virt_dra.sandbox.messages.BadMessage` where they
+    can't be answers to it: the child is not trusted."""
+    slices: Sequence[PublishedSlice] = question.slices[_index(message.first, len(question.slices)) :]
+    if len(message.answers) > len(slices):
+        raise BadMessage("answers about more slices than were asked about")
+    for slice_, answer in zip(slices, message.answers, strict=False):
+        if isinstance(answer, bool) != (question.kind == "any"):
+            raise BadMessage("an answer to another kind of question")
+        yield slice_, answer if isinstance(answer, bool) else _checked_depths(answer, slice_, len(question.expressions))
 
 
-STOPPED_LINE: Final = _line({"stopped": True})
-"""The line of a child that has used up the budget of work before it was done."""
-ENDED_LINE: Final = _line({"ended": True})
-"""The last line of a child."""
-
-
-@dataclass(frozen=True)
-class ChildLine:
-    """One parsed line of a child. ``question``: its number; None where the line is about all questions."""
-
-    question: int | None
-    answers: tuple[tuple[PublishedSlice, SliceAnswer], ...] = ()
-    fault: SliceFault | None = None
-    valid: bool = False
-    stopped: bool = False
-    ended: bool = False
-
-
-def read_answers(line: bytes, questions: Sequence[SelectorQuestion]) -> ChildLine:
-    """Parse one line of a child. Raises :class:`BadAnswer`: the child is not trusted, and may have written anything."""
-    try:
-        wire = json.loads(line)
-        if wire.get("stopped") is True or wire.get("ended") is True:
-            return ChildLine(None, stopped=wire.get("stopped") is True, ended=wire.get("ended") is True)
-        number = _index(wire["q"], len(questions))
-        question = questions[number]
-        if wire.get("valid") is True:
-            return ChildLine(number, valid=True)
-        if "fault" in wire:
-            selector, message = wire["fault"]
-            return ChildLine(number, fault=SliceFault.of(_index(selector, MAX_SELECTORS + 1), _text(message)))
-        if question.kind == "any":
-            given = [(each, None) for each in wire["any"]]
-        else:
-            faults = {each[0]: each[1:] for each in wire["faults"]}
-            given = [(each, faults.get(n)) for n, each in enumerate(wire["each"])]
-        first = _index(wire["at"], len(question.slices))
-        slices = question.slices[first : first + len(given)]
-        return ChildLine(
-            number,
-            tuple((slice_, _answer(question, slice_, *each)) for slice_, each in zip(slices, given, strict=True)),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
-        raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
-
-
-def _answer(question: SelectorQuestion, slice_: PublishedSlice, given: Any, fault: Any) -> SliceAnswer:
-    if question.kind == "any":
-        if given is not True and given is not False:
-            raise TypeError("no bool")
-        return given is True
-    depths = bytes.fromhex(_text(given))
-    if len(depths) != len(slice_.devices) or max(depths, default=0) > len(question.expressions):
-        raise ValueError("not the depths of this slice")
+def _checked_depths(answer: SelectorDepths, slice_: PublishedSlice, selectors: int) -> SelectorDepths:
+    if len(answer.depths) != len(slice_.devices) or max(answer.depths, default=0) > selectors:
+        raise BadMessage("not the depths of this slice")
+    fault = answer.fault
     if fault is None:
-        return SelectorDepths(depths)
-    selector, device, message = fault
+        return answer
     # A device that can't be converted fails on the first selector.
-    found = SliceFault.of(_index(selector, len(question.expressions)), _text(message), _index(device, len(depths)))
-    return SelectorDepths(depths, found)
+    device = _index(-1 if fault.device is None else fault.device, len(answer.depths))
+    return SelectorDepths(answer.depths, SliceFault.of(_index(fault.selector, selectors), fault.message, device))
 
 
-def _index(value: Any, end: int) -> int:
-    if type(value) is not int or not 0 <= value < end:
-        raise ValueError("out of range")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("no text")
+def _index(value: int, end: int) -> int:
+    if not 0 <= value < end:
+        raise BadMessage("a position out of range")
     return value

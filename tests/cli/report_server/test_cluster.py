@@ -50,7 +50,7 @@ class Room:
         """The process that renders."""
         children = Path(f"/proc/{self.running.process.pid}/task").glob("*/children")
         found = [int(pid) for path in children for pid in path.read_text().split()]
-        return next(pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        return next(pid for pid in found if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 @pytest.fixture(scope="module")

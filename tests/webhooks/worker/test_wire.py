@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -10,17 +11,23 @@ import pytest
 from devtools.webhooks.slow_selectors import cluster
 from virt_dra.cel import Work
 from virt_dra.matching.evaluating import evaluate
-from virt_dra.matching.slice_answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceFault
+from virt_dra.matching.published_slice import PublishedSlice
+from virt_dra.matching.slice_answers import MAX_MESSAGE, SelectorDepths, SelectorQuestion, SliceAnswer, SliceFault
+from virt_dra.sandbox.messages import LENGTH, BadMessage
 from webhooks.worker.wire import (
-    MAX_LINE,
-    BadAnswer,
-    Command,
-    answer_lines,
-    apply_frame,
-    put_frame,
-    questions_line,
-    read_answers,
-    read_questions,
+    CHILD_MESSAGES,
+    MAX_ANSWER,
+    QUESTIONS,
+    REPLICA_CHANGES,
+    QuestionDone,
+    SliceAnswers,
+    answer_messages,
+    apply_change,
+    checked_answers,
+    checked_fault,
+    put_slice,
+    read,
+    written,
 )
 
 PARTS = tuple(cluster({}, devices=2, slices=3).inputs.inventory.slices)
@@ -28,75 +35,109 @@ EACH = SelectorQuestion("each", ("true", "device.driver == 'x'"), PARTS)
 ANY = SelectorQuestion("any", ("true",), PARTS)
 
 
+def _replica() -> dict[int, PublishedSlice]:
+    replica: dict[int, PublishedSlice] = {}
+    for number, part in enumerate(PARTS, 7):
+        frame = REPLICA_CHANGES.encoded(put_slice(number, part))
+        apply_change(REPLICA_CHANGES.decoded(frame[LENGTH.size :]), replica)
+    return replica
+
+
 def test_a_question_and_its_answers_come_over_as_they_were() -> None:
     numbers = {part: number for number, part in enumerate(PARTS, 7)}
-    replica: dict[int, Any] = {}
-    for part, number in numbers.items():
-        apply_frame(json.loads(put_frame(number, part)[4:]), replica)
-    asked, work = read_questions(questions_line([EACH, ANY], numbers, 1000), replica)
-    assert [(each.kind, each.expressions, len(each.slices)) for each in asked] == [
+    questions = QUESTIONS.decoded(QUESTIONS.encoded(written([EACH, ANY], numbers, 1000))[LENGTH.size :])
+    asked = read(questions, _replica())
+    assert [(question.kind, question.expressions, len(question.slices)) for question in asked] == [
         ("each", EACH.expressions, 3),
         ("any", ("true",), 3),
     ]
-    assert work == 1000
-    heard = [
-        read_answers(line, [EACH, ANY])
-        for n, each in enumerate(asked)
-        for line in answer_lines(n, evaluate(each, Work()))
+    assert questions.work == 1000
+    messages = [
+        CHILD_MESSAGES.decoded(CHILD_MESSAGES.encoded(message)[LENGTH.size :])
+        for number, question in enumerate(asked)
+        for message in answer_messages(number, evaluate(question, Work()))
     ]
-    assert [(each.question, [answer for _, answer in each.answers], each.valid) for each in heard] == [
-        (0, [SelectorDepths(b"\1\1")] * 3, False),
-        (0, [], True),
-        (1, [True], False),
-        (1, [], True),
+    assert messages == [
+        SliceAnswers(0, 0, (SelectorDepths(b"\1\1"),) * 3),
+        QuestionDone(0),
+        SliceAnswers(1, 0, (True,)),
+        QuestionDone(1),
     ]
-    assert Command.decoded(Command(2, 2**63, 0.5).encoded()) == Command(2, 2**63, 0.5)
+
+
+def _checked(name: bytes, head: bytes) -> list[tuple[PublishedSlice, SliceAnswer]]:
+    """What the server makes of a message that a child sent about the first of two questions, each of a kind."""
+    parts = (name, head)
+    frame = bytes((2,)) + b"".join(struct.pack("!I", len(part)) for part in parts) + b"".join(parts)
+    message = CHILD_MESSAGES.decoded(frame)
+    if isinstance(message, QuestionDone) and message.fault is not None:
+        checked_fault(message.fault)
+    assert isinstance(message, SliceAnswers)
+    return list(checked_answers(message, (EACH, ANY)[message.question]))
+
+
+def test_an_answer_is_accepted() -> None:
+    answer = b'{"question":0,"first":2,"answers":[{"depths":"AQE="}]}'
+    assert _checked(b"SliceAnswers", answer) == [(PARTS[2], SelectorDepths(b"\1\1"))]
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("name", "head"),
     [
-        b"",
-        b"[]",
-        b"1",
-        b"{",
-        b"\xff",
-        b"[" * 100_000,
-        b'{"q":2,"valid":true}',
-        b'{"q":-1,"valid":true}',
-        b'{"q":true,"valid":true}',
-        b'{"q":0}',
-        b'{"q":0,"at":0,"each":["0101","0101","0101","0101"],"faults":[]}',
-        b'{"q":0,"at":3,"each":["0101"],"faults":[]}',
-        b'{"q":0,"at":0,"each":["01"],"faults":[]}',
-        b'{"q":0,"at":0,"each":["0109"],"faults":[]}',
-        b'{"q":0,"at":0,"each":["zz"],"faults":[]}',
-        b'{"q":0,"at":0,"each":[1],"faults":[]}',
-        b'{"q":0,"at":0,"each":["0101"],"faults":[[0,5,0,"x"]]}',
-        b'{"q":0,"at":0,"each":["0101"],"faults":[[0,0,2,"x"]]}',
-        b'{"q":0,"at":0,"each":["0101"],"faults":[[0,0,0,{}]]}',
-        b'{"q":0,"fault":[1000,"x"]}',
-        b'{"q":0,"fault":"x"}',
-        b'{"q":1,"at":0,"any":[1]}',
-        b'{"q":1,"at":0,"any":{"0":true}}',
-        b'{"q":1,"at":"0","any":[true]}',
-        b'{"q":1,"at":1e99,"any":[true]}',
+        (b"", b""),
+        (b"ChildDone", b"[]"),
+        (b"ChildDone", b"{"),
+        (b"ChildDone", b"\xff"),
+        (b"SliceAnswers", b"[" * 100_000),
+        (b"Other", b"{}"),
+        (b"QuestionDone", b'{"question":true}'),
+        (b"QuestionDone", b'{"question":0,"fault":{"selector":1000,"message":"x"}}'),
+        (b"QuestionDone", b'{"question":0,"fault":"x"}'),
+        (b"QuestionDone", json.dumps({"question": 0, "fault": {"selector": 0, "message": "x" * 10_000}}).encode()),
+        *(
+            (b"SliceAnswers", json.dumps(answers).encode())
+            for answers in (
+                {"question": 0},
+                {"question": 0, "first": 0, "answers": [{"depths": "AQE="}] * 4},
+                {"question": 0, "first": 3, "answers": [{"depths": "AQE="}]},
+                {"question": 0, "first": -1, "answers": [{"depths": "AQE="}]},
+                {"question": 0, "first": 0, "answers": [{"depths": "AQ=="}]},
+                {"question": 0, "first": 0, "answers": [{"depths": "AQk="}]},
+                {"question": 0, "first": 0, "answers": [{"depths": "!!!!"}]},
+                {"question": 0, "first": 0, "answers": [1]},
+                {"question": 0, "first": 0, "answers": [True]},
+                *(
+                    {"question": 0, "first": 0, "answers": [{"depths": "AQE=", "fault": fault}]}
+                    for fault in (
+                        {"selector": 5, "device": 0, "message": "x"},
+                        {"selector": 0, "device": 2, "message": "x"},
+                        {"selector": 0, "device": -1, "message": "x"},
+                        {"selector": 0, "message": "x"},
+                        {"selector": 0, "device": 0, "message": {}},
+                    )
+                ),
+                {"question": 1, "first": 0, "answers": [1]},
+                {"question": 1, "first": 0, "answers": {"0": True}},
+                {"question": 1, "first": "0", "answers": [True]},
+                {"question": 1, "first": 1e99, "answers": [True]},
+                {"question": 1, "first": 0, "answers": [{"depths": "AQE="}]},
+            )
+        ),
     ],
 )
-def test_what_is_no_answer_is_refused(line: bytes) -> None:
-    with pytest.raises(BadAnswer):
-        read_answers(line, [EACH, ANY])
+def test_what_is_no_answer_is_refused(name: bytes, head: bytes) -> None:
+    with pytest.raises(BadMessage):
+        _checked(name, head)
 
 
-def test_no_line_of_answers_is_longer_than_the_server_reads() -> None:
+def test_no_message_is_longer_than_the_server_reads() -> None:
     worst = SelectorDepths(
         b"\0" * 128, SliceFault.of(0, "\N{SNOWMAN WITHOUT SNOW}\N{FACE WITH TEARS OF JOY}" * 1000, 0)
     )
-    lines = list(answer_lines(0, ((position, worst) for position in range(200))))
-    assert max(map(len, lines)) < MAX_LINE / 4
-    assert sum(len(json.loads(line).get("each", ())) for line in lines) == 200
+    messages: list[Any] = list(answer_messages(0, ((position, worst) for position in range(200))))
+    assert max(len(CHILD_MESSAGES.encoded(message)) for message in messages) < MAX_ANSWER / 4
+    assert sum(len(message.answers) for message in messages[:-1]) == 200
 
 
-def test_a_message_has_an_end() -> None:
-    heard = read_answers(json.dumps({"q": 0, "fault": [0, "x" * 100_000]}).encode(), [EACH])
-    assert heard.fault == SliceFault(0, "x" * MAX_MESSAGE + "…")
+def test_a_fault_has_an_end() -> None:
+    assert checked_fault(SliceFault(0, "x" * 100_000)) == SliceFault(0, "x" * MAX_MESSAGE + "…")

@@ -126,7 +126,6 @@ async def _serve(
     from virt_dra.cli.report.live_page import LIVE_POLICY, NOTICE
     from virt_dra.model.kinds import READ
     from virt_dra.report_server.gate import Gate
-    from virt_dra.report_server.hardening import unreadable_to_others
     from virt_dra.report_server.metrics import ReportMetrics
     from virt_dra.report_server.rendering import RenderingProcess
     from virt_dra.report_server.reviews import REVIEW_LIMITS, ClusterReviews
@@ -135,11 +134,6 @@ async def _serve(
     from virt_dra.report_server.viewers import resources_of
 
     log = logging.getLogger("virt_dra.report")
-    if not unreadable_to_others():
-        log.warning(
-            "other processes of this user may read this one's memory, in which viewers' tokens are",
-            extra={"fields": {}},
-        )
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
