@@ -39,7 +39,7 @@ def admit(
 
     An object of another kind is refused. ``old`` is of the same kind; raises WireError where it can't be read.
     """
-    kind = next((each for each in _KINDS if vm_or_vmi_kind(raw) == each.KIND), None)
+    kind = next((candidate for candidate in _KINDS if vm_or_vmi_kind(raw) == candidate.KIND), None)
     if kind is None:
         text = f"must be {VirtualMachineInstance.KIND} or {VirtualMachine.KIND}"
         return _refused((AdmissionCause(INVALID, text, "kind", "api-server"),))

@@ -67,11 +67,11 @@ def received(
         if validation == "Warn"
         else ()
     )
-    found: list[SchemaFault] = list(faults(left, schema))
-    if found and old is not None:
+    schema_faults: list[SchemaFault] = list(faults(left, schema))
+    if schema_faults and old is not None:
         before = set(faults(pruned(old, schema), schema))
-        found = [fault for fault in found if fault not in before]
-    causes = tuple(AdmissionCause(fault.type, fault.message, fault.path, "api-server") for fault in found)
+        schema_faults = [fault for fault in schema_faults if fault not in before]
+    causes = tuple(AdmissionCause(fault.type, fault.message, fault.path, "api-server") for fault in schema_faults)
     return Received(left, causes, warnings)
 
 

@@ -80,8 +80,8 @@ def check_content_type(content_type: str) -> None:
 def namespace_hint(body: bytes) -> str:
     """The request's namespace, read without parsing the body; "" if it isn't near the beginning. Other callers than API
     servers may lie."""
-    found = _NAMESPACE.search(body, 0, _HEAD)
-    return found[1].decode("ascii") if found else ""
+    match = _NAMESPACE.search(body, 0, _HEAD)
+    return match[1].decode("ascii") if match else ""
 
 
 def read_review(body: bytes) -> Review:

@@ -101,4 +101,4 @@ def _each(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
     if not items:
         return items
     changed = tuple(map(change, items))
-    return items if all(one is other for one, other in zip(items, changed, strict=True)) else changed
+    return items if all(item is other for item, other in zip(items, changed, strict=True)) else changed

@@ -51,9 +51,9 @@ def verdict_on(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdic
     """The verdict on a review. Raises :class:`BadReview` if the review isn't for this webhook."""
     if (review.group, review.kind) != (webhook.group, webhook.kind.KIND):
         expected = f'"{webhook.kind.KIND}" of "{webhook.group}"'
-        found = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
+        actual = f"{json.dumps(review.kind[:100])} of {json.dumps(review.group[:100])}"
         raise BadReview(
-            400, "BadRequest", f"request.kind: this path reviews {expected}, not {found}; correct the webhook's rules"
+            400, "BadRequest", f"request.kind: this path reviews {expected}, not {actual}; correct the webhook's rules"
         )
     return _mutate_pod(review, knowledge) if webhook.kind is Pod else validate(webhook, review, knowledge)
 

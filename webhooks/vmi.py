@@ -126,5 +126,5 @@ def _warnings(given: ReviewedSpec, unwanted: Collection[str]) -> Iterator[str]:
 
 
 def _verdict(causes: Iterator[AdmissionCause], warnings: tuple[str, ...] = ()) -> Verdict:
-    found = tuple(causes)
-    return Verdict(allowed=not found, causes=found, warnings=warnings)
+    listed = tuple(causes)
+    return Verdict(allowed=not listed, causes=listed, warnings=warnings)

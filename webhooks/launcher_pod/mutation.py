@@ -83,10 +83,10 @@ def is_launcher(raw: Json) -> bool:
 def owner_of(pod: Pod) -> OwnerReference | None:
     """The reference to the VMI of a launcher pod (K-4.1)."""
     owner = pod.metadata.controller_owner
-    found = (
+    is_launcher = (
         owner is not None and owner.kind == VirtualMachineInstance.KIND and owner.api_version.partition("/")[0] == GROUP
     )
-    return owner if found else None
+    return owner if is_launcher else None
 
 
 def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
@@ -139,12 +139,12 @@ class _Mutation:
         """Raises AnnotationError and BadWish."""
         wish = paths.chosen_path(self.pod.metadata.annotations)
         devices = self._assigned()
-        claims = {each.name: each for each in self.pod.spec.resource_claims}
+        claims = {entry.name: entry for entry in self.pod.spec.resource_claims}
         if devices:
             claims = self._with_claims(claims, devices)
         self._add_lost_requests(claims)
-        self._use_claims({each.resource for each in devices})
-        decisions = self._decisions(claims, {each.entry.name for each in devices}, wish)
+        self._use_claims({device.resource for device in devices})
+        decisions = self._decisions(claims, {device.entry.name for device in devices}, wish)
         shims = [decision.pair for decision in decisions if decision.path == paths.METADATA_SHIM]
         if shims and len(decisions) > MAX_PAIRS:
             message = (
@@ -158,7 +158,7 @@ class _Mutation:
             self._add_variables(devices)
             self._add_wait()
         unserved = (
-            any(each.path == paths.NONE and each.reason != paths.BAD_NAME for each in decisions)
+            any(decision.path == paths.NONE and decision.reason != paths.BAD_NAME for decision in decisions)
             and len(decisions) <= MAX_PAIRS
         )
         # A pod without a record counts as one with the path native; so pods whose devices get no path have a record,
@@ -195,16 +195,16 @@ class _Mutation:
 
     def _pairs(self, claims: Mapping[str, PodResourceClaim]) -> Mapping[ClaimRequestPair, str]:
         """The requests of the pod's claims that compute uses, with their fields. Kubernetes refuses others (K-3.2)."""
-        found: dict[ClaimRequestPair, str] = {}
+        requests: dict[ClaimRequestPair, str] = {}
         for index, reference in enumerate(self.references):
             if reference.claim in claims:
-                found.setdefault(reference, f"{self._field}.resources.claims[{index}]")
-        return found
+                requests.setdefault(reference, f"{self._field}.resources.claims[{index}]")
+        return requests
 
     @property
     def references(self) -> list[ClaimRequestPair]:
         return [
-            *(ClaimRequestPair(each.name, each.request or "") for each in self.compute.resources.claims),
+            *(ClaimRequestPair(use.name, use.request or "") for use in self.compute.resources.claims),
             *self.added,
         ]
 
@@ -219,8 +219,8 @@ class _Mutation:
         new: list[tuple[str, PathDecision]] = []
         warnings: list[str] = []
         for pair, place in pairs.items():
-            entry, known = claims[pair.claim], serving.get(pair)
-            drivers = known.drivers if known else ()
+            entry, served = claims[pair.claim], serving.get(pair)
+            drivers = served.drivers if served else ()
             decision = paths.decide(
                 entry, pair.request, version, wish, drivers, settings.writers, in_device_claims=pair.claim in ours
             )
@@ -232,7 +232,9 @@ class _Mutation:
                 decision = self._unless_mounted(entry, decision)
             if not decided_before:
                 new.append((place, decision))
-            unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (not known or not known.drivers or not known.complete)
+            unknown = decision.reason in _NOT_KNOWN_TO_WRITE and (
+                not served or not served.drivers or not served.complete
+            )
             reveals_drivers = bool(drivers) or decision.reason in paths.BY_DRIVERS
             if (decision.warning or unknown) and (self.knowledge.verified or not reveals_drivers):
                 warnings.append(
@@ -242,7 +244,7 @@ class _Mutation:
         if (
             not self.knowledge.verified
             and self._vmi is None
-            and any(each.reason in paths.BY_DRIVERS for _, each in new)
+            and any(decision.reason in paths.BY_DRIVERS for _, decision in new)
         ):
             self._unknown_vmi("whose claims decide how the pod is made")
         refused = refusals(new, serving, self._vmi, self.knowledge)
@@ -257,12 +259,12 @@ class _Mutation:
         entries, asked = tuple(claims.values()), tuple(pairs)
         if not self.knowledge.verified:
             named = (
-                {(each.name, _source(each)) for each in self._vmi.spec.resource_claims}
+                {(entry.name, _source(entry)) for entry in self._vmi.spec.resource_claims}
                 if self._vmi is not None
                 else set()
             )
-            entries = tuple(each for each in entries if (each.name, _source(each)) in named)
-            asked = tuple(pair for pair in asked if any(pair.claim == each.name for each in entries))
+            entries = tuple(entry for entry in entries if (entry.name, _source(entry)) in named)
+            asked = tuple(pair for pair in asked if any(pair.claim == entry.name for entry in entries))
         return self.knowledge.drivers(self.namespace, entries, asked) if asked else {}
 
     # --- metadata-shim ---
@@ -272,9 +274,9 @@ class _Mutation:
 
     def _has_metadata(self, entry: PodResourceClaim, pair: ClaimRequestPair) -> bool:
         name, directory = paths.metadata_volume(pair.claim, pair.request), self._directory(entry, pair)
-        volume = next((each for each in self.pod.spec.volumes if each.name == name), None)
+        volume = next((volume for volume in self.pod.spec.volumes if volume.name == name), None)
         mounted = any(
-            each.name == name and _same_path(each.mount_path, directory) for each in self.compute.volume_mounts
+            mount.name == name and _same_path(mount.mount_path, directory) for mount in self.compute.volume_mounts
         )
         return (
             volume is not None
@@ -286,9 +288,9 @@ class _Mutation:
         pair = decision.pair
         directory = self._directory(entry, pair)
         others = [
-            each.name
-            for each in self.compute.volume_mounts
-            if _same_path(each.mount_path, directory) and each.name != paths.metadata_volume(pair.claim, pair.request)
+            mount.name
+            for mount in self.compute.volume_mounts
+            if _same_path(mount.mount_path, directory) and mount.name != paths.metadata_volume(pair.claim, pair.request)
         ]
         if not others:
             return decision
@@ -360,19 +362,19 @@ class _Mutation:
             if there is None:
                 new.append(entry)
             elif _source(there) != _source(entry):
-                index = [each.name for each in self.pod.spec.resource_claims].index(entry.name)
+                index = [other.name for other in self.pod.spec.resource_claims].index(entry.name)
                 message = (
                     f"a claim is called {entry.name!r}, which is virt-dra's for a "
                     f"device of {paths.DEVICE_CLAIMS_ANNOTATION}"
                 )
                 self._clash(f"spec.resourceClaims[{index}].name", message)
         self.patch.append(
-            ("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [each.to_wire() for each in new]
+            ("spec", "resourceClaims"), len(self.pod.spec.resource_claims), [entry.to_wire() for entry in new]
         )
-        uses = dict.fromkeys(ClaimRequestPair(each.entry.name, each.request) for each in devices)
+        uses = dict.fromkeys(ClaimRequestPair(device.entry.name, device.request) for device in devices)
         there_already = self.references
-        whole = {each.claim for each in there_already if not each.request}
-        self.added = [each for each in uses if each not in there_already and each.claim not in whole]
+        whole = {pair.claim for pair in there_already if not pair.request}
+        self.added = [pair for pair in uses if pair not in there_already and pair.claim not in whole]
         return {**have, **{entry.name: entry for entry in new}}
 
     # --- what compute uses ---
@@ -389,7 +391,7 @@ class _Mutation:
     def _use_claims(self, resources: Iterable[str]) -> None:
         """Add references to the requests of :attr:`added`, and remove the extended ``resources``."""
         raw = self.raw["spec"]["containers"][self.index].get("resources")
-        references: list[Json] = [{"name": each.claim, "request": each.request} for each in self.added]
+        references: list[Json] = [{"name": pair.claim, "request": pair.request} for pair in self.added]
         if not isinstance(raw, dict) or not raw:
             if references:
                 self.patch.put((*self._at, "resources"), {"claims": references})
@@ -404,7 +406,7 @@ class _Mutation:
         new: list[Json] = []
         for variable in dict.fromkeys(name for device in devices for name in device.variables):
             annotation = paths.address_annotation(variable)
-            there = [(index, each) for index, each in enumerate(self.compute.env) if each.name == variable]
+            there = [(index, env_var) for index, env_var in enumerate(self.compute.env) if env_var.name == variable]
             if not there:
                 new.append({"name": variable, "valueFrom": {"fieldRef": annotation_reference(annotation)}})
             elif not refers_to((there[-1][1].value_from or {}).get("fieldRef"), annotation):
@@ -423,11 +425,13 @@ class _Mutation:
         if not self._add_volume(paths.WAIT_VOLUME, paths.WAIT_FILE, paths.ADDRESSES_READY_ANNOTATION):
             return
         ours = wait_container(self.compute, self.knowledge.launcher)
-        for index, each in enumerate(self.pod.spec.init_containers):
-            if each.name == paths.WAIT_CONTAINER:
-                if each.command != tuple(ours["command"]):
+        for index, container in enumerate(self.pod.spec.init_containers):
+            if container.name == paths.WAIT_CONTAINER:
+                if container.command != tuple(ours["command"]):
                     place = f"spec.initContainers[{index}].name"
-                    self._clash(place, f"an init container is called {each.name!r}, which is virt-dra's for its own")
+                    self._clash(
+                        place, f"an init container is called {container.name!r}, which is virt-dra's for its own"
+                    )
                 return
         self.patch.append(("spec", "initContainers"), len(self.pod.spec.init_containers), [ours])
 
@@ -477,5 +481,5 @@ def _source(entry: PodResourceClaim) -> tuple[str, str]:
     return entry.resource_claim_name or "", entry.resource_claim_template_name or ""
 
 
-def _same_path(one: str, other: str) -> bool:
-    return one.rstrip("/") == other.rstrip("/")
+def _same_path(path: str, other: str) -> bool:
+    return path.rstrip("/") == other.rstrip("/")

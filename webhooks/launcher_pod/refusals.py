@@ -42,31 +42,31 @@ def refusals(
     now = knowledge.now
     if now is None:
         return ()
-    found: dict[str, AdmissionCause] = {}
+    by_message: dict[str, AdmissionCause] = {}
     for place, decision in decisions:
-        known = serving.get(decision.pair)
-        if known is None or decision.reason not in BY_DRIVERS:
+        served = serving.get(decision.pair)
+        if served is None or decision.reason not in BY_DRIVERS:
             continue
-        for missing in known.missing:
+        for missing in served.missing:
             # Classes are named by claims and templates, not by the VMI.
-            what = (
+            reason = (
                 missing
                 if knowledge.verified or missing.namespace
                 else f"a {missing.kind} of request {str(decision.pair)[:127]!r} is missing"
             )
             message = (
-                f"{what}; create it or correct the name. The pod is created once it "
+                f"{reason}; create it or correct the name. The pod is created once it "
                 "exists: its driver decides how the pod is made"
             )
-            found.setdefault(message, AdmissionCause(NOT_FOUND, message, place))
-        if decision.reason == DRIVER_UNKNOWN and known.undecided is not None:
-            until = knowledge.count_from(max(known.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
+            by_message.setdefault(message, AdmissionCause(NOT_FOUND, message, place))
+        if decision.reason == DRIVER_UNKNOWN and served.undecided is not None:
+            until = knowledge.count_from(max(served.undecided, _created(vmi, now))) + knowledge.launcher.driver_wait
             if now < until:
-                found.setdefault(
+                by_message.setdefault(
                     str(decision.pair),
                     AdmissionCause(NOT_FOUND, _undecided(decision.pair, knowledge.launcher.driver_wait), place),
                 )
-    causes = tuple(found.values())
+    causes = tuple(by_message.values())
     if len(causes) <= MAX_CAUSES:
         return causes
     return (

@@ -139,7 +139,9 @@ class Preflight:
         return Verdict(
             not causes,
             causes,
-            tuple(f"{each.field}: [{each.id}] {each.message}" for each in findings if each not in denials),
+            tuple(
+                f"{finding.field}: [{finding.id}] {finding.message}" for finding in findings if finding not in denials
+            ),
         )
 
     def vmi(self, namespace: str, name: str) -> VirtualMachineInstance | None:

@@ -47,7 +47,7 @@ class ObjectFindings:
 
     @property
     def denied(self) -> bool:
-        return any(each.severity == DENIAL for each in self.findings)
+        return any(finding.severity == DENIAL for finding in self.findings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,17 +104,17 @@ def lint_documents(
     The VMs share ``settings.max_work_in_all`` in their order; equal inputs get equal findings.
     """
     manifests = [Manifest.read(document, namespace) for document in documents]
-    read = [each.object for each in manifests if each.object is not None]
+    read = [manifest.object for manifest in manifests if manifest.object is not None]
     release = _release([*existing, *read], version, gates)
-    found = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
+    as_written = tuple((manifest, findings_as_written(manifest, settings, release)) for manifest in manifests)
     refused = {
         manifest.identity: _why(manifest, findings)
-        for manifest, findings in found
+        for manifest, findings in as_written
         if _denied(findings) and not manifest.is_subject
     }
     accepted = [
         manifest.object
-        for manifest, findings in found
+        for manifest, findings in as_written
         if manifest.object is not None and (manifest.is_subject or not _denied(findings))
     ]
     objects = _latest([*existing, *accepted], namespace)
@@ -130,11 +130,15 @@ def lint_documents(
     if trial is not None:
         inputs = replace(inputs, trial=trial(objects, inputs.configuration))
     checking = _VmChecks(inputs, settings, namespace, progress)
-    subjects = checking.of_input(found)
+    subjects = checking.of_input(as_written)
     if not subjects:
         subjects = checking.of_cluster(also)
-    others = [_as_written(manifest, findings) for manifest, findings in found if findings and not manifest.is_subject]
-    return LintResult(inputs, tuple(subjects), tuple(others), found, release.version if release is not None else None)
+    others = [
+        _as_written(manifest, findings) for manifest, findings in as_written if findings and not manifest.is_subject
+    ]
+    return LintResult(
+        inputs, tuple(subjects), tuple(others), as_written, release.version if release is not None else None
+    )
 
 
 @dataclass
@@ -149,30 +153,30 @@ class _VmChecks:
     def __post_init__(self) -> None:
         self._left = self.settings.max_work_in_all
 
-    def of_input(self, found: Sequence[tuple[Manifest, tuple[LintFinding, ...]]]) -> list[ObjectFindings]:
-        owners = {manifest.object.key for manifest, _ in found if isinstance(manifest.object, VirtualMachine)}
+    def of_input(self, as_written: Sequence[tuple[Manifest, tuple[LintFinding, ...]]]) -> list[ObjectFindings]:
+        owners = {manifest.object.key for manifest, _ in as_written if isinstance(manifest.object, VirtualMachine)}
         checked: list[ObjectFindings] = []
-        for number, (manifest, findings) in enumerate(found):
+        for number, (manifest, findings) in enumerate(as_written):
             vm = manifest.object
             if isinstance(vm, VmObject):
                 if not _is_owned(vm, owners):
-                    self.progress(number, len(found))
+                    self.progress(number, len(as_written))
                     checked.append(self._checked(manifest.source, vm, findings))
             elif manifest.is_subject:
                 checked.append(_as_written(manifest, findings))
         return checked
 
     def of_cluster(self, sourced: Sequence[Sourced[TypedObject]]) -> list[ObjectFindings]:
-        owners = {each.object.key for each in sourced if isinstance(each.object, VirtualMachine)}
+        owners = {obj.object.key for obj in sourced if isinstance(obj.object, VirtualMachine)}
         checked: list[ObjectFindings] = []
-        for number, each in enumerate(sourced):
-            if isinstance(each.object, VmObject) and not _is_owned(each.object, owners):
+        for number, obj in enumerate(sourced):
+            if isinstance(obj.object, VmObject) and not _is_owned(obj.object, owners):
                 self.progress(number, len(sourced))
-                checked.append(self._checked(each.source, each.object, ()))
+                checked.append(self._checked(obj.source, obj.object, ()))
         return checked
 
     def _checked(self, source: DocumentSource, vm: VmObject, as_written: Sequence[LintFinding]) -> ObjectFindings:
-        limits = [each for each in (self.settings.max_work, self._left) if each is not None]
+        limits = [limit for limit in (self.settings.max_work, self._left) if limit is not None]
         work = Work(min(limits, default=None))
         before = work.left
         linted = Linted(vm, vm.namespace or self.namespace, self.inputs, self.settings, InProcess(work))
@@ -188,21 +192,21 @@ def _as_written(manifest: Manifest, findings: tuple[LintFinding, ...]) -> Object
 
 def _findings(linted: Linted, as_written: Sequence[LintFinding]) -> tuple[LintFinding, ...]:
     """The findings of all checks on a VM, in the order of the checks. ``as_written``: those on the object alone."""
-    found = list(findings_of(linted, CHECKS, _denied(as_written)))
-    found += _trial_ended_early(linted)
+    findings = list(findings_of(linted, CHECKS, _denied(as_written)))
+    findings += _trial_ended_early(linted)
     # A field of a newer KubeVirt is also unknown to the schema; of the two findings the one that names the release is
     # kept.
-    newer = tuple(each.field for each in found if each.id == UNKNOWN_FIELD)
-    unrendered = {each.field for each in as_written if each.id == UNRENDERED}
-    found = [each for each in found if each.field not in unrendered]
-    denied = {each.field for each in found if each.severity == DENIAL}
-    for each in as_written:
-        repeated = (each.id == UNKNOWN_FIELD and newer and each.field.startswith(newer)) or (
-            each.id == INVALID and each.field in denied
+    newer = tuple(finding.field for finding in findings if finding.id == UNKNOWN_FIELD)
+    unrendered = {finding.field for finding in as_written if finding.id == UNRENDERED}
+    findings = [finding for finding in findings if finding.field not in unrendered]
+    denied = {finding.field for finding in findings if finding.severity == DENIAL}
+    for finding in as_written:
+        repeated = (finding.id == UNKNOWN_FIELD and newer and finding.field.startswith(newer)) or (
+            finding.id == INVALID and finding.field in denied
         )
         if not repeated:
-            found.append(each)
-    return tuple(sorted(found, key=lambda each: _ORDER[each.id]))
+            findings.append(finding)
+    return tuple(sorted(findings, key=lambda finding: _ORDER[finding.id]))
 
 
 def _trial_ended_early(linted: Linted) -> Iterator[LintFinding]:
@@ -228,13 +232,13 @@ def _release(
 ) -> Gates | None:
     """The KubeVirt release with its gates, as an option or the KubeVirt object's status names it; None if neither does,
     as in manifests for our own kinds (K-1.8). An object without a version only says which gates are wanted."""
-    kubevirt = next((each for each in objects if isinstance(each, KubeVirt)), None)
+    kubevirt = next((obj for obj in objects if isinstance(obj, KubeVirt)), None)
     named = version is not None or (kubevirt is not None and bool(kubevirt.status.observed_kube_virt_version))
     return KubeVirtAtHand.of(kubevirt, version, gates).gates if named else None
 
 
 def _denied(findings: Iterable[LintFinding]) -> bool:
-    return any(each.severity == DENIAL for each in findings)
+    return any(finding.severity == DENIAL for finding in findings)
 
 
 def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
@@ -242,10 +246,10 @@ def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
     field``."""
     # As the API server does: strict decoding comes before validation, and often explains what that finds.
     first, *more = sorted(
-        (each for each in findings if each.severity == DENIAL), key=lambda each: each.id != UNKNOWN_FIELD
+        (finding for finding in findings if finding.severity == DENIAL), key=lambda finding: finding.id != UNKNOWN_FIELD
     )
-    what = f"{first.field}: {first.message}" if first.field else first.message
-    return f"({manifest.source}) would be refused by the API server: {what}" + (
+    refusal = f"{first.field}: {first.message}" if first.field else first.message
+    return f"({manifest.source}) would be refused by the API server: {refusal}" + (
         f" (and {len(more)} more)" if more else ""
     )
 
@@ -253,12 +257,12 @@ def _why(manifest: Manifest, findings: Sequence[LintFinding]) -> str:
 def _latest(objects: Iterable[TypedObject], namespace: str) -> list[TypedObject]:
     """The objects, each name once: the last one, applied to the one before as by ``kubectl apply``, so a claim keeps
     its allocation."""
-    found: dict[object, TypedObject] = {}
-    for each in objects:
-        identity = (each.kind or each.KIND, each.namespace or namespace, each.name or id(each))
-        before = found.get(identity)
-        found[identity] = each if before is None or type(before) is not type(each) else on_top(each, before)
-    return list(found.values())
+    latest: dict[object, TypedObject] = {}
+    for obj in objects:
+        identity = (obj.kind or obj.KIND, obj.namespace or namespace, obj.name or id(obj))
+        before = latest.get(identity)
+        latest[identity] = obj if before is None or type(before) is not type(obj) else on_top(obj, before)
+    return list(latest.values())
 
 
 def _is_owned(vm: VmObject, owners: Collection[str]) -> bool:

@@ -77,13 +77,13 @@ class Manifest:
     @cached_property
     def silenced(self) -> frozenset[str]:
         """The ids of findings that the object's annotation, or that of the template in it, silences."""
-        found: set[str] = set()
+        ids: set[str] = set()
         template = _member(_member(self.raw, "spec"), "template") if self.kind == VirtualMachine.KIND else {}
         for metadata in (self._metadata, _member(template, "metadata")):
             annotations = metadata.get("annotations")
             text = _text(annotations, IGNORE_ANNOTATION) if isinstance(annotations, dict) else ""
-            found.update(id for part in text.split(",") if (id := part.strip()))
-        return frozenset(found)
+            ids.update(id for part in text.split(",") if (id := part.strip()))
+        return frozenset(ids)
 
     @property
     def _metadata(self) -> Mapping[str, Any]:

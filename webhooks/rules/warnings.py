@@ -147,9 +147,9 @@ def tags_without_effect(subject: ReviewedSpec) -> Iterator[FieldIssue]:
     for kind in DEVICE_LISTS:
         for index, device in enumerate(kind.devices(subject.spec)):
             if device.tag and (kind is GPUS or device.is_dra):
-                what = "a GPU" if kind is GPUS else "a host device from a claim"
+                noun = "a GPU" if kind is GPUS else "a host device from a claim"
                 yield FieldIssue(
-                    f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {what} to the guest"
+                    f"{subject.path(kind.field)}[{index}].tag", f"KubeVirt does not show the tag of {noun} to the guest"
                 )
 
 

@@ -82,8 +82,8 @@ class ServerLimits:
 
     def of_listener(self, *, encrypted: bool) -> ConnectionLimits:
         reserved = min(self.connections_reserved, self.connections // 10) if encrypted else 0
-        each = min(self.connections_per_address, self.connections - reserved)
-        return ConnectionLimits(self.connections, each, reserved, head_seconds=self.head_seconds)
+        per_address = min(self.connections_per_address, self.connections - reserved)
+        return ConnectionLimits(self.connections, per_address, reserved, head_seconds=self.head_seconds)
 
 
 class WebhookServer:
@@ -280,7 +280,14 @@ class WebhookServer:
         begin = time.perf_counter()
         seconds = self._seconds(request)
         received = ReceivedBody(
-            next((each.group(request.protocol) for each in self._connections if request.protocol in each), None)
+            next(
+                (
+                    connection.group(request.protocol)
+                    for connection in self._connections
+                    if request.protocol in connection
+                ),
+                None,
+            )
         )
         read = False
         try:
@@ -296,9 +303,9 @@ class WebhookServer:
         except BadReview as bad:
             return self._failed(bad)
         except TimeoutError:
-            what = "decided" if read else "received"
+            stage = "decided" if read else "received"
             code, reason = (504, "Timeout") if read else (408, "Timeout")
-            return self._failed(BadReview(code, reason, f"the review could not be {what} within {seconds:g} s"))
+            return self._failed(BadReview(code, reason, f"the review could not be {stage} within {seconds:g} s"))
         finally:
             self._bodies.release(received)
         taken = time.perf_counter() - begin
@@ -327,10 +334,10 @@ class WebhookServer:
 
     def _known(self, *, everything: bool) -> Knowledge:
         """The current knowledge for a caller. Raises :class:`BadReview` if there is none yet."""
-        known = self._knowledge()
-        if known is None:
+        knowledge = self._knowledge()
+        if knowledge is None:
             raise BadReview(503, "ServiceUnavailable", "the cluster's state isn't known yet; try again")
-        return known if everything else known.for_unverified
+        return knowledge if everything else knowledge.for_unverified
 
     def _failed(self, bad: BadReview, headers: dict[str, str] | None = None) -> web.Response:
         self.metrics.failures.labels(str(bad.code)).inc()

@@ -117,8 +117,8 @@ class Connections:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        for each, _ in listening:
-            each.close()
+        for server, _ in listening:
+            server.close()
         for guard in tuple(self._guards.values()):
             if guard.is_queued:
                 guard.abort()

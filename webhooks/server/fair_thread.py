@@ -114,7 +114,7 @@ class FairThread:
             soonest = min(self._of(asker).rests_until for asker in self._waiting)
             self._timer = asyncio.get_running_loop().call_later(soonest - now, self._next)
             return
-        asker = min(ready, key=lambda each: (self._of(each[0]).now(now), self._of(each).now(now)))
+        asker = min(ready, key=lambda candidate: (self._of(candidate[0]).now(now), self._of(candidate).now(now)))
         job = self._waiting[asker].popleft()
         self._busy = True
         loop = asyncio.get_running_loop()

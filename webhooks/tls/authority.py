@@ -153,7 +153,10 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
     if not old.not_valid_before_utc <= now < old.not_valid_after_utc:
         return bootstrap(dns_names, now, keys)
     renewal = replace(
-        bundle, predecessors=tuple(each for each in bundle.predecessors if now < _needed_until(bundle, each))
+        bundle,
+        predecessors=tuple(
+            predecessor for predecessor in bundle.predecessors if now < _needed_until(bundle, predecessor)
+        ),
     )
     if now >= bundle.authority.renew_at() or _constraints_of(old) != _constraints(dns_names):
         renewal = replace(renewal, authority=_authority(dns_names, now, keys), predecessors=renewal.trusted)
@@ -194,7 +197,7 @@ def permits(authority: x509.Certificate, dns_names: Sequence[str]) -> bool:
     if constraints is None:
         return True
     permitted = constraints.permitted_subtrees or ()
-    return all(any(_within(_general_name(name), each) for each in permitted) for name in dns_names)
+    return all(any(_within(_general_name(name), subtree) for subtree in permitted) for name in dns_names)
 
 
 def _within(name: x509.GeneralName, subtree: x509.GeneralName) -> bool:

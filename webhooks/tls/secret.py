@@ -111,16 +111,16 @@ def files_of(secret: Json | None) -> dict[str, bytes]:
     data = (secret or {}).get("data")
     if not isinstance(data, dict):
         return {}
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for name in _FILES:
         value = data.get(name)
         if not value:
             continue
         try:
-            found[name] = base64.b64decode(value, validate=True)
+            files[name] = base64.b64decode(value, validate=True)
         except (binascii.Error, TypeError, ValueError):
             raise BundleError(f"{name} is not base64") from None
-    return found
+    return files
 
 
 def encoded(files: Mapping[str, bytes]) -> Json:

@@ -18,9 +18,9 @@ def permitted_host_devices(linted: Linted) -> Iterator[FieldIssue]:
     permitted, version = linted.inputs.configuration.permitted, linted.version
     if permitted is None:
         return
-    listed = {each.resource_name for each in permitted.pci_host_devices}
-    listed |= {each.resource_name for each in permitted.mediated_devices} | {
-        each.resource_name for each in permitted.usb
+    listed = {device.resource_name for device in permitted.pci_host_devices}
+    listed |= {device.resource_name for device in permitted.mediated_devices} | {
+        device.resource_name for device in permitted.usb
     }
     skipped = (
         version < V1_9_0 and GPUS_WITH_DRA in linted.inputs.configuration.gates
@@ -52,9 +52,9 @@ def device_served_twice(linted: Linted) -> Iterator[FieldIssue]:
     if permitted is None:
         return
     own = {
-        each.pci_vendor_selector.upper(): each.resource_name
-        for each in permitted.pci_host_devices
-        if not each.external_resource_provider
+        device.pci_vendor_selector.upper(): device.resource_name
+        for device in permitted.pci_host_devices
+        if not device.external_resource_provider
     }
     for use in linted.uses:
         for product, device in linted.candidates(use).products.items():

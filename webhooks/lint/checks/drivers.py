@@ -56,7 +56,7 @@ def vfio_config_missing(linted: Linted) -> Iterator[FieldIssue]:
             if config.driver == NVIDIA and _member(config.parameters, "kind") == VFIO_CONFIG
         ]
         written = next(
-            (at for at, each in enumerate(claim.spec.devices.config) if given and each.opaque is given[-1]), None
+            (at for at, config in enumerate(claim.spec.devices.config) if given and config.opaque is given[-1]), None
         )
         repair = (
             VfioRepair(claim.kind, linted.namespace, claim.name, use.request_name, written)
@@ -97,8 +97,10 @@ def _configurations(linted: Linted, use: ClaimUse) -> Sequence[OpaqueDeviceConfi
     assert claim.spec is not None
     names = {use.request_name, *(option.name for option in use.options)}
     classes = [device_class for option in use.options if (device_class := linted.class_of(option)) is not None]
-    of_class = [each.opaque for device_class in classes for each in device_class.spec.config]
-    of_claim = [each.opaque for each in claim.spec.devices.config if not each.requests or names & set(each.requests)]
+    of_class = [config.opaque for device_class in classes for config in device_class.spec.config]
+    of_claim = [
+        config.opaque for config in claim.spec.devices.config if not config.requests or names & set(config.requests)
+    ]
     return [opaque for opaque in (*of_class, *of_claim) if opaque is not None]
 
 
@@ -145,7 +147,9 @@ def not_bound_to_vfio(linted: Linted) -> Iterator[FieldIssue]:
             continue
         candidates = linted.candidates(use)
         bound = [
-            each for each in candidates.devices if each.driver == INTEL and each.text("driver") not in VFIO_DRIVERS
+            device
+            for device in candidates.devices
+            if device.driver == INTEL and device.text("driver") not in VFIO_DRIVERS
         ]
         if bound:
             kernel_driver = bound[0].text("driver")
@@ -181,26 +185,26 @@ def _drivers(linted: Linted, claim: NamedClaim, requests: Sequence[str]) -> tupl
     """The drivers of the devices that match the named requests (all, if none is named); () if one of them isn't
     known."""
     options = [option for name in requests for option in claim.options_of(name)] if requests else list(claim.options)
-    found: set[str] = set()
+    drivers: set[str] = set()
     for option in options:
         match = linted.matching(option)
         if match is None or match.incomplete or not match.devices:
             return ()
-        found |= set(match.set.drivers)
-    return tuple(sorted(found))
+        drivers |= set(match.set.drivers)
+    return tuple(sorted(drivers))
 
 
 def driver_without_metadata(linted: Linted) -> Iterator[FieldIssue]:
     """Devices of drivers that are known not to serve VMs."""
     for use in linted.uses:
         for driver in drivers_of(linted, use):
-            known = KNOWN_DRIVERS.get(driver)
-            if known is not None and known.unfit:
+            reader = KNOWN_DRIVERS.get(driver)
+            if reader is not None and reader.unfit:
                 yield FieldIssue(
                     use.request_field,
                     f"the devices for request {quoted(use.request_name)} are of "
                     f"driver {driver}, which can't serve VMs: "
-                    f"{known.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
+                    f"{reader.unfit}. Use a driver for passthrough, such as sriovnetwork.k8snetworkplumbingwg.io",
                 )
 
 

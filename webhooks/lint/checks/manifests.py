@@ -84,9 +84,11 @@ def unknown_field(manifest: Manifest, release: Gates | None) -> Iterator[FieldIs
         return
     schema = _schema(manifest, release)
     if schema is None:
-        for each in unknown_fields(manifest.raw):
+        for fault in unknown_fields(manifest.raw):
             yield RepairableIssue(
-                each.path, each.message if each.advice else f"{each.message} ({REFUSED})", _cure(each.path, each.cure)
+                fault.path,
+                fault.message if fault.advice else f"{fault.message} ({REFUSED})",
+                _cure(fault.path, fault.cure),
             )
         return
     for field in islice(schema_walk.unknown_fields(manifest.raw, schema), FOUND_MAX):
@@ -149,9 +151,9 @@ def invalid_object(manifest: Manifest, release: Gates | None) -> Iterator[FieldI
     """Errors of the API server's validation, with its messages."""
     schema = _schema(manifest, release)
     if schema is not None:
-        known = {path for path, _ in manifest.problems}
+        paths = {path for path, _ in manifest.problems}
         for fault in islice(schema_walk.faults(schema_walk.pruned(manifest.raw, schema), schema), FOUND_MAX):
-            if fault.path not in known:
+            if fault.path not in paths:
                 yield FieldIssue(fault.path, fault.message)
     obj = manifest.object
     if obj is None:

@@ -113,33 +113,33 @@ def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
 def _bound(linted: Linted) -> Iterator[_Bound]:
     for claim in linted.claims:
         if claim.allocated is not None:
-            found = [linted.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
-            nodes = {device.node for device in found if device is not None and device.node}
+            devices = [linted.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
+            nodes = {device.node for device in devices if device is not None and device.node}
             if nodes:
                 yield _Bound(claim, claim.allocated[0][0], frozenset(nodes))
             continue
         for request in dict.fromkeys(option.request for option in claim.options):
             matches = [linted.matching(option) for option in claim.options_of(request)]
-            known = [match.set.nodes for match in matches if match is not None and not match.incomplete]
-            nodes = set().union(*known)
-            if len(known) == len(matches) and nodes and "" not in nodes:
+            node_sets = [match.set.nodes for match in matches if match is not None and not match.incomplete]
+            nodes = set().union(*node_sets)
+            if len(node_sets) == len(matches) and nodes and "" not in nodes:
                 yield _Bound(claim, request, frozenset(nodes))
 
 
 def _lacking(linted: Linted) -> Mapping[str, str]:
     """The nodes that don't fit the VM's nodeSelector, each with the first missing label."""
-    found: dict[str, str] = {}
+    misfits: dict[str, str] = {}
     wanted = tuple(linted.reviewed.spec.node_selector.items())
     for node in linted.all_of(Node) if wanted else ():
         labels = node.metadata.labels
         for key, value in wanted:
             if labels.get(key, node.name if key == HOST_NAME else None) != value:
-                found[node.name] = f"{key}={value}"
+                misfits[node.name] = f"{key}={value}"
                 break
-    return found
+    return misfits
 
 
-def _apart(linted: Linted, one: frozenset[str], other: frozenset[str]) -> str:
+def _apart(linted: Linted, nodes: frozenset[str], other: frozenset[str]) -> str:
     if linted.settings.at_admission:
         return ""
-    return f" ({', '.join(sorted(other)[:SHOWN])}; {', '.join(sorted(one)[:SHOWN])})"
+    return f" ({', '.join(sorted(other)[:SHOWN])}; {', '.join(sorted(nodes)[:SHOWN])})"

@@ -110,8 +110,8 @@ def class_missing(linted: Linted) -> Iterator[FieldIssue]:
             refused = (CLASSES, "", option.class_name) in linted.inputs.refused
             if linted.class_of(option) is None and claim.allocated is None and not refused:
                 compared += 1
-                known = sorted(linted.inputs.model.classes)
-                first = nearest_first(option.class_name, known) if compared <= NAMES_COMPARED else known
+                class_names = sorted(linted.inputs.model.classes)
+                first = nearest_first(option.class_name, class_names) if compared <= NAMES_COMPARED else class_names
                 there = (
                     f"there is {', '.join(first[:5])}{', …' if len(first) > 5 else ''}"
                     if first
@@ -162,9 +162,11 @@ def instancetype_not_checked(linted: Linted) -> Iterator[FieldIssue]:
     for missing in linted.expansion.missing if linted.expansion is not None else ():
         if missing.kind not in linted.inputs.known:
             whose = "preference" if missing.field.startswith("spec.preference") else "instancetype"
-            what = "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
+            effect = (
+                "its devices, CPUs and memory are" if whose == "instancetype" else "what it prefers and requires is"
+            )
             advice = _other_kind(missing) or "Add it to the files"
-            yield FieldIssue(missing.field, f"{missing} is not among the files, so {what} not checked. {advice}")
+            yield FieldIssue(missing.field, f"{missing} is not among the files, so {effect} not checked. {advice}")
 
 
 def _other_kind(missing: MissingReference) -> str:

@@ -49,7 +49,7 @@ def first_available(linted: Linted) -> Iterator[FieldIssue]:
             continue
         if linted.shimmed(use) and not any(map(_several, use.options)):
             continue
-        names = ", ".join(quoted(f"{request.name}/{each.name}") for each in request.first_available[:3])
+        names = ", ".join(quoted(f"{request.name}/{option.name}") for option in request.first_available[:3])
         names += ", …" if len(request.first_available) > 3 else ""
         several = [quoted(option.name) for option in use.options if _several(option)]
         ask = "asks" if len(several) == 1 else "ask"

@@ -50,11 +50,11 @@ def feature_gate_off(linted: Linted) -> Iterator[FieldIssue]:
         yield _off(linted, f"{linted.reviewed.metadata}.annotations[{HOOK_SIDECARS}]", SIDECAR, "a hook sidecar")
 
 
-def _off(linted: Linted, field: str, gate: str, what: str) -> FieldIssue:
+def _off(linted: Linted, field: str, gate: str, subject: str) -> FieldIssue:
     what_to_do = linted.inputs.configuration.gates.how_to_enable(gate)
     return FieldIssue(
         field,
-        f"{what} need{'' if what.endswith('s') or 's from' in what else 's'} "
+        f"{subject} need{'' if subject.endswith('s') or 's from' in subject else 's'} "
         f"the feature gate {gate}, which is off in KubeVirt "
         f"{linted.version}. In the KubeVirt object, {what_to_do}",
     )

@@ -104,14 +104,14 @@ def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
         yield FieldIssue("status", f"a new VMI has a status ({fields}), which KubeVirt keeps and trusts. Remove it")
 
 
-def unknown_lint_id(known: Collection[str]) -> Callable[[Linted], Iterator[FieldIssue]]:
-    """A check for ids in the annotation that aren't ``known``: they silence nothing."""
+def unknown_lint_id(lint_ids: Collection[str]) -> Callable[[Linted], Iterator[FieldIssue]]:
+    """A check for ids in the annotation that aren't lint ids: they silence nothing."""
 
     def find(linted: Linted) -> Iterator[FieldIssue]:
         for field, ids in annotated(linted.object).items():
             for id in dict.fromkeys(ids):
-                if id not in known:
-                    close = get_close_matches(id, sorted(known), n=1)
+                if id not in lint_ids:
+                    close = get_close_matches(id, sorted(lint_ids), n=1)
                     meant = f"did you mean {close[0]}?" if close else f"the ids are listed in {PAGES}"
                     yield FieldIssue(
                         field, f"there is no finding {quoted(id[:100])}, so this silences nothing; {meant}"

@@ -54,10 +54,10 @@ def misspelt_keys(devices: Iterable[SliceDevice], reader: KeyReader) -> KeyRepai
     case, in a wrong domain, or with one letter wrong. None if it isn't clear for one of them."""
     renames = []
     for device in devices:
-        found = list(_misspelt(device, reader))
-        if len(found) != 1 or any(published_keys(device.driver, device.device.attributes, device.keys)):
+        misspelt = list(_misspelt(device, reader))
+        if len(misspelt) != 1 or any(published_keys(device.driver, device.device.attributes, device.keys)):
             return None
-        written, wanted = found[0]
+        written, wanted = misspelt[0]
         if wanted in device.device.attributes:
             return None
         renames.append((device.name, written, wanted))
@@ -93,18 +93,18 @@ def _meant(identifier: str) -> AddressKind | None:
         return None
     if folded in _SHORT:
         return _SHORT[folded]
-    return next((kind for known, kind in _SPELLINGS.items() if _one_apart(folded, known)), None)
+    return next((kind for spelling, kind in _SPELLINGS.items() if _one_apart(folded, spelling)), None)
 
 
-def _one_apart(given: str, known: str) -> bool:
+def _one_apart(given: str, spelling: str) -> bool:
     """True if one letter is wrong, missing, too many or swapped with the next one."""
     head = 0
-    while head < min(len(given), len(known)) and given[head] == known[head]:
+    while head < min(len(given), len(spelling)) and given[head] == spelling[head]:
         head += 1
-    given, known = given[head:], known[head:]
+    given, spelling = given[head:], spelling[head:]
     return (
-        given[1:] == known[1:]
-        or given == known[1:]
-        or given[1:] == known
-        or (given[:2] == known[1::-1] and given[2:] == known[2:])
+        given[1:] == spelling[1:]
+        or given == spelling[1:]
+        or given[1:] == spelling
+        or (given[:2] == spelling[1::-1] and given[2:] == spelling[2:])
     )

@@ -134,14 +134,14 @@ class _Planner:
             if number == 0:
                 fixes = tuple(_planned(state, accepted))
                 waiting_at_first = frozenset(
-                    (obj.source, finding) for each in waiting for obj, finding in each.findings
+                    (obj.source, finding) for candidate in waiting for obj, finding in candidate.findings
                 )
             state = following
             if not accepted and not (waiting and candidates):
                 break
-        left = {(_key(obj, each), each.message) for obj, each in _findings(state.result)}
-        dropped = tuple(each for key, each in self._dropped.items() if key in left or rounds == 1)
-        changed_texts = tuple(each for each in state.texts.values() if each.edits)
+        left = {(_key(obj, finding), finding.message) for obj, finding in _findings(state.result)}
+        dropped = tuple(fix for key, fix in self._dropped.items() if key in left or rounds == 1)
+        changed_texts = tuple(text for text in state.texts.values() if text.edits)
         removed = (_counted(before) - _counted(state.result)).total()
         return FixPlan(fixes, dropped, waiting_at_first, removed, changed_texts, state.documents, state.result)
 
@@ -151,25 +151,29 @@ class _Planner:
         """The fixes to try, and those that wait for them."""
         manifests = [manifest for manifest, _ in state.result.manifests]
         targets = RepairTargets(manifests, state.texts.keys())
-        found: dict[tuple[Repair, DocumentSource | None], _Candidate] = {}
+        candidates: dict[tuple[Repair, DocumentSource | None], _Candidate] = {}
         for obj, finding in _findings(state.result):
             repair = finding.repair
             if repair is None or (_key(obj, finding), finding.message) in self._dropped:
                 continue
             own = isinstance(repair, VersionRepair | OwnRepair)
             key = (repair, obj.source if own else None)
-            if key in found:
-                found[key].findings.append((obj, finding))
+            if key in candidates:
+                candidates[key].findings.append((obj, finding))
                 continue
             try:
-                found[key] = _Candidate(targets.changes_of(repair, obj.source), [(obj, finding)], own)
+                candidates[key] = _Candidate(targets.changes_of(repair, obj.source), [(obj, finding)], own)
             except CannotChange as error:
                 self._drop([(obj, finding)], str(error))
-        first = {source for each in found.values() if each.whole for source in each.changes}
-        now = [each for each in found.values() if each.whole or not first & each.changes.keys()]
+        first = {source for candidate in candidates.values() if candidate.whole for source in candidate.changes}
+        now = [
+            candidate for candidate in candidates.values() if candidate.whole or not first & candidate.changes.keys()
+        ]
         self._objects = _written(state, now)
-        waiting = [each for each in found.values() if not each.whole and first & each.changes.keys()]
-        return [each for each in now if self._is_editable(each)], waiting
+        waiting = [
+            candidate for candidate in candidates.values() if not candidate.whole and first & candidate.changes.keys()
+        ]
+        return [candidate for candidate in now if self._is_editable(candidate)], waiting
 
     def _is_editable(self, candidate: _Candidate) -> bool:
         """True if the edits of a candidate alone can be made, which are then noted."""
@@ -184,13 +188,13 @@ class _Planner:
         by_text: dict[str, dict[NodePlace, Sequence[ValueChange]]] = {}
         for source, of_object in changes.items():
             by_text.setdefault(source.name, {})[_place(source)] = of_object
-        found = {}
+        edits = {}
         for name, of_text in by_text.items():
             objects = self._objects[name]
             if isinstance(objects, str):
                 raise CannotChange(objects)
-            found[name] = objects.edits(of_text)
-        return found
+            edits[name] = objects.edits(of_text)
+        return edits
 
     def _drop(self, findings: Sequence[tuple[ObjectFindings, LintFinding]], reason: str) -> None:
         for obj, finding in findings:
@@ -206,9 +210,9 @@ class _Planner:
         if not candidates:
             return best
         if not self._attempts:
-            for each in candidates:
+            for candidate in candidates:
                 self._drop(
-                    each.findings,
+                    candidate.findings,
                     f"{ATTEMPTS} attempts didn't suffice to find out which fixes go together; run it again",
                 )
             return best
@@ -232,10 +236,10 @@ class _Planner:
     def _tried(self, base: _State, candidates: Sequence[_Candidate]) -> _State:
         """The state after all candidates. Raises :class:`CannotChange` if one doesn't hold."""
         changes: dict[DocumentSource, tuple[ValueChange, ...]] = {}
-        for each in candidates:
-            for source, of_object in each.changes.items():
-                known = changes.get(source, ())
-                changes[source] = tuple(dict.fromkeys((*known, *of_object))) if known else of_object
+        for candidate in candidates:
+            for source, of_object in candidate.changes.items():
+                of_source = changes.get(source, ())
+                changes[source] = tuple(dict.fromkeys((*of_source, *of_object))) if of_source else of_object
         try:
             edits = self._edits(changes)
         except OverlappingEdits:
@@ -267,19 +271,19 @@ class _Planner:
 def _written(state: _State, candidates: Sequence[_Candidate]) -> Mapping[str, WrittenObjects | str]:
     """The objects that candidates change, by text; each text is read once. A sentence for one that can't be edited."""
     places: dict[str, dict[NodePlace, None]] = {}
-    for each in candidates:
-        for source in each.changes:
+    for candidate in candidates:
+        for source in candidate.changes:
             places.setdefault(source.name, {})[_place(source)] = None
-    found: dict[str, WrittenObjects | str] = {}
+    written_objects: dict[str, WrittenObjects | str] = {}
     for name, of_text in places.items():
         if len(state.texts[name].text) > MAX_EDITED:
-            found[name] = f"{name} is larger than {MAX_EDITED // 2**20} MiB; split it"
+            written_objects[name] = f"{name} is larger than {MAX_EDITED // 2**20} MiB; split it"
             continue
         try:
-            found[name] = WrittenObjects(state.texts[name].text, of_text)
+            written_objects[name] = WrittenObjects(state.texts[name].text, of_text)
         except CannotChange as error:
-            found[name] = str(error)
-    return found
+            written_objects[name] = str(error)
+    return written_objects
 
 
 def _read(text: ManifestText) -> list[Document]:
@@ -308,20 +312,20 @@ def _key(obj: ObjectFindings, finding: LintFinding) -> FindingKey:
 
 
 def _counted(result: LintResult) -> Counter[FindingKey]:
-    return Counter(_key(*each) for each in _findings(result))
+    return Counter(_key(*pair) for pair in _findings(result))
 
 
 def _planned(state: _State, accepted: Sequence[_Candidate]) -> Iterator[PlannedFix]:
-    for each in accepted:
-        edits = tuple((state.texts[name], of_text) for name, of_text in each.edits.items())
-        for obj, finding in each.findings:
+    for candidate in accepted:
+        edits = tuple((state.texts[name], of_text) for name, of_text in candidate.edits.items())
+        for obj, finding in candidate.findings:
             yield PlannedFix(obj.source, finding, edits)
 
 
 def _objection(before: LintResult, after: LintResult, candidates: Sequence[_Candidate]) -> str:
     """Why a result isn't better; "" if it is."""
     old, new = _counted(before), _counted(after)
-    removed = Counter(_key(*each) for candidate in candidates for each in candidate.findings)
+    removed = Counter(_key(*pair) for candidate in candidates for pair in candidate.findings)
     if any(new[key] > old[key] - number for key, number in removed.items()):
         return "its finding would stay"
     hidden = _Hidden.by(before, after)
@@ -353,13 +357,13 @@ class _Hidden:
         refused = [
             manifest.source
             for manifest, findings in before.manifests
-            if any(each.severity == DENIAL for each in findings)
+            if any(finding.severity == DENIAL for finding in findings)
         ]
         return cls(
-            frozenset(replace(each, line=0) for each in refused),
+            frozenset(replace(source, line=0) for source in refused),
             bool(before.inputs.refused.keys() - after.inputs.refused.keys()),
-            frozenset(replace(each.source, line=0) for each in before.subjects if each.denied),
-            frozenset(_key(*each) for each in _findings(before)),
+            frozenset(replace(obj.source, line=0) for obj in before.subjects if obj.denied),
+            frozenset(_key(*pair) for pair in _findings(before)),
         )
 
     def explains(self, obj: ObjectFindings, key: FindingKey) -> bool:

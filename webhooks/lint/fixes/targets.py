@@ -28,21 +28,21 @@ class RepairTargets:
     def __init__(self, manifests: Sequence[Manifest], editable: Collection[str]) -> None:
         self._manifests = manifests
         self._editable = editable
-        self._by_source = {each.source: each for each in manifests}
+        self._by_source = {manifest.source: manifest for manifest in manifests}
         self._by_identity: dict[Identity, Manifest] = {
-            each.identity: each for each in manifests
+            manifest.identity: manifest for manifest in manifests
         }  # of two the later counts
 
     def changes_of(self, repair: Repair, source: DocumentSource) -> ChangesOfObjects:
         """The changes of each object. ``source``: of the object that has the finding. Raises :class:`CannotChange`,
         also if a change would change nothing."""
-        found = self._changes_of(repair, source)
-        for each in found:
-            if each.name not in self._editable:
-                raise CannotChange(f"{each.name} isn't a file that can be changed")
-        if not any(found.values()):
+        changes = self._changes_of(repair, source)
+        for document in changes:
+            if document.name not in self._editable:
+                raise CannotChange(f"{document.name} isn't a file that can be changed")
+        if not any(changes.values()):
             raise CannotChange("nothing of it can be corrected mechanically")
-        return found
+        return changes
 
     def _changes_of(self, repair: Repair, source: DocumentSource) -> ChangesOfObjects:
         if isinstance(repair, VfioRepair):
@@ -61,24 +61,26 @@ class RepairTargets:
         return {source: repair.changes}
 
     def _renames(self, repair: KeyRepair) -> ChangesOfObjects:
-        found: dict[DocumentSource, list[ValueChange]] = {}
+        renames: dict[DocumentSource, list[ValueChange]] = {}
         for device, written, wanted in repair.renames:
             places = self._devices.get(device, ())
             if not places:
                 raise CannotChange(f"device {device[2]} (driver {device[0]}, pool {device[1]}) is not in the files")
             for source, path in places:
-                found.setdefault(source, []).append(RenameMember((*path, "attributes", written), wanted))
-        return {source: tuple(changes) for source, changes in found.items()}
+                renames.setdefault(source, []).append(RenameMember((*path, "attributes", written), wanted))
+        return {source: tuple(changes) for source, changes in renames.items()}
 
     @cached_property
     def _devices(self) -> Mapping[DeviceName, Sequence[tuple[DocumentSource, MemberPath]]]:
         """Where the devices of each pool's newest generation stand."""
-        slices = [(each, each.object) for each in self._manifests if isinstance(each.object, ResourceSlice)]
+        slices = [
+            (manifest, manifest.object) for manifest in self._manifests if isinstance(manifest.object, ResourceSlice)
+        ]
         newest: dict[tuple[str, str], int] = {}
         for _, obj in slices:
             pool = (obj.spec.driver, obj.spec.pool.name)
             newest[pool] = max(newest.get(pool, obj.spec.pool.generation), obj.spec.pool.generation)
-        found: dict[DeviceName, list[tuple[DocumentSource, MemberPath]]] = {}
+        places: dict[DeviceName, list[tuple[DocumentSource, MemberPath]]] = {}
         for manifest, obj in slices:
             pool = (obj.spec.driver, obj.spec.pool.name)
             if obj.spec.pool.generation < newest[pool]:
@@ -86,10 +88,10 @@ class RepairTargets:
             for index, device in enumerate(obj.spec.devices):
                 path = ("spec", "devices", index)
                 basic = _at(manifest.raw, (*path, "basic"))
-                found.setdefault((*pool, device.name), []).append(
+                places.setdefault((*pool, device.name), []).append(
                     (manifest.source, (*path, "basic") if isinstance(basic, dict) else path)
                 )
-        return found
+        return places
 
 
 def _vfio_changes(raw: Mapping[str, Any], repair: VfioRepair) -> list[ValueChange]:
