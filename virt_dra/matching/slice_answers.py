@@ -175,12 +175,12 @@ def _weight(answer: SliceAnswer) -> int:
 
 def digest(expressions: Iterable[str]) -> bytes:
     """The cache key of a list of selectors: a collision-resistant hash of their texts and lengths."""
-    found = blake2b(digest_size=20)
+    hashed = blake2b(digest_size=20)
     for text in expressions:
         encoded = text.encode("utf-8", "surrogatepass")
-        found.update(len(encoded).to_bytes(8))
-        found.update(encoded)
-    return found.digest()
+        hashed.update(len(encoded).to_bytes(8))
+        hashed.update(encoded)
+    return hashed.digest()
 
 
 def _key(kind: QuestionKind, digest: bytes) -> bytes:
