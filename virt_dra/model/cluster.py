@@ -103,9 +103,9 @@ class ClusterModel:
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def changed(self, put: Iterable[TypedObject] = (), removed: Iterable[TypedObject] = ()) -> Self:
-        """A copy without the objects ``removed``, and with ``put`` in place of those of the same kind and key.
+        """A copy without the objects ``removed``, and with ``put`` in place of those of the same kind and name.
 
-        Shares with this model what was derived of other kinds; values that can follow a change do."""
+        All have names. What was derived of other kinds is shared with this model; values that can follow a change do."""
         changes: defaultdict[type[TypedObject], dict[str, TypedObject | None]] = defaultdict(dict)
         for obj in removed:
             changes[type(obj)][_key(obj)] = None
@@ -117,21 +117,25 @@ class ClusterModel:
         copy = type(self).__new__(type(self))
         copy.unread, copy.partial = self.unread, self.partial
         copy._by_kind = dict(self._by_kind)
-        differences: list[ModelChange] = []
         for kind, by_key in changes.items():
-            before: PersistentMap[str, TypedObject] = self._by_kind.get(kind, _NONE)
-            copy._by_kind[kind] = before.changed(
+            copy._by_kind[kind] = self._by_kind.get(kind, _NONE).changed(
                 {key: obj for key, obj in by_key.items() if obj is not None},
                 [key for key, obj in by_key.items() if obj is None],
             )
-            differences += (ModelChange(before.get(key), obj) for key, obj in by_key.items())
         copy._ordered = {kind: ordered for kind, ordered in self._ordered.items() if kind not in changes}
         copy._derived = {}
         for value, found in self._derived.items():
             if value.kinds.isdisjoint(changes):
                 copy._derived[value] = found
-            elif value.follow is not None and (followed := value.follow(found, differences)) is not None:
-                copy._derived[value] = followed
+            elif value.follow is not None:
+                differences = (
+                    ModelChange(self._by_kind.get(kind, _NONE).get(key), obj)
+                    for kind, by_key in changes.items()
+                    for key, obj in by_key.items()
+                )
+                followed = value.follow(found, differences)
+                if followed is not None:
+                    copy._derived[value] = followed
         return copy
 
     def derive(self, value: DerivedValue[T]) -> T:

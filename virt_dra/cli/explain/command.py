@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,9 @@ from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.simulator.collector import kept_for_good
 from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
+
+if TYPE_CHECKING:
+    from virt_dra.model.cluster import ClusterModel
 
 HELP = """Explain why a VM, VMI, pod or claim gets no place, who holds the devices it wants, and what would help.
 
@@ -89,11 +92,11 @@ def command(
         raise click.UsageError("--kubeconfig and --context go with --live")
     with kept_for_good():
         with status("reading"):
-            objects = [*_read(paths, output), *(_lived(cluster, namespace, output) if live else ())]
+            model = _model(paths, cluster if live else None, namespace, output)
         if asked is None:
-            _explain_all(objects, namespace, timeout, output)
+            _explain_all(model, timeout, output)
         else:
-            _explain(objects, *asked, namespace, timeout, verbose, output)
+            _explain(model, *asked, namespace, timeout, verbose, output)
 
 
 def _asked(words: tuple[str, ...]) -> tuple[str, str] | None:
@@ -139,16 +142,22 @@ def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
     return [each.object for each in loaded.objects]
 
 
-def _lived(cluster: ClusterChoice, namespace: str, output: str) -> Sequence[TypedObject]:
+def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
+    """The objects of files, in place of those of the cluster if one is given."""
     from virt_dra.cli.shared.live_input import live_objects  # not needed for pages
+    from virt_dra.model.cluster import ClusterModel
+    from virt_dra.model.feeds.files import model_of_files
     from virt_dra.model.kinds import READ
 
-    objects, _ = live_objects(cluster, READ["explain"], namespace, output)
-    return objects
+    of_files = _read(paths, output)
+    if cluster is None:
+        return model_of_files(of_files, namespace)
+    objects, scope = live_objects(cluster, READ["explain"], namespace, output)
+    return ClusterModel([*objects, *of_files], namespace, scope.unread, scope.partial)
 
 
 def _explain(
-    objects: Sequence[TypedObject], kind: str, name: str, namespace: str, timeout: float, verbose: bool, output: str
+    model: ClusterModel, kind: str, name: str, namespace: str, timeout: float, verbose: bool, output: str
 ) -> None:  # fmt: skip
     from virt_dra.allocator import FatalError
     from virt_dra.cli.explain.text import lines
@@ -158,7 +167,7 @@ def _explain(
 
     deadline = AllocationDeadline(timeout)
     try:
-        state = ClusterState.of(objects, namespace, deadline)
+        state = ClusterState.from_model(model, deadline)
         subject = find_subject(kind, name, namespace, state.model)
         deadline.start()
         with progress("judging nodes") as report:
@@ -172,7 +181,7 @@ def _explain(
     sys.exit(1 if answer.verdict in (WAITS, BROKEN) else 0)
 
 
-def _explain_all(objects: Sequence[TypedObject], namespace: str, timeout: float, output: str) -> None:
+def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
     """One line for each VM, VMI and pod that has no place."""
     from virt_dra.allocator import FatalError
     from virt_dra.simulator.deadline import AllocationDeadline
@@ -182,7 +191,7 @@ def _explain_all(objects: Sequence[TypedObject], namespace: str, timeout: float,
 
     deadline = AllocationDeadline(timeout)
     try:
-        state = ClusterState.of(objects, namespace, deadline)
+        state = ClusterState.from_model(model, deadline)
         with progress("explaining") as report:
             found = waiting_answers(state, _EXPLAINED, report, deadline.start)
     except FatalError as error:

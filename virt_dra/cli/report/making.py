@@ -53,7 +53,7 @@ def contents_of(
     state: ClusterState | None = None
     try:
         with progress("explaining what waits") as report:
-            state = ClusterState.of(objects, settings.namespace, deadline)
+            state = ClusterState.from_model(model, deadline)
             if explained is None:
                 waiting = waiting_answers(state, settings.most, report, deadline.start)
             else:

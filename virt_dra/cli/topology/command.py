@@ -162,7 +162,7 @@ def _overlay(model: ClusterModel, word: str, name: str, output: str) -> DeviceVe
     from virt_dra.simulator.explaining.subject import NoSubject
 
     try:
-        return overlay_of(word, name, model.objects)
+        return overlay_of(word, name, model)
     except (NoSubject, FatalError) as error:
         refuse([str(error)], output)
     sys.exit(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
@@ -24,14 +24,20 @@ def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -
 
 
 def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
-    """The model as pods are placed on it: with nodes and namespaces that the files only name, the labels that every
-    node has, and what an API server adds to classes, claims and slices."""
+    """The model of files as pods are placed on it."""
     objects = tuple(objects)
-    completed = [
-        labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
-        for obj in (*objects, *stand_ins(objects, None))
-    ]
-    return ClusterModel(completed, namespace, _not_given(objects))
+    return ClusterModel(_completed(objects), namespace, _not_given(objects))
+
+
+def placeable(model: ClusterModel) -> ClusterModel:
+    """A model as pods are placed on it: with nodes and namespaces that its objects only name, the labels that every
+    node has, and what an API server adds to classes, claims and slices."""
+    return ClusterModel(_completed(model.objects), unread=model.unread, partial=model.partial)
+
+
+def _completed(objects: Sequence[TypedObject]) -> Iterator[TypedObject]:
+    for obj in (*objects, *stand_ins(objects, None)):
+        yield labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
 
 
 def _not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:

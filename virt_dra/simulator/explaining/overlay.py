@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from virt_dra.allocator.model import DeviceId
-from virt_dra.api.meta import TypedObject
 from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, DeviceVerdicts
+from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
 
 
-def overlay_of(word: str, name: str, objects: Iterable[TypedObject]) -> DeviceVerdicts:
+def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
     """The devices that it has, or would get on the first node that fits; else, of each node, those that are nearest,
     with their misses.
 
     Raises NoSubject for what isn't there, FatalError for claims that no node can serve.
     """
-    state = ClusterState.of(objects)
+    state = ClusterState.from_model(model)
     subject = find_subject(word, name, "default", state.model)
     found: dict[DeviceId, DeviceVerdict] = {}
     for claim in subject.claims:

@@ -17,7 +17,7 @@ from virt_dra.api.resource_v1 import (
 )
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.devices import devices_by_id
-from virt_dra.model.feeds.files import placeable_model
+from virt_dra.model.feeds.files import model_of_files, placeable
 from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
@@ -49,10 +49,16 @@ class ClusterState:
     def of(
         cls, objects: Iterable[TypedObject], namespace: str = "default", interrupt: Interrupt | None = None
     ) -> ClusterState:
-        """``namespace``: of objects that name none. Raises FatalError for slices that can't be read."""
-        model = placeable_model(objects, namespace)
-        read_beforehand(model, DEFAULT)
-        return cls(model, interrupt=interrupt)
+        """From the objects of files. ``namespace``: of those that name none. Raises FatalError for slices that can't be
+        read."""
+        return cls.from_model(model_of_files(objects, namespace), interrupt)
+
+    @classmethod
+    def from_model(cls, model: ClusterModel, interrupt: Interrupt | None = None) -> ClusterState:
+        """Raises FatalError for slices that can't be read."""
+        completed = placeable(model)
+        read_beforehand(completed, DEFAULT)
+        return cls(completed, interrupt=interrupt)
 
     # --- what is there ----------------------------------------------------------------------------------------------
 
