@@ -105,7 +105,8 @@ class ClusterModel:
     def changed(self, put: Iterable[TypedObject] = (), removed: Iterable[TypedObject] = ()) -> Self:
         """A copy without the objects ``removed``, and with ``put`` in place of those of the same kind and name.
 
-        All have names. What was derived of other kinds is shared with this model; values that can follow a change do."""
+        All have names. What was derived of other kinds is shared with this model; values that can follow a change
+        do."""
         changes: defaultdict[type[TypedObject], dict[str, TypedObject | None]] = defaultdict(dict)
         for obj in removed:
             changes[type(obj)][_key(obj)] = None
