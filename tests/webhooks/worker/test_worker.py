@@ -291,6 +291,7 @@ async def test_nothing_is_left_of_it() -> None:
     await test()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into a process that is not dumpable")
 async def test_children_may_do_little() -> None:
     """As the kernel says, while one runs."""
 
