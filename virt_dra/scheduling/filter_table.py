@@ -29,7 +29,8 @@ class FilterSources:
     """What the filters read of a cluster, and the settings of the one for devices.
 
     ``listed``: the resources that some node lists, if those that none lists aren't checked, nor nodes that list
-    nothing; None: what a node doesn't list it doesn't have.
+    nothing; None: what a node doesn't list it doesn't have. ``knows_all_pods``: False where others than those of the
+    table may run.
     """
 
     table: NodeTable
@@ -39,6 +40,7 @@ class FilterSources:
     pods_of_claim: PodsOfClaim
     devices: DeviceOptions
     listed: frozenset[str] | None = None
+    knows_all_pods: bool = True
 
 
 FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
@@ -51,7 +53,7 @@ FILTERS: Final[tuple[Callable[[FilterSources], SchedulingPlugin], ...]] = (
     ),
     lambda sources: BalancedAllocation(sources.devices.usages),
     lambda sources: PodTopologySpread(sources.table),
-    lambda sources: InterPodAffinity(sources.table, sources.labels_of),
+    lambda sources: InterPodAffinity(sources.table, sources.labels_of, knows_all_pods=sources.knows_all_pods),
     lambda sources: DynamicResources(sources.claims, sources.ledger, sources.pods_of_claim, sources.devices),
 )
 

@@ -121,7 +121,7 @@ def prepare(pod: Pod, plugins: Sequence[SchedulingPlugin], table: NodeTable) -> 
 
 def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) -> Fit:
     """The pod's part in every filter over a model's nodes. Where nodes list no resources, or none lists one, room
-    isn't known and not checked (:mod:`virt_dra.model.unknown`).
+    isn't known and not checked, nor, without Pods, who runs there (:mod:`virt_dra.model.unknown`).
 
     Raises FilterError, DeadlineExceeded; FatalError for slices that can't be read.
     """
@@ -140,6 +140,7 @@ def fit(pod: Pod, model: ClusterModel, options: FitOptions = DEFAULT_OPTIONS) ->
         pods_of_claim=lambda claim: (),
         devices=devices,
         listed=offered_resources(model),
+        knows_all_pods=model.knows_all(Pod),
     )
     return prepare(pod, filters_over(sources), sources.table)
 

@@ -22,6 +22,7 @@ from virt_dra.cluster.memory.admission import Admission
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import generated
 from virt_dra.cluster.memory.rules import KindRules
+from virt_dra.model.feeds.files import not_given
 from virt_dra.model.feeds.stand_ins import labelled, stand_ins
 from virt_dra.simulator.handovers import Conditions, RunClock, drive
 from virt_dra.simulator.held_twice import HeldTwice, held_twice
@@ -100,6 +101,7 @@ async def run_on(
         gates=Gates.configured(version, configuration.developer_configuration, settings.gates),
         permitted_host_devices=configuration.permitted_host_devices,
         only_node=settings.node,
+        unread=tuple(not_given(accepted)),
     )
     outcomes = await drive(cluster, vms, conditions, clock)
     refused = (*refused_before, *refused)

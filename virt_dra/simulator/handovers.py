@@ -18,7 +18,7 @@ from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
-from virt_dra.api.meta import ObjectMeta
+from virt_dra.api.meta import ObjectMeta, TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
 from virt_dra.cluster.port import ApiError, Cluster
 from virt_dra.controllers.devices.outcomes import CLAIM_MISSING
@@ -59,6 +59,8 @@ class Conditions:
     gates: Gates
     permitted_host_devices: PermittedHostDevices | None = None
     only_node: str | None = None
+    unread: tuple[type[TypedObject], ...] = ()
+    """Kinds that the input doesn't have, although every cluster has some."""
 
 
 @dataclass
@@ -278,7 +280,7 @@ async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condit
     }
     unplaced: dict[str, Unplaced] = {}
     for _ in range(ROUNDS):
-        inputs = await scheduler.gather(cluster)
+        inputs = await scheduler.gather(cluster, unread=conditions.unread)
         pods = sorted((pod for pod in inputs.pods if pod.key in order), key=lambda pod: order[pod.key])
         decisions = await scheduler.apply(
             cluster, scheduler.plan(replace(inputs, pods=tuple(pods)), only_node=conditions.only_node), clock()

@@ -20,13 +20,13 @@ _MOST_OFTEN_LACKING: Final = (Node, Pod, ResourceSlice)
 def model_of_files(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
     """A model in which kinds that files lack count as not given. ``namespace``: of objects that name none."""
     objects = tuple(objects)
-    return ClusterModel(objects, namespace, _not_given(objects))
+    return ClusterModel(objects, namespace, not_given(objects))
 
 
 def placeable_model(objects: Iterable[TypedObject], namespace: str = "default") -> ClusterModel:
     """The model of files as pods are placed on it."""
     objects = tuple(objects)
-    return ClusterModel(_completed(objects), namespace, _not_given(objects))
+    return ClusterModel(_completed(objects), namespace, not_given(objects))
 
 
 def placeable(model: ClusterModel) -> ClusterModel:
@@ -40,6 +40,7 @@ def _completed(objects: Sequence[TypedObject]) -> Iterator[TypedObject]:
         yield labelled(obj) if isinstance(obj, Node) else defaulted(obj) if isinstance(obj, _DEFAULTED) else obj
 
 
-def _not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
+def not_given(objects: Iterable[TypedObject]) -> list[type[TypedObject]]:
+    """The kinds of which files have nothing, although every cluster in use has some: they weren't dumped."""
     there = {type(obj) for obj in objects}
     return [kind for kind in _MOST_OFTEN_LACKING if kind not in there]

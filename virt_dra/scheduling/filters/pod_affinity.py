@@ -106,14 +106,16 @@ def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) ->
 
 
 class InterPodAffinity(SchedulingPlugin):
-    """The terms of the pod and of those that are there."""
+    """The terms of the pod and of those that are there. ``knows_all_pods``: False where others than those of the table
+    may run, so that whom the pod wants beside it may be there."""
 
     name = "InterPodAffinity"
     weight = 2
 
-    def __init__(self, table: NodeTable, labels_of: NamespaceLabels) -> None:
+    def __init__(self, table: NodeTable, labels_of: NamespaceLabels, *, knows_all_pods: bool = True) -> None:
         self.table = table
         self.labels_of = labels_of
+        self.knows_all_pods = knows_all_pods
         self.terms = TermsOfPods()
 
     @property
@@ -221,7 +223,7 @@ class _AffinityAttempt(PluginAttempt):
         """All terms hold in the node's domains; the first pod of a series that wants itself may begin anywhere."""
         if any(key not in labels for key in self._keys):
             return False
-        if all(self._liked.get((key, labels[key]), 0) > 0 for key in self._keys):
+        if not self._plugin.knows_all_pods or all(self._liked.get((key, labels[key]), 0) > 0 for key in self._keys):
             return True
         return not any(number > 0 for number in self._liked.values()) and _all(
             self._own.wanted, self._pod, self._plugin.labels_of

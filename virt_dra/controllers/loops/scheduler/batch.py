@@ -6,7 +6,7 @@ The decision itself is virt_dra.scheduling; here it meets a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -53,10 +53,10 @@ _KINDS: Final[tuple[type[TypedObject], ...]] = (
 )  # fmt: skip
 
 
-async def gather(reader: Reader, namespace: str = "") -> SchedulerInputs:
+async def gather(reader: Reader, namespace: str = "", unread: Collection[type[TypedObject]] = ()) -> SchedulerInputs:
     """Everything the decision needs; pending pods of one namespace if given, oldest first, then by namespace and
-    name."""
-    model = ClusterModel([obj for kind in _KINDS for obj in (await reader.list(kind)).items])
+    name. ``unread``: kinds of which the cluster doesn't have all objects."""
+    model = ClusterModel([obj for kind in _KINDS for obj in (await reader.list(kind)).items], unread=unread)
     pending = [pod for pod in model.of(Pod) if is_pending(pod) and namespace in ("", pod.namespace)]
     pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.namespace, pod.name))
     return SchedulerInputs(tuple(pending), model)
