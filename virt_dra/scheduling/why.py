@@ -100,6 +100,7 @@ def judged(
         if interrupt is not None and interrupt():
             raise DeadlineExceeded(subject=f"node {name}")
         state = asked.state(name)
+        host: tuple[Reason, ...] = ()
         try:
             host = tuple(reason for attempt in others for reason in attempt.reasons(state))
             if devices is None:
@@ -107,7 +108,9 @@ def judged(
             else:
                 yield _of_devices(published, devices, state, host, reader, alike)
         except AttemptError as error:
-            raise FatalError(str(error)) from error
+            if not host:
+                raise FatalError(str(error)) from error
+            yield NodeMisses(name, host)  # refused before: the filter that fails isn't asked
 
 
 class _AlikeNodes:
