@@ -41,16 +41,16 @@ def _with_gaps(mix: Mix, case: FitCase) -> FitCase:
                 return case
             kept = tuple(raw for raw in case.raw if raw["kind"] not in ("Pod", "VirtualMachineInstance"))
             asker = tuple(raw for raw in case.raw if raw["kind"] == "VirtualMachineInstance" and _is_asker(raw))
-            return FitCase((*kept, *asker), whole=False)
+            return FitCase((*kept, *asker))
         case "nodes":
-            return FitCase(tuple(raw for raw in case.raw if raw["kind"] != "Node"), whole=False)
+            return FitCase(tuple(raw for raw in case.raw if raw["kind"] != "Node"), gaps=True)
         case "allocatable":
             silent = mix.choice(of_kind(case.raw, "Node"))
-            return FitCase(tuple(_silent(raw) if raw is silent else raw for raw in case.raw), whole=False)
+            return FitCase(tuple(_silent(raw) if raw is silent else raw for raw in case.raw), gaps=True)
         case "resource":
             for node in of_kind(case.raw, "Node"):
                 del node["status"]["allocatable"][clusters.EXTENDED]
-            return FitCase(case.raw, whole=False)
+            return FitCase(case.raw, gaps=True)
     return case
 
 
@@ -128,7 +128,7 @@ def _wishes(mix: Mix, app: str) -> Json:
         found["affinity"] = affinity
     if mix.chance(0.5):
         found["tolerations"] = [_toleration(mix) for _ in range(mix.choice((1, 1, 2)))]
-    if mix.chance(0.35):
+    if mix.chance(0.45):
         found["topologySpreadConstraints"] = [_spread(mix, app)]
     return found
 
@@ -165,7 +165,7 @@ def _toleration(mix: Mix) -> Json:
 
 def _spread(mix: Mix, app: str) -> Json:
     return {
-        "maxSkew": mix.choice((1, 1, 2)),
+        "maxSkew": mix.choice((1, 1, 1, 2)),
         "topologyKey": mix.choice(("kubernetes.io/hostname", "zone")),
         "whenUnsatisfiable": mix.pick({"DoNotSchedule": 5, "ScheduleAnyway": 1}),
         "labelSelector": {"matchLabels": {"app": app if mix.chance(0.8) else mix.choice(APPS)}},
@@ -181,7 +181,7 @@ def _pod(mix: Mix, entries: list[Json]) -> Json:
     }
     if entries:
         container["resources"]["claims"] = [{"name": entry["name"]} for entry in entries]
-    if mix.chance(0.4):
+    if mix.chance(0.7):
         container["ports"] = [clusters.host_port(mix)]
     spec: Json = {"containers": [container], **_wishes(mix, app)}
     if entries:

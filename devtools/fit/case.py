@@ -24,13 +24,16 @@ ASKER = "asker"
 
 @dataclass(frozen=True)
 class FitCase:
-    """``raw``: the objects of the dump, the asker among them, as ``kubectl get -o json`` writes them.
-
-    ``whole``: the dump has everything that a scheduler would know: Nodes that say what they offer, and Pods.
-    """
+    """``raw``: the objects of the dump, the asker among them, as ``kubectl get -o json`` writes them. ``gaps``: Nodes,
+    or what they offer, are missing of it."""
 
     raw: tuple[Json, ...]
-    whole: bool = True
+    gaps: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the dump has everything that a scheduler would know."""
+        return not self.gaps and bool(of_kind(self.raw, "Pod"))
 
     @cached_property
     def documents(self) -> tuple[Document, ...]:
@@ -66,11 +69,29 @@ class FitCase:
 
     def unused(self) -> FitCase:
         """The same question on the cluster while nothing runs on it: no other pods or VMs, no claim holds a device."""
-        return FitCase(tuple(_unallocated(raw) for raw in self.raw if not _runs(raw)), self.whole)
+        return FitCase(tuple(_unallocated(raw) for raw in self.raw if not _runs(raw)), self.gaps)
+
+    def without_pods(self) -> FitCase:
+        """The same question where the pods that run aren't known."""
+        return FitCase(
+            tuple(raw for raw in self.raw if raw["kind"] != "Pod" or raw["metadata"]["name"] == ASKER), self.gaps
+        )
 
     def as_yaml(self) -> str:
         """A file for ``virt-dra explain -f``."""
-        return yaml.safe_dump_all(self.raw, sort_keys=False)
+        return yaml.dump_all(self.raw, Dumper=_QuotingDumper, sort_keys=False)
+
+
+class _QuotingDumper(yaml.SafeDumper):
+    """Quotes the strings that YAML 1.1 takes for booleans, as Kubernetes does, and this library doesn't."""
+
+
+_QuotingDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style='"' if text.lower() in ("y", "n") else None
+    ),
+)
 
 
 def _asks(obj: TypedObject) -> bool:

@@ -14,7 +14,7 @@ from virt_dra.api.reading.documents import Document, DocumentSource, Sourced, re
 from virt_dra.cel.validation import compiled_rules
 from virt_dra.cluster.memory.rules import KindRules
 
-APPS: Final = ("a", "b", "c")
+APPS: Final = ("a", "b")
 ZONES: Final = ("z1", "z2", "z3")
 HOST_PORTS: Final = (80, 443)
 EXTENDED: Final = "example.com/card"
@@ -53,7 +53,7 @@ def cluster(mix: Mix) -> list[Json]:
     names = [node["metadata"]["name"] for node in nodes]
     published = _published(mix, names)
     pods: list[Json] = []
-    for number in range(mix.choice((0, 1, 2, 3, 5, 8))):
+    for number in range(mix.choice((0, 1, 2, 4, 6, 8))):
         pods.append(_running(mix, f"running-{number}", mix.choice(names)))
     claims = _held(mix, published, pods)
     vms = [_vmi_of(pod) for pod in pods if mix.chance(0.3)]
@@ -148,6 +148,8 @@ def _published(mix: Mix, nodes: list[str]) -> list[Json]:
 def _moved(mix: Mix, raw: Json, node: str, nodes: list[str]) -> Json:
     """The slice as that of a pool of this node."""
     spec = {**raw["spec"], "pool": {**raw["spec"]["pool"], "name": f"{raw['spec']['pool']['name']}-{node}"}}
+    if "devices" in spec and mix.chance(0.9):
+        spec["devices"] = [_with_address(number, device) for number, device in enumerate(spec["devices"])]
     if spec.get("nodeName"):
         spec["nodeName"] = node if spec["nodeName"] == "n1" else mix.choice(nodes)
     if spec.get("perDeviceNodeSelection") and "devices" in spec:
@@ -159,12 +161,18 @@ def _moved(mix: Mix, raw: Json, node: str, nodes: list[str]) -> Json:
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
 
 
+def _with_address(number: int, device: Json) -> Json:
+    """A device that a launcher can pass to its VM."""
+    address = {"string": f"0000:{number:02x}:00.0"}
+    return {**device, "attributes": {**device.get("attributes", {}), "resource.kubernetes.io/pciBusID": address}}
+
+
 # --- what runs ----------------------------------------------------------------------------------------------------
 
 
 def _running(mix: Mix, name: str, node: str) -> Json:
     container: Json = {"name": "compute", "image": "i", "resources": resources(mix)}
-    if mix.chance(0.4):
+    if mix.chance(0.6):
         container["ports"] = [host_port(mix)]
     spec: Json = {"nodeName": node, "containers": [container], **relations(mix, 0.25)}
     return {

@@ -31,11 +31,11 @@ class Compared:
 
 
 def compared(case: FitCase, seed: int = 0) -> Iterator[Compared]:
-    """The question on the cluster as it is, and, for those who are asked so, while nothing runs there."""
-    for unused in (False, True):
-        asked = [surface for surface in SURFACES if surface.unused == unused and seed % surface.every == 0]
+    """The question, once for each part of the cluster that surfaces know."""
+    for sees in dict.fromkeys(surface.sees for surface in SURFACES):
+        asked = [surface for surface in SURFACES if surface.sees == sees and seed % surface.every == 0]
         if asked:
-            yield _compared(case.unused() if unused else case, asked)
+            yield _compared(sees(case), asked)
 
 
 def _compared(case: FitCase, surfaces: list[FitSurface]) -> Compared:

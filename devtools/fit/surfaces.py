@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
 from virt_dra.cluster.memory.names import random_suffixes
+from virt_dra.controllers.operator.explanation_worker import ExplanationRequest, explained_within
+from virt_dra.controllers.operator.pending import LIMITS, Sample, sampling, view_of
 from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
@@ -29,8 +31,10 @@ from virt_dra.simulator.embedded import RunSettings, run_on
 from virt_dra.simulator.explaining.answer import BROKEN, answered
 from virt_dra.simulator.explaining.difference import FitState, differences
 from virt_dra.simulator.explaining.state import ClusterState, Wish
+from virt_dra.simulator.fit import Fitting
 from virt_dra.simulator.outcome import HandOver
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
+from webhooks.lint import DENIAL, LintSettings, lint_documents
 
 AskSurface = Callable[[FitCase], FitAnswer | None]
 """None: the surface isn't made for such a case, or refuses the asker for another reason than its place."""
@@ -38,16 +42,31 @@ AskSurface = Callable[[FitCase], FitAnswer | None]
 NOW: Final = datetime(2026, 11, 25, tzinfo=UTC)
 _LOOKS: Final = 20
 """How often the asker's pod is looked at, 0.1 s of virtual time apart."""
+_NO_PLACE: Final = frozenset(
+    {
+        "claims-do-not-fit", "no-node-fits", "no-usable-node", "no-matching-device", "not-enough-devices",
+        "not-enough-capacity", "class-missing", "selector-error",
+    }
+)  # fmt: skip
+"""The lint's findings that say that a VM gets no place, even while nothing runs."""
+
+
+SeenCase = Callable[[FitCase], FitCase]
+
+
+def as_it_is(case: FitCase) -> FitCase:
+    """All of it."""
+    return case
 
 
 @dataclass(frozen=True)
 class FitSurface:
-    """``unused``: it is asked about the cluster while nothing runs there. ``every``: it is asked about one of so many
-    random cases, since it takes long."""
+    """``sees``: what it knows of a case. ``every``: it is asked about one of so many random cases, since it takes
+    long."""
 
     name: str
     ask: AskSurface
-    unused: bool = False
+    sees: SeenCase = as_it_is
     every: int = 1
 
 
@@ -135,6 +154,20 @@ def _of_failure(sentence: str) -> FitAnswer | None:
     return FitAnswer(FITS)  # it has a node, and fails there, or the lint denies it for another reason
 
 
+def by_lint(case: FitCase) -> FitAnswer | None:
+    """Nothing of a VM that it denies for another reason, and where it says that nodes or slices aren't known."""
+    wish = wish_of(case)
+    if wish is None or not case.asks_as_vm:
+        return None
+    result = lint_documents(case.documents, LintSettings(), namespace=NAMESPACE, trial=Fitting)
+    findings = next(each.findings for each in result.checked if each.name == ASKER)
+    if (result.not_checked and wish.claims) or not any(case.nodes):
+        return None
+    if any(finding.id in _NO_PLACE for finding in findings):
+        return FitAnswer(DOES_NOT_FIT)
+    return None if any(finding.severity == DENIAL for finding in findings) else FitAnswer(FITS)
+
+
 def by_explain(case: FitCase) -> FitAnswer | None:
     state = ClusterState.of(case.objects)
     subject = subject_of(case)
@@ -157,6 +190,36 @@ def by_diff(case: FitCase) -> FitAnswer | None:
 
 
 # --- in the cluster -----------------------------------------------------------------------------------------------
+
+
+def by_operator(case: FitCase) -> FitAnswer | None:
+    """The condition Allocatable of a VMI, which is about its claims."""
+    wish = wish_of(case)
+    if wish is None or not wish.claims or not case.asks_as_vm or case.gaps:
+        return None
+    claims = [obj for obj in case.objects if isinstance(obj, ResourceClaim)]
+    sample = _ended(
+        sampling(
+            [obj for obj in case.objects if isinstance(obj, Node)],
+            claims,
+            [obj for obj in case.objects if isinstance(obj, ResourceSlice)],
+            [obj for obj in case.objects if isinstance(obj, DeviceClass)],
+            [obj for obj in case.objects if isinstance(obj, DeviceTaintRule)],
+            NOW,
+        )
+    )
+    request = ExplanationRequest(wish.pod, {claim.key: claim for claim in wish.claims}, None, NOW)
+    condition = explained_within(request, view_of(sample), LIMITS, lambda: False).condition
+    return FitAnswer(FITS if condition.status == "True" else DOES_NOT_FIT)
+
+
+def _ended(steps: Generator[None, None, Sample]) -> Sample:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            sample: Sample = end.value
+            return sample
 
 
 def by_extender(case: FitCase) -> FitAnswer | None:
@@ -182,7 +245,9 @@ SURFACES: Final = (
     FitSurface("scenario", by_scheduler),
     FitSurface("run", by_run),
     FitSurface("pytest plugin", by_pytest_plugin, every=10),
+    FitSurface("lint", by_lint, FitCase.unused),
     FitSurface("explain", by_explain),
     FitSurface("diff", by_diff),
+    FitSurface("operator's Allocatable", by_operator, FitCase.without_pods),
     FitSurface("extender's filter", by_extender),
 )

@@ -18,7 +18,7 @@ CASES = sorted(Path(__file__).parent.joinpath("cases").glob("*.yaml"))
 
 def _read(path: Path) -> tuple[dict[str, Any], FitCase]:
     expected, *objects = yaml.safe_load_all(path.read_text(encoding="utf-8"))
-    return expected, FitCase(tuple(objects), whole=expected.get("whole", True))
+    return expected, FitCase(tuple(objects), gaps=expected.get("gaps", False))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
