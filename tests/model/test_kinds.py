@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,10 +17,11 @@ from virt_dra.api.kubevirt_versions import NEWEST, Gates
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cluster.kinds import resource_of
-from virt_dra.cluster.port import Listed, WatchEvent
+from virt_dra.cluster.port import Forbidden, Listed, WatchEvent
 from virt_dra.controllers.operator.instance_loop import InstanceLoop, LoopSettings
 from virt_dra.controllers.standalone.pod import StandaloneOptions
 from virt_dra.controllers.standalone.reconcile import StandaloneSettings
+from virt_dra.doctor.gather import gather
 from virt_dra.extender.advising_process import AdvisorSettings
 from virt_dra.extender.following import FollowedCluster
 from virt_dra.installation.kustomize import build
@@ -147,6 +148,30 @@ async def test_informers_follow_the_kinds_of_the_table(
             await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class _ForbiddingAll:
+    """A cluster that refuses everything, and notes the kinds that doctor lists."""
+
+    def __init__(self) -> None:
+        self.listed: set[tuple[str, str]] = set()
+
+    async def list_raw(self, api_version: str, kind: str, *scope: str, **options: str) -> Any:
+        self.listed.add((api_version, kind))
+        raise Forbidden("no")
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def refused(*arguments: object, **options: object) -> Any:
+            raise Forbidden("no")
+
+        return refused
+
+
+async def test_doctor_lists_the_kinds_of_the_table_beside_what_is_installed() -> None:
+    cluster = _ForbiddingAll()
+    await gather(cast("Any", cluster), "default")
+    installed = {("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("v1", "Pod")}
+    assert cluster.listed - installed == {(kind.API_VERSION, kind.KIND) for kind in READ["doctor"].all}
 
 
 def test_filters_of_files_take_what_is_read_of_a_cluster() -> None:
