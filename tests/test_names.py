@@ -145,7 +145,7 @@ def _is_role_known(source: Source, role: str, target: str) -> bool:
 
 def _is_code_known(name: str) -> bool:
     first, *rest = name.split(".")
-    if name in FOREIGN:
+    if name in FOREIGN or (rest and first in sys.stdlib_module_names and first not in _modules()):
         return True
     if first in ROOMS and rest:
         return _absolute(name)

@@ -18,7 +18,7 @@ def answered(*words: str) -> Any:
     return json.loads(CliRunner().invoke(cli, [*words, "-o", "json"]).stdout)
 
 
-def test_explain_get_and_topology_name_the_same_holders_of_allocations_without_a_time() -> None:
+def test_explain_get_and_topology_name_the_same_holders_of_undated_allocations() -> None:
     assert "allocationTimestamp" not in CLUSTER.read_text()
     file = str(CLUSTER)
     explained: list[Json] = answered("explain", "vmi", "vm-late", "-n", "team-a", "-f", file)["held"]
