@@ -11,8 +11,9 @@ from virt_dra.allocator import DEFAULT, Snapshot
 from virt_dra.api.core_v1 import Namespace, Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import ResourceClaim, ResourceSlice
-from virt_dra.extender.advisor import DOES_NOT_FIT, Advisor
+from virt_dra.extender.advisor import Advisor
 from virt_dra.extender.protocol import ExtenderArguments
+from virt_dra.scheduling.dynamic_resources.pod_devices import NO_DEVICES_FIT
 from virt_dra.scheduling.policies.placer import VmShape, card_catalog
 from virt_dra.scheduling.policies.typical import TypicalVms
 
@@ -145,10 +146,10 @@ def test_filter_refuses_nodes_without_devices_and_assumes_the_only_one() -> None
     full = [allocated(claim(name, 4), name, *[f"gpu-{number}" for number in range(4)]) for name in ("a", "c")]
     world = World("pack", *full, claim("d", 2), claim("e", 3))
     _, refused = world.advisor.filter(ExtenderArguments(pod("p", "d"), (*NODES, "unknown")))
-    assert refused == {"a": DOES_NOT_FIT, "c": DOES_NOT_FIT}
+    assert refused == {"a": NO_DEVICES_FIT, "c": NO_DEVICES_FIT}
     _, refused = world.advisor.filter(ExtenderArguments(pod("p", "d"), NODES))
-    assert refused == {"a": DOES_NOT_FIT, "c": DOES_NOT_FIT}
-    assert world.advisor.filter(ExtenderArguments(pod("q", "e"), ("b",)))[1] == {"b": DOES_NOT_FIT}  # p is there
+    assert refused == {"a": NO_DEVICES_FIT, "c": NO_DEVICES_FIT}
+    assert world.advisor.filter(ExtenderArguments(pod("q", "e"), ("b",)))[1] == {"b": NO_DEVICES_FIT}  # p is there
 
 
 def test_nodes_that_are_not_known_get_0() -> None:

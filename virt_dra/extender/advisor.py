@@ -22,14 +22,14 @@ from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
 from virt_dra.model.snapshots import unused_snapshot
 from virt_dra.scheduling.claim_references import Resolved, UnsupportedClaimSource, claim_name
-from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
+from virt_dra.scheduling.filters.host_ports import host_ports
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.catalog import POLICIES, policy_named
 from virt_dra.scheduling.policies.fragmentation import TypicalWorkload
-from virt_dra.scheduling.policies.placer import PolicyPlacer, VmShape, card_catalog
+from virt_dra.scheduling.policies.placer import PolicyPlacer, VmShape, card_catalog, relates_to_pods
 from virt_dra.scheduling.policies.policy import NodesOnly, Score
 from virt_dra.scheduling.policies.typical import TypicalVms
 
-DOES_NOT_FIT: Final = "cannot allocate all claims"
 _ASSUMED_SECONDS: Final = 10.0
 """kube-scheduler has written a claim's allocation within milliseconds; after so long it hasn't taken our node."""
 _MOST_ASSUMED: Final = 2_000
@@ -57,11 +57,10 @@ class Advice:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Where a pod runs, and what it takes there."""
+    """Where a pod runs; "" for one whose place is counted otherwise."""
 
     node: str
-    cpu: int
-    memory: int
+    pod: Pod
 
 
 @dataclass
@@ -96,7 +95,7 @@ class _Placers:
         number = self.numbers.get(placed.node)
         if number is not None:
             for placer in self.all():
-                placer.use_room(number, placed.cpu, placed.memory, by)
+                placer.use_pod(number, placed.pod, by)
 
 
 class Advisor:
@@ -145,7 +144,7 @@ class Advisor:
         self._model = self._model.changed([obj])
         if isinstance(obj, Pod):
             runs = obj.spec.node_name and not obj.finished
-            self._place(obj.metadata.uid, _placed(obj, obj.spec.node_name or "") if runs else None)
+            self._place(obj.metadata.uid, _Placed(obj.spec.node_name or "", obj) if runs else None)
         elif isinstance(obj, ResourceClaim):
             self._allocate(obj.metadata.uid, obj.status.allocation)
         else:
@@ -172,7 +171,7 @@ class Advisor:
         if assumed is not None and placed is not None:
             # Its allocations stay until the claims show theirs, which may come later.
             self._use_room(assumed.placed, -1)
-            assumed.placed = _Placed("", 0, 0)
+            assumed.placed = _Placed("", assumed.placed.pod)
         before = self._placed.pop(uid, None)
         if before is not None:
             self._use_room(before, -1)
@@ -243,14 +242,23 @@ class Advisor:
         advice = self._advice(asked)
         if advice.scores is None:
             return advice, {}
-        refused = {
-            name: DOES_NOT_FIT
-            for name, score in zip(asked.nodes, advice.scores, strict=True)
-            if score is None and name in self._current().numbers
-        }
+        refused = self._refused(asked, advice)
         if len(refused) == len(asked.nodes) - 1:
             self._assume(asked.pod, next(name for name in asked.nodes if name not in refused))
         return advice, refused
+
+    def _refused(self, asked: ExtenderArguments, advice: Advice) -> dict[str, str]:
+        """The nodes that the pod doesn't fit on, each with the refusal in kube-scheduler's words."""
+        claims = self._claims_of(asked.pod)
+        if not isinstance(claims, tuple) or advice.scores is None:
+            return {}
+        placer, shape, numbers = self._placer(advice.policy), self._shape(asked.pod, claims), self._current().numbers
+        refusals = (
+            (name, placer.refusal(shape, numbers[name]))
+            for name, score in zip(asked.nodes, advice.scores, strict=True)
+            if score is None and name in numbers
+        )
+        return {name: refusal.message for name, refusal in refusals if refusal is not None}
 
     def _advice(self, asked: ExtenderArguments) -> Advice:
         self._deadline = self._clock() + self._seconds
@@ -335,7 +343,7 @@ class Advisor:
             self._drop(next(iter(self._assumed)))
         uid = pod.metadata.uid
         self._assumed[uid] = _Assumed(
-            _placed(pod, node),
+            _Placed(node, pod),
             {claim.metadata.uid: result for claim, result in zip(claims, results, strict=True)},
             self._clock() + _ASSUMED_SECONDS,
         )
@@ -379,7 +387,7 @@ class Advisor:
         if known is None or known[1] <= now:
             base = current.base
             placer = self._new_placer(base.snapshot, base.nodes, policy)
-            placer.rooms = list(base.rooms)
+            placer.take_over_pods(base)
             until = now + _TYPICAL_SECONDS if policy == "least-fragmentation" else float("inf")
             known = current.by_policy[policy] = placer, until
         return known[0]
@@ -401,19 +409,24 @@ class Advisor:
             return TypicalVms(most, nodes, snapshot, catalog, self._features, interrupt).workload
 
         chosen = policy_named(policy, typical, self._draw)
-        return PolicyPlacer(snapshot, nodes, NodesOnly(chosen), catalog, self._features, interrupt=interrupt)
+        namespaces = self._model.by_key(Namespace)
+
+        def labels_of(name: str) -> Mapping[str, str]:
+            return namespaces[name].metadata.labels if name in namespaces else {}
+
+        return PolicyPlacer(
+            snapshot, nodes, NodesOnly(chosen), catalog, self._features, labels_of=labels_of, interrupt=interrupt
+        )
+
+
+_WISHES: Final = {"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
 
 
 def _shape_key(pod: Pod, claims: Sequence[ResourceClaim]) -> object:
     """Equal for pods that ask for the same."""
-    requests = pod_requests(pod)
     specs = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in claims])
-    return specs, requests.get(CPU, 0), requests.get(MEMORY, 0)
-
-
-def _placed(pod: Pod, node: str) -> _Placed:
-    requests = pod_requests(pod)
-    return _Placed(node, requests.get(CPU, 0), requests.get(MEMORY, 0))
+    whom = (pod.namespace, frozenset(pod.metadata.labels.items())) if relates_to_pods(pod) else None
+    return specs, frozenset(pod_requests(pod).items()), pod.spec.model_dump_json(include=_WISHES), host_ports(pod), whom
 
 
 def _is_over(assumed: _Assumed) -> bool:

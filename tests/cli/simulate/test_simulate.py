@@ -162,14 +162,15 @@ def test_what_changes_do_one_after_the_other() -> None:
         "device gpu.example.com/node-1/gpu-0 gone:\n"
         "  1 pod evicted: cad/virt-launcher-anna\n"
         "  1 pod of them nowhere: cad/virt-launcher-anna\n"
-        "  cad/virt-launcher-anna: 0/3 nodes can allocate: 2 cannot allocate all claims, 1 node(s) were closed\n"
+        "  cad/virt-launcher-anna: 0/3 nodes are available: "
+        "1 node(s) were unschedulable, 2 cannot allocate all claims.\n"
         "  then 2 waiting, 60.0% of the devices in use\n"
         "delete cad/virt-launcher-emil:\n"
         "  nothing changes for any pod\n"
         "  then 1 waiting, 60.0% of the devices in use\n"
         "add vm.yaml x 2:\n"
         "  2 new pods without a place: cad/desktop-1, cad/desktop-2\n"
-        "  cad/desktop-1: 0/3 nodes can allocate: 2 cannot allocate all claims, 1 node(s) were closed\n"
+        "  cad/desktop-1: 0/3 nodes are available: 1 node(s) were unschedulable, 2 cannot allocate all claims.\n"
         "  then 3 waiting, 60.0% of the devices in use\n"
     )
 

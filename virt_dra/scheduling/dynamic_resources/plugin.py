@@ -36,7 +36,7 @@ from virt_dra.scheduling.dynamic_resources.pod_devices import (
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, NodeUsages
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, Remedy, SchedulingPlugin, normalized
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, Remedy, SchedulingPlugin, normalized
 from virt_dra.scheduling.framework.refusals import AttemptError, FilterRefusal
 from virt_dra.scheduling.pod_requests import pod_requests
 
@@ -85,6 +85,7 @@ class DynamicResources(SchedulingPlugin):
     """``claims`` by ``namespace/name``, overlaid with what the scheduler wrote (C-4.1)."""
 
     name = DYNAMIC_RESOURCES
+    scope = FilterScope.DEVICES
     weight = 2
 
     def __init__(

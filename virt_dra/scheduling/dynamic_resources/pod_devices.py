@@ -29,6 +29,7 @@ from virt_dra.scheduling.dynamic_resources.binding_conditions import BindingDead
 CLAIM_ELSEWHERE = ELSEWHERE
 DEVICES = "DevicesDoNotFit"
 """The allocator found no devices on the node."""
+NO_DEVICES_FIT = "cannot allocate all claims"
 NODE_ERROR = "NodeError"
 """The allocator couldn't decide for the node."""
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -116,7 +117,7 @@ class PodDevices:
         except NodeError as error:
             return DeviceRefusal(NODE_ERROR, str(error))
         if found.solution is None:
-            return DeviceRefusal(DEVICES, "cannot allocate all claims")
+            return DeviceRefusal(DEVICES, NO_DEVICES_FIT)
         self._found[node.name] = found
         return None
 

@@ -10,7 +10,7 @@ from virt_dra.allocator.node_selection import NodeMatcher
 from virt_dra.api.core_v1 import Node, NodeSelector, Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin, normalized
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin, normalized
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 AFFINITY: Final = "NodeAffinityMismatch"
@@ -55,6 +55,7 @@ class NodeAffinityFilter(SchedulingPlugin):
     """Refuses nodes that the pod doesn't select."""
 
     name = "NodeAffinity"
+    scope = FilterScope.NODE
     weight = 2
 
     @property

@@ -4,7 +4,7 @@ kube-scheduler's default profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 from virt_dra.scheduling.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts, pod_requests
 
@@ -75,12 +75,19 @@ class NodeUsages:
         return NodeUsage(amounts(state.node.status.allocatable), requested, scored, len(state.pods))
 
 
+def insufficient(resources: Iterable[str], *, resolvable: bool = False) -> FilterRefusal:
+    """The refusal of a node that has too little left of these resources."""
+    reasons = tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in resources)
+    return FilterRefusal(NodeResourcesFit.name, reasons, resolvable=resolvable, code=INSUFFICIENT)
+
+
 class NodeResourcesFit(SchedulingPlugin):
     """``served_by_dra(name)``: whether a device class serves the extended resource; on nodes without it
     DynamicResources decides. ``listed``: the resources that some node lists; others aren't checked, nor are nodes that
     list none. None: what a node doesn't list it doesn't have."""
 
     name = "NodeResourcesFit"
+    scope = FilterScope.ROOM
 
     def __init__(
         self, usages: NodeUsages, served_by_dra: Callable[[str], bool], listed: frozenset[str] | None = None
@@ -160,9 +167,8 @@ class ResourcesAttempt(PluginAttempt):
         if not shortage:
             return None
         offered = self._plugin.usages.of(state).allocatable
-        reasons = tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in shortage)
         resolvable = all(name == PODS or self._requests[name] <= offered.get(name, 0) for name in shortage)
-        return FilterRefusal(NodeResourcesFit.name, reasons, resolvable=resolvable, code=INSUFFICIENT)
+        return insufficient(shortage, resolvable=resolvable)
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
         for resource, number in sorted(self.shortage(state).items()):
@@ -213,6 +219,7 @@ class BalancedAllocation(SchedulingPlugin):
     """Takes no part for pods that request neither cpu nor memory."""
 
     name = "NodeResourcesBalancedAllocation"
+    scope = FilterScope.NOTHING
 
     def __init__(self, usages: NodeUsages) -> None:
         self._usages = usages

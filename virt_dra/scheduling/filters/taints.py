@@ -10,7 +10,7 @@ from virt_dra.api.core_v1 import Node, Pod, Taint, Toleration
 from virt_dra.api.tolerations import concerns, tolerates
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin, normalized
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin, normalized
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 TAINTED: Final = "NodeTainted"
@@ -52,6 +52,7 @@ class TaintToleration(SchedulingPlugin):
     """Refuses nodes with an untolerated taint NoSchedule or NoExecute; counts PreferNoSchedule taints in scores."""
 
     name = "TaintToleration"
+    scope = FilterScope.NODE
     weight = 3
 
     @property

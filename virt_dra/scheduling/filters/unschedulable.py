@@ -9,7 +9,7 @@ from virt_dra.api.core_v1 import Node, Pod, Taint
 from virt_dra.scheduling.filters.taints import is_tolerated
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint
 from virt_dra.scheduling.framework.node_table import NodeState
-from virt_dra.scheduling.framework.plugin import PluginAttempt, SchedulingPlugin
+from virt_dra.scheduling.framework.plugin import FilterScope, PluginAttempt, SchedulingPlugin
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
 
 UNSCHEDULABLE: Final = "NodeUnschedulable"
@@ -29,6 +29,7 @@ class NodeUnschedulable(SchedulingPlugin):
     """Refuses nodes with `spec.unschedulable`, unless the pod tolerates the taint that stands for it."""
 
     name = "NodeUnschedulable"
+    scope = FilterScope.NODE
 
     @property
     def hints(self) -> tuple[Hint, ...]:

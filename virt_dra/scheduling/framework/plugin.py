@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.resource_v1 import ResourceClaim
 from virt_dra.scheduling.framework.events import Hint
 from virt_dra.scheduling.framework.node_table import NodeState
 from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+
+
+class FilterScope(Enum):
+    """What a filter's answer about a node depends on, besides the pod: whoever asks often keeps answers accordingly."""
+
+    NOTHING = auto()
+    """It refuses no node; it may score them."""
+    NODE = auto()
+    """The node object alone."""
+    ROOM = auto()
+    """What the pods of the node ask for."""
+    DEVICES = auto()
+    """The devices that the node reaches, and who uses them."""
+    CLUSTER = auto()
+    """Anything: the pods of all nodes."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class SchedulingPlugin:
 
     name = ""
     weight = 1
+    scope = FilterScope.CLUSTER
 
     @property
     def hints(self) -> tuple[Hint, ...]:

@@ -1,15 +1,19 @@
 """Places VMs on nodes by a policy, one after the other.
 
-Each kind of VM (`VmShape`) has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone,
-only the nodes whose offers it changed are scored again, and equal nodes in equal states are scored once.
+What fits is what :mod:`virt_dra.scheduling.fit` says: the filters of the same table decide, and this module keeps their
+answers as long as what they depend on stays. Those about nodes alone are asked once for each kind of VM (`VmShape`);
+room is counted, not summed; those about other pods are asked only where some pod has a wish about others.
+
+Each shape has a ranking of the nodes by the scores of their offers. After a VM was placed or has gone, only the nodes
+whose offers it changed are scored again, and equal nodes in equal states are scored once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from virt_dra.allocator import DEFAULT, DEFAULT_STEP_LIMIT, Allocator, Features, Interrupt, NodeError, Snapshot
 from virt_dra.allocator.attempt import DeviceOrder
@@ -19,11 +23,19 @@ from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
-from virt_dra.scheduling.filters.node_affinity import NodeAffinityFilter
-from virt_dra.scheduling.filters.taints import TaintToleration
-from virt_dra.scheduling.filters.unschedulable import NodeUnschedulable
+from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
+from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES, DeviceOptions
+from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NO_DEVICES_FIT, NODE_ERROR
+from virt_dra.scheduling.filter_table import FilterSources, filters_over
+from virt_dra.scheduling.filters.host_ports import NodePorts, host_ports
+from virt_dra.scheduling.filters.node_resources import insufficient
+from virt_dra.scheduling.filters.pod_affinity import NamespaceLabels
+from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.fit import Fit, prepare
-from virt_dra.scheduling.framework.node_table import NodeState, NodeTable
+from virt_dra.scheduling.framework.messages import Diagnosis
+from virt_dra.scheduling.framework.node_table import NodeState, NodeTable, pod_id
+from virt_dra.scheduling.framework.plugin import FilterScope
+from virt_dra.scheduling.framework.refusals import FilterRefusal
 from virt_dra.scheduling.pod_requests import CPU, MEMORY, PODS, amounts, pod_requests
 from virt_dra.scheduling.policies.cards import CardCatalog, CardState, NodeCards
 from virt_dra.scheduling.policies.offer import NodeRoom, Offer
@@ -45,15 +57,32 @@ class VmShape:
     """Thousandths of a CPU."""
     memory: int = field(init=False)
     """Bytes."""
+    others: Mapping[str, int] = field(init=False)
+    """Other resources of nodes that are asked for."""
+    relates: bool = field(init=False)
+    """Whether it matters which pods run where: by host ports, affinity to pods or topology spread."""
 
     def __post_init__(self) -> None:
         requests = pod_requests(self.pod)
+        others = {name: number for name, number in requests.items() if number and name not in (CPU, MEMORY)}
         object.__setattr__(self, "cpu", requests.get(CPU, 0))
         object.__setattr__(self, "memory", requests.get(MEMORY, 0))
+        object.__setattr__(self, "others", others)
+        object.__setattr__(self, "relates", relates_to_pods(self.pod))
 
     def claims_of(self, vm: str) -> tuple[ResourceClaim, ...]:
         """The claims of one VM."""
         return tuple([claim.with_(metadata=claim.metadata.with_(name=f"{vm}-{claim.name}")) for claim in self.claims])
+
+
+def relates_to_pods(pod: Pod) -> bool:
+    """Whether a filter that looks at other pods may refuse a node because of this one, or for it."""
+    affinity = pod.spec.affinity
+    return bool(
+        host_ports(pod)
+        or pod.spec.topology_spread_constraints
+        or (affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None))
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +108,10 @@ _ScoredOffer = tuple[Offer, Score]
 """An offer, and what its devices count for."""
 
 
+_RankedOffer = tuple[Score, int, int, DeviceOrder | None]
+"""Score, number of the node, its version then, the order in which its devices are tried."""
+
+
 class _Ranking:
     """The nodes that fit a shape, best first; entries whose node has changed since are stale."""
 
@@ -86,10 +119,9 @@ class _Ranking:
 
     def __init__(self, fitting: Sequence[bool], offers: _ClaimOffers) -> None:
         self.fitting = fitting
-        """By node: whether its labels and taints let the VM run there."""
+        """By node: whether the filters that depend on the node alone let the VM run there."""
         self.offers = offers
-        self.heap: list[tuple[Score, int, int, DeviceOrder | None]] = []
-        """Score, number of the node, its version then, the order in which its devices are tried."""
+        self.heap: list[_RankedOffer] = []
         self.applied: int | None = None
         """How much of `PolicyPlacer._changes` the heap knows; None: nothing was scored yet."""
 
@@ -105,17 +137,30 @@ class PolicyPlacer:
         catalog: CardCatalog,
         features: Features = DEFAULT,
         *,
+        labels_of: NamespaceLabels = lambda namespace: {},
         step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """``catalog``: of the snapshot's slices (:func:`card_catalog`)."""
+        """``catalog``: of the snapshot's slices (:func:`card_catalog`); ``labels_of``: namespaces, for pod affinity."""
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
         self.policy = policy
         self.catalog = catalog
-        self.rooms = [room_of(node) for node in nodes]
+        self._listed = frozenset(name for node in nodes for name in node.status.allocatable)
+        self.rooms = [room_of(node, self._listed) for node in nodes]
+        self._others = [amounts(node.status.allocatable) for node in nodes]
+        """By node: what is left of other resources than cpu, memory and pods."""
         self.open = [True] * len(nodes)
         """By node: whether VMs may be placed on it."""
+        self._table: NodeTable | None = None
+        """The nodes with their pods, once some pod relates to others."""
+        self._pods: dict[Hashable, tuple[int, Pod]] = {}
+        """What runs where: by the pod's identity, or that of the placed VM."""
+        self._filters = filters_over(_sources(self._listed, labels_of))
+        self._labels_of = labels_of
+        self._relating: dict[VmShape, tuple[int, Fit]] = {}
+        """By shape, its filters that look at other pods, with the number of changes of pods then."""
+        self._pod_changes = 0
         self._features = features
         self._step_limit = step_limit
         self._interrupt = interrupt
@@ -127,7 +172,8 @@ class PolicyPlacer:
         self._scores: dict[VmShape, dict[int, tuple[int, Score | None]]] = {}
         """By node: its version then, and the score of its best offer."""
         self._offers: dict[PodClass | None, _ClaimOffers] = {}
-        self._fitting: dict[str, Sequence[bool]] = {}
+        self._admitted: dict[str, Sequence[FilterRefusal | None]] = {}
+        """By the wishes of a pod about nodes: each node's refusal."""
         self._states: list[CardState | None] = []
         self._cards: list[NodeCards] = []
         self._seen_by: dict[PoolId, list[int]] = {}
@@ -148,28 +194,61 @@ class PolicyPlacer:
         """The number of the node with the best offer and the order of its devices; None: the shape fits nowhere. Raises
         FatalError."""
         heap = self._up_to_date(shape).heap
-        while heap:
+        related = self._related(shape)
+        refused: list[_RankedOffer] = []
+        best: tuple[int, DeviceOrder | None] | None = None
+        while heap and best is None:
             _, number, version, order = heap[0]
-            if version == self._versions[number]:
-                return number, order
-            heappop(heap)
-        return None
+            if version != self._versions[number]:
+                heappop(heap)
+            elif related is not None and related.refusal(related.state(self.nodes[number].name)) is not None:
+                refused.append(heappop(heap))
+            else:
+                best = number, order
+        for entry in refused:
+            heappush(heap, entry)
+        return best
 
     def scores(self, shape: VmShape, numbers: Iterable[int]) -> list[Score | None]:
-        """The score of the best offer of each of these nodes, in their order; None for a node without one. Raises
-        FatalError.
-
-        Only devices decide whether there is one: the caller has checked labels, taints, cpu and memory.
-        """
+        """The score of the best offer of each of these nodes, in their order; None for a node on which the shape
+        doesn't fit. Raises FatalError."""
         allocator = self._allocator(shape.claims)
         offers, known = self._offers_of(allocator), self._scores.setdefault(shape, {})
-        found: list[Score | None] = []
+        admitted, related = self._admitting(shape.pod), self._related(shape)
+        scores: list[Score | None] = []
         for number in numbers:
             version, of_node = self._versions[number], known.get(number)
             if of_node is None or of_node[0] != version:
-                of_node = known[number] = version, self._score(shape, offers, allocator, number)
-            found.append(of_node[1])
-        return found
+                fits = admitted[number] is None and self.open[number] and not self._lacking(shape, number)
+                score = self._score(shape, offers, allocator, number) if fits else None
+                of_node = known[number] = version, score
+            score = of_node[1]
+            if score is not None and related is not None:
+                score = score if related.refusal(related.state(self.nodes[number].name)) is None else None
+            scores.append(score)
+        return scores
+
+    def refusal(self, shape: VmShape, number: int) -> FilterRefusal | None:
+        """Why the shape doesn't fit on a node now; None if it does. Raises FatalError."""
+        if not self.open[number]:
+            return _CLOSED
+        admitted = self._admitting(shape.pod)[number]
+        if admitted is not None:
+            return admitted
+        lacking, related = self._lacking(shape, number), self._related(shape)
+        refusal = related.refusal(related.state(self.nodes[number].name)) if related is not None else None
+        if refusal is not None and (refusal.plugin == NodePorts.name or not lacking):
+            return refusal
+        if lacking:
+            return insufficient(lacking)
+        if not shape.claims:
+            return None
+        allocator = self._allocator(shape.claims)
+        try:
+            fits = bool(self._offers_on(self._offers_of(allocator), allocator, number))
+        except NodeError as error:
+            return FilterRefusal(DYNAMIC_RESOURCES, (str(error),), error=True, code=NODE_ERROR)
+        return None if fits else FilterRefusal(DYNAMIC_RESOURCES, (NO_DEVICES_FIT,), code=DEVICES)
 
     def forget_shapes(self) -> None:
         """Free the memory of everything that is known about shapes."""
@@ -189,36 +268,27 @@ class PolicyPlacer:
         found = allocator.decide(self.nodes[number])
         return None if found.solution is None else allocator.write(found)
 
-    def _score(self, shape: VmShape, offers: _ClaimOffers, allocator: Allocator, number: int) -> Score | None:
+    def _offers_on(self, offers: _ClaimOffers, allocator: Allocator, number: int) -> Sequence[_ScoredOffer]:
         known = offers.by_node[number]
         if known is None or known[0] != self._device_versions[number]:
             known = offers.by_node[number] = self._device_versions[number], self._find_offers(offers, allocator, number)
+        return known[1]
+
+    def _score(self, shape: VmShape, offers: _ClaimOffers, allocator: Allocator, number: int) -> Score | None:
         room = self.rooms[number]
         after = room.less(shape.cpu, shape.memory)
-        return min([self.policy.score(offer, of_devices, room, after) for offer, of_devices in known[1]], default=None)
-
-    def refusals(self, shape: VmShape) -> Counter[str]:
-        """Why nodes don't take a VM: text, in kube-scheduler's words where it has some -> number of nodes."""
-        found: Counter[str] = Counter()
-        fit, fitting = (
-            _node_filters(shape.pod),
-            {entry[1] for entry in self._up_to_date(shape).heap if entry[2] == self._versions[entry[1]]},
+        return min(
+            [
+                self.policy.score(offer, of_devices, room, after)
+                for offer, of_devices in self._offers_on(offers, allocator, number)
+            ],
+            default=None,
         )
-        for number, node in enumerate(self.nodes):
-            if number in fitting:
-                continue
-            room, refusal = self.rooms[number], fit.refusal(NodeState(node))
-            if not self.open[number]:
-                found["node(s) were closed"] += 1
-            elif refusal is not None:
-                found[refusal.message] += 1
-            elif room.pods_left <= 0:
-                found["Too many pods"] += 1
-            elif shape.cpu > room.cpu_left or shape.memory > room.memory_left:
-                found["Insufficient cpu" if shape.cpu > room.cpu_left else "Insufficient memory"] += 1
-            else:
-                found["cannot allocate all claims"] += 1
-        return found
+
+    def why(self, shape: VmShape) -> Diagnosis:
+        """Why a shape fits on no node."""
+        refusals = ((node.name, self.refusal(shape, number)) for number, node in enumerate(self.nodes))
+        return Diagnosis(len(self.nodes), {name: refusal for name, refusal in refusals if refusal is not None})
 
     def cards(self, number: int) -> NodeCards:
         """The cards of a node."""
@@ -251,9 +321,7 @@ class PolicyPlacer:
 
     def occupy(self, placed: PlacedVm) -> None:
         """Count the cpu and memory of a VM whose devices are in use in the snapshot already."""
-        number = placed.node
-        self.rooms[number] = self.rooms[number].less(placed.shape.cpu, placed.shape.memory)
-        self._changed(number)
+        self._use_room(placed, 1)
 
     def release(self, placed: PlacedVm) -> None:
         """The exact reverse of `take`."""
@@ -274,10 +342,29 @@ class PolicyPlacer:
         self._offers.clear()
         self._gather()
 
-    def use_room(self, number: int, cpu: int, memory: int, by: int) -> None:
-        """Count cpu (thousandths) and memory (bytes) of one pod on a node as taken (``by`` 1), or as given back
-        (-1)."""
+    def take_over_pods(self, other: PolicyPlacer) -> None:
+        """Count what another placer of the same nodes counts as running on them; devices aside."""
+        self.rooms, self._others = list(other.rooms), [dict(left) for left in other._others]
+        self._pods = dict(other._pods)
+        if other._table is not None:
+            self._follow_pods()
+
+    def use_pod(self, number: int, pod: Pod, by: int) -> None:
+        """Count a pod, known by its UID, as running on a node (``by`` 1), or as gone (-1)."""
+        requests = pod_requests(pod)
+        others = {name: amount for name, amount in requests.items() if name not in (CPU, MEMORY)}
+        self._count_pod(number, requests.get(CPU, 0), requests.get(MEMORY, 0), others, by)
+        self._relocate(pod_id(pod), number, pod, by, relates=relates_to_pods(pod))
+
+    def _use_room(self, placed: PlacedVm, by: int) -> None:
+        shape = placed.shape
+        self._count_pod(placed.node, shape.cpu, shape.memory, shape.others, by)
+        self._relocate(placed, placed.node, shape.pod, by, relates=shape.relates)
+
+    def _count_pod(self, number: int, cpu: int, memory: int, others: Mapping[str, int], by: int) -> None:
         self.rooms[number] = self.rooms[number].less(by * cpu, by * memory, by)
+        for name, amount in others.items():
+            self._others[number][name] = self._others[number].get(name, 0) - by * amount
         self._changed(number)
 
     def use_devices(self, results: Sequence[AllocationResult], by: int) -> None:
@@ -291,7 +378,7 @@ class PolicyPlacer:
                 self._changed(number)
 
     def _use(self, placed: PlacedVm, by: int) -> None:
-        self.use_room(placed.node, placed.shape.cpu, placed.shape.memory, by)
+        self._use_room(placed, by)
         self.use_devices(placed.results, by)
 
     def _changed(self, number: int) -> None:
@@ -303,7 +390,9 @@ class PolicyPlacer:
         ranking = self._rankings.get(shape)
         if ranking is None:
             offers = self._offers_of(self._allocator(shape.claims))
-            ranking = self._rankings[shape] = _Ranking(self._fitting_nodes(shape.pod), offers)
+            ranking = self._rankings[shape] = _Ranking(
+                [refusal is None for refusal in self._admitting(shape.pod)], offers
+            )
         if ranking.applied is None:
             stale: Sequence[int] = range(len(self.nodes))
         else:
@@ -319,14 +408,74 @@ class PolicyPlacer:
             return _ClaimOffers(len(self.nodes))
         return self._offers.setdefault(allocator.pod_class, _ClaimOffers(len(self.nodes)))
 
-    def _fitting_nodes(self, pod: Pod) -> Sequence[bool]:
-        """By node; once for pods with equal wishes."""
+    # --- filters ----------------------------------------------------------------------------------------------------
+
+    def _admitting(self, pod: Pod) -> Sequence[FilterRefusal | None]:
+        """By node, the refusal of the filters that depend on the node alone; once for pods with equal wishes."""
         key = pod.spec.model_dump_json(include={"node_selector", "affinity", "tolerations"})
-        found = self._fitting.get(key)
-        if found is None:
-            fit = _node_filters(pod)
-            found = self._fitting[key] = [fit.refusal(NodeState(node)) is None for node in self.nodes]
-        return found
+        refusals = self._admitted.get(key)
+        if refusals is None:
+            plugins = [plugin for plugin in self._filters if plugin.scope is FilterScope.NODE]
+            fit = prepare(pod, plugins, NodeTable())
+            refusals = self._admitted[key] = [fit.refusal(NodeState(node)) for node in self.nodes]
+        return refusals
+
+    def _lacking(self, shape: VmShape, number: int) -> Sequence[str]:
+        """The resources of which the node has too little left, as NodeResourcesFit counts."""
+        room = self.rooms[number]
+        lacking = [name for name, short in (
+            (PODS, room.pods_left <= 0), (CPU, shape.cpu > room.cpu_left), (MEMORY, shape.memory > room.memory_left)
+        ) if short]  # fmt: skip
+        if shape.others and self.nodes[number].status.allocatable:
+            left = self._others[number]
+            lacking += [
+                name
+                for name, wanted in sorted(shape.others.items())
+                if name in self._listed and wanted > left.get(name, 0)
+            ]
+        return lacking
+
+    def _related(self, shape: VmShape) -> Fit | None:
+        """The shape's filters that look at the pods of all nodes; None if no pod has a wish about others."""
+        if self._table is None:
+            if not shape.relates:
+                return None
+            self._follow_pods()
+        known = self._relating.get(shape)
+        if known is None or known[0] != self._pod_changes:
+            assert self._table is not None
+            filters = filters_over(_sources(self._listed, self._labels_of, self._table))
+            fit = prepare(shape.pod, [each for each in filters if each.scope is FilterScope.CLUSTER], self._table)
+            known = self._relating[shape] = self._pod_changes, fit
+        return known[1] if known[1].parts or known[1].everywhere else None
+
+    def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
+        """A pod runs on a node (``by`` 1), or no more (-1)."""
+        self._pod_changes += 1
+        if by > 0:
+            self._pods[key] = number, pod
+        else:
+            self._pods.pop(key, None)
+        if self._table is not None:
+            self._assign(key, number, pod, by)
+        elif relates and by > 0:
+            self._follow_pods()
+
+    def _follow_pods(self) -> None:
+        """Keep a table of the pods from now on."""
+        self._table = NodeTable()
+        for node in self.nodes:
+            self._table.put(node)
+        for key, (number, pod) in self._pods.items():
+            self._assign(key, number, pod, 1)
+
+    def _assign(self, key: Hashable, number: int, pod: Pod, by: int) -> None:
+        assert self._table is not None
+        uid = key if isinstance(key, str) else f"vm {id(key)}"
+        if by > 0:
+            self._table.assign(pod.with_(metadata=pod.metadata.with_(uid=uid)), self.nodes[number].name)
+        else:
+            self._table.unassign(uid)
 
     def _rank(self, shape: VmShape, ranking: _Ranking, stale: Sequence[int]) -> None:
         cpu, memory, score = shape.cpu, shape.memory, self.policy.score
@@ -345,9 +494,10 @@ class PolicyPlacer:
             if (
                 cpu > room.cpu_left
                 or memory > room.memory_left
-                or not room.pods_left
+                or room.pods_left <= 0
                 or not open_[number]
                 or not fitting[number]
+                or (shape.others and self._lacking(shape, number))
             ):
                 continue
             known = by_node[number]
@@ -420,16 +570,28 @@ def _first(scored: tuple[Score, DeviceOrder | None]) -> Score:
     return scored[0]
 
 
-def _node_filters(pod: Pod) -> Fit:
-    """What the pod wants of nodes' labels and taints."""
-    return prepare(pod, (NodeUnschedulable(), TaintToleration(), NodeAffinityFilter()), NodeTable())
+_CLOSED: Final = FilterRefusal("NodeUnschedulable", ("node(s) were unschedulable",), code=UNSCHEDULABLE)
+"""A node that takes no VMs: cordoned, drained or gone."""
+UNLIMITED: Final = 2**62
+"""What is left of a resource of which it isn't known how much a node has."""
 
 
-def room_of(node: Node) -> NodeRoom:
-    """What an empty node has."""
+def _sources(listed: frozenset[str], labels_of: NamespaceLabels, table: NodeTable | None = None) -> FilterSources:
+    """For filters that read neither claims nor devices."""
+    ledger = DeviceLedger(lambda: Published((), ()))
+    return FilterSources(table or NodeTable(), {}, ledger, labels_of, lambda claim: (), DeviceOptions(), listed)
+
+
+def room_of(node: Node, listed: frozenset[str]) -> NodeRoom:
+    """What an empty node has. ``listed``: resources that some node lists; of others, and of nodes that list none, it
+    isn't known how much there is."""
     allocatable = amounts(node.status.allocatable)
-    cpu, memory, pods = allocatable.get(CPU, 0), allocatable.get(MEMORY, 0), allocatable.get(PODS, 0)
-    return NodeRoom(cpu, memory, pods, cpu, memory, pods)
+    there = [allocatable.get(name, 0) for name in (CPU, MEMORY, PODS)]
+    left = [
+        amount if allocatable and name in listed else UNLIMITED
+        for name, amount in zip((CPU, MEMORY, PODS), there, strict=True)
+    ]
+    return NodeRoom(*there, *left)
 
 
 def card_catalog(snapshot: Snapshot, features: Features = DEFAULT) -> CardCatalog:

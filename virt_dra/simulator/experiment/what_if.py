@@ -14,7 +14,6 @@ from random import Random
 from typing import Final
 
 from virt_dra.allocator import Features
-from virt_dra.allocator.explain import histogram
 from virt_dra.api.core_v1 import Node
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
@@ -176,9 +175,7 @@ class Prospect:
             if id(vm) in new:
                 found.refused.append(vm.name)
             if id(vm) not in waited and not found.why:
-                found.why = (
-                    f"{vm.name}: {histogram(len(self._placer.nodes), self._placer.refusals(vm.shape).elements())}"
-                )
+                found.why = f"{vm.name}: {self._placer.why(vm.shape).message}"
         found.used, found.waiting = self.used, len(self.waiting)
         return found
 
