@@ -37,8 +37,6 @@ from virt_dra.cli.shared.options import (
 from virt_dra.cli.shared.output import BAD_INPUT, print_document, refuse
 from virt_dra.cluster.duplicates import latest
 from virt_dra.cluster.files import STDIN, Written, read_written
-from virt_dra.live.reading import ReadScope, read_cluster
-from virt_dra.model.kinds import READ
 from virt_dra.simulator.deadline import AllocationDeadline
 from webhooks.lint import CHECKS, LintResult, LintSettings, ObjectFindings, lint_documents
 from webhooks.lint.documents import ProgressCallback
@@ -177,7 +175,7 @@ def command(
     written = read_written(paths)
     if written.problems:
         _refuse(written.problems, output)
-    existing, scope = _read_live(cluster, output) if live else ([], ReadScope({}))
+    existing, unread = _read_live(cluster, output) if live else ([], frozenset())
     with collector_paused():
         from virt_dra.simulator.fit import Fitting  # slow to import, and not needed for --help and --list
 
@@ -186,7 +184,7 @@ def command(
     ) -> LintResult:
         return lint_documents(
             latest(documents, namespace).documents, lint, version=kubevirt, gates=gates, namespace=namespace,
-            known=EVERYTHING - {kind.KIND for kind in scope.unread} if complete or live else None,
+            known=EVERYTHING - unread if complete or live else None,
             address_keys=address_keys,
             existing=existing, trial=partial(Fitting, limit=AllocationDeadline()), progress=report_progress,
             also=[Sourced(obj,
@@ -297,13 +295,17 @@ def _require_vms(judgement: LintResult, documents: Sequence[Document], paths: Se
         _refuse((ReadProblem(DocumentSource(", ".join(paths), 0), missing),), output)
 
 
-def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], ReadScope]:
-    """All objects of a cluster that the lint needs. Ends the process if they can't be read."""
-    from virt_dra.cluster.port import ApiError
+def _read_live(cluster: ClusterChoice, output: str) -> tuple[list[TypedObject], frozenset[str]]:
+    """All objects of a cluster that the lint needs, and the kinds that may not be read. Ends the process if required
+    ones can't be read."""
+    from virt_dra.cluster.port import ApiError  # these are slow to import, and not needed for files
+    from virt_dra.live.reading import read_cluster
+    from virt_dra.model.kinds import READ
 
-    async def read() -> tuple[list[TypedObject], ReadScope]:
+    async def read() -> tuple[list[TypedObject], frozenset[str]]:
         async with cluster.connected() as connected:
-            return await read_cluster(connected, READ["lint"])
+            objects, scope = await read_cluster(connected, READ["lint"])
+            return objects, frozenset(kind.KIND for kind in scope.unread)
 
     try:
         return asyncio.run(read())
