@@ -40,7 +40,7 @@ def pod_claims(
 
     ``claims`` by ``namespace/name``. ``workload_claims``: gate DRAWorkloadResourceClaims.
     """
-    found: list[ResourceClaim] = []
+    usable: list[ResourceClaim] = []
     for entry in pod.spec.resource_claims:
         subject = f"spec.resourceClaims[{entry.name}]"
         try:
@@ -62,8 +62,8 @@ def pod_claims(
             and (wrong := not_for_pod(claim, pod, workload_claims=workload_claims)) is not None
         ):
             return Blocked(UNSCHEDULABLE, wrong.message, subject)
-        found.append(claim)
-    return tuple(found)
+        usable.append(claim)
+    return tuple(usable)
 
 
 def each_once(claims: Iterable[ResourceClaim]) -> tuple[ResourceClaim, ...]:

@@ -93,13 +93,13 @@ def group_claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> Resolved 
 
 def not_for_group(claim: ResourceClaim, group: PodGroup) -> NotForPod | None:
     """None if the claim was created for this PodGroup (by UID), else why not."""
-    what, whose = f"ResourceClaim {claim.key}", f"PodGroup {group.key}"
+    claim_name, whose = f"ResourceClaim {claim.key}", f"PodGroup {group.key}"
     if claim.namespace != group.namespace:
-        return NotForPod(f"{what} is not in the same namespace as {whose}")
+        return NotForPod(f"{claim_name} is not in the same namespace as {whose}")
     owner = claim.metadata.controller_owner
     if owner is not None and owner.uid == group.metadata.uid:
         return None
-    return NotForPod(f"{what} was not created for {whose} (PodGroup is not owner)")
+    return NotForPod(f"{claim_name} was not created for {whose} (PodGroup is not owner)")
 
 
 def bind_to(pod: Pod, group: PodGroup | None, entry: PodResourceClaim) -> ResourceClaimConsumerReference:
@@ -132,15 +132,15 @@ def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False
     ``workload_claims``: gate DRAWorkloadResourceClaims; then the controller owner may also be the pod's PodGroup, by
     name.
     """
-    what, whose = f"ResourceClaim {claim.namespace}/{claim.name}", f"Pod {pod.namespace}/{pod.name}"
+    claim_text, whose = f"ResourceClaim {claim.namespace}/{claim.name}", f"Pod {pod.namespace}/{pod.name}"
     if claim.namespace != pod.namespace:
-        return NotForPod(f"{what} is not in the same namespace as {whose}")
+        return NotForPod(f"{claim_text} is not in the same namespace as {whose}")
     owner = claim.metadata.controller_owner
     if owner is not None and owner.uid == pod.metadata.uid:
         return None
     group = pod_group_name(pod) if workload_claims else None
     if group is None:
-        return NotForPod(f"{what} was not created for {whose} (Pod is not owner)")
+        return NotForPod(f"{claim_text} was not created for {whose} (Pod is not owner)")
     # The version of the owner's API may change, its group may not.
     of_group = (
         owner is not None
@@ -151,7 +151,7 @@ def not_for_pod(claim: ResourceClaim, pod: Pod, *, workload_claims: bool = False
     return (
         None
         if of_group
-        else NotForPod(f"{what} was not created for {whose} (neither Pod nor PodGroup {group} is the owner)")
+        else NotForPod(f"{claim_text} was not created for {whose} (neither Pod nor PodGroup {group} is the owner)")
     )
 
 

@@ -1,10 +1,10 @@
 """DefaultPreemption of kube-scheduler: pods of lower priority are evicted for what a node's other filters refuse. Pure
 (C-5.6).
 
-It knows nothing of devices (C-2.2): a claim's devices stay taken whoever is evicted; :mod:`.preemption` is the option
+It ignores devices (C-2.2): a claim's devices stay taken whichever pods are evicted; :mod:`.preemption` is the option
 that frees them. As Kubernetes: on each node where evicting may help, all pods of lower priority are left out, then as
 many as possible are spared, the most important first, before them those whose PodDisruptionBudget would be violated.
-The node with the least harm is chosen; of equal ones, which Kubernetes chooses among by chance, the first.
+The node with the least harm is chosen; of equal ones the first (Kubernetes chooses at random).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Victims:
 
 @dataclass(frozen=True)
 class NoVictims:
-    """``text`` for the pod's condition. ``hopeless``: the pod is nominated for no node any more."""
+    """``text`` for the pod's condition. ``hopeless``: the pod loses its nomination."""
 
     text: str
     hopeless: bool = False
@@ -72,14 +72,14 @@ def choose_victims(
         if state is None:
             continue
         try:
-            found = planning.on(state)
+            victims = planning.on(state)
         except AttemptError as error:
-            found = FilterRefusal("", (str(error),))
-        if isinstance(found, FilterRefusal):
-            refusals[name] = found
+            victims = FilterRefusal("", (str(error),))
+        if isinstance(victims, FilterRefusal):
+            refusals[name] = victims
             continue
-        candidates.append(found)
-        if len(candidates) >= enough and any(not each.violations for each in candidates):
+        candidates.append(victims)
+        if len(candidates) >= enough and any(not candidate.violations for candidate in candidates):
             break
     if candidates:
         return min(candidates, key=_harm)
@@ -107,17 +107,17 @@ def choose_group_victims(
 
 
 def _fit_beside(spared: Pod, assignments: Sequence[tuple[Pod, FoundNode]], table: NodeTable) -> bool:
-    """Whether the group's pods still fit where they were placed; the pod stays there then."""
+    """Whether the group's pods still fit where they were placed beside the spared pod, which stays there if they do."""
     table.assign(spared, spared.spec.node_name or "")
     placed: list[Pod] = []
     fits = True
-    for pod, found in assignments:
-        state = table.get(found.node)
-        parts = tuple(part for part in found.parts if part.plugin.name != DEVICES)
+    for pod, place in assignments:
+        state = table.get(place.node)
+        parts = tuple(part for part in place.parts if part.plugin.name != DEVICES)
         if state is None or refusal_beside_nominated(Fit(pod, parts, table), state, table.nominations) is not None:
             fits = False
             break
-        table.assign(pod, found.node)
+        table.assign(pod, place.node)
         placed.append(pod)
     for pod in placed:
         table.unassign(pod.metadata.uid)
@@ -130,7 +130,7 @@ def waits_for_victims(pods: Sequence[Pod], priority: int, table: NodeTable) -> b
     """Whether victims of a pod group are still there, on the nodes that its pods are nominated for."""
     nodes = {pod.status.nominated_node_name for pod in pods if pod.status.nominated_node_name}
     states = [state for state in map(table.get, sorted(nodes)) if state is not None]
-    return any(_priority(each) < priority and _is_victim(each) for state in states for each in state.pods.values())
+    return any(_priority(pod) < priority and _is_victim(pod) for state in states for pod in state.pods.values())
 
 
 def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
@@ -139,11 +139,11 @@ def _has_preempted(pod: Pod, diagnosis: Diagnosis, table: NodeTable) -> bool:
     refusal = diagnosis.refusals.get(nominated.name) if nominated is not None else None
     if nominated is None or refusal is None or not refusal.resolvable:
         return False
-    return any(_priority(each) < _priority(pod) and _is_victim(each) for each in nominated.pods.values())
+    return any(_priority(victim) < _priority(pod) and _is_victim(victim) for victim in nominated.pods.values())
 
 
 def _is_victim(pod: Pod) -> bool:
-    mark = next((each for each in pod.status.conditions if each.type == "DisruptionTarget"), None)
+    mark = next((condition for condition in pod.status.conditions if condition.type == "DisruptionTarget"), None)
     return (
         pod.metadata.deletion_timestamp is not None
         and mark is not None
@@ -162,11 +162,11 @@ class _Planning:
     def on(self, state: NodeState) -> Victims | FilterRefusal:
         """The victims on a node, or why evicting doesn't help there. Raises AttemptError."""
         candidates = sorted(
-            (each for each in state.pods.values() if _priority(each) < _priority(self._pod)), key=_importance
+            (pod for pod in state.pods.values() if _priority(pod) < _priority(self._pod)), key=_importance
         )
         if not candidates:
             return FilterRefusal("", (NO_VICTIMS,))
-        gone = {each.metadata.uid for each in candidates}
+        gone = {pod.metadata.uid for pod in candidates}
         refusal = self._refusal(state, gone)
         if refusal is not None:
             return refusal
@@ -175,14 +175,14 @@ class _Planning:
             gone.discard(spared.metadata.uid)
             if self._refusal(state, gone) is not None:
                 gone.add(spared.metadata.uid)
-        violations = sum(each.metadata.uid in gone for each in protected)
-        victims = tuple(each for each in candidates if each.metadata.uid in gone)
+        violations = sum(pod.metadata.uid in gone for pod in protected)
+        victims = tuple(pod for pod in candidates if pod.metadata.uid in gone)
         if not victims:
             raise AttemptError(f'expected at least one victim pod on node "{state.name}"')
         return Victims(state.name, victims, violations)
 
     def _refusal(self, state: NodeState, gone: set[str]) -> FilterRefusal | None:
-        supposed = state.supposing({uid: each for uid, each in state.pods.items() if uid not in gone})
+        supposed = state.supposing({uid: pod for uid, pod in state.pods.items() if uid not in gone})
         return refusal_beside_nominated(Fit(self._pod, self._parts, self._table), supposed, self._table.nominations)
 
 
@@ -207,10 +207,10 @@ def _violates(candidate: Pod, budgets: Sequence[PodDisruptionBudget], left: list
 
 
 def _harm(victims: Victims) -> tuple[int, int, int, int, float]:
-    priorities = [_priority(each) for each in victims.pods]
+    priorities = [_priority(pod) for pod in victims.pods]
     highest = priorities[0]
-    earliest = min(_started(each) for each in victims.pods if _priority(each) == highest)
-    return victims.violations, highest, sum(each - _LOWEST for each in priorities), len(priorities), -earliest
+    earliest = min(_started(pod) for pod in victims.pods if _priority(pod) == highest)
+    return victims.violations, highest, sum(priority - _LOWEST for priority in priorities), len(priorities), -earliest
 
 
 def _priority(pod: Pod) -> int:

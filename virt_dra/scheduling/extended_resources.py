@@ -38,8 +38,8 @@ class ServedResources:
             self._drop(old)
 
     def _take(self, old: DeviceClass | None, new: DeviceClass) -> None:
-        """A class that comes too late gets no name at all, and an update of the class that has the name already changes
-        nothing."""
+        """A class that comes too late gets no name, and an update of the class that has the name already has no
+        effect."""
         resource = new.spec.extended_resource_name
         holder = self._classes.get(resource) if resource else None
         if holder is not None and not _precedes(new, holder):
@@ -51,13 +51,13 @@ class ServedResources:
         self._classes[IMPLICIT_PREFIX + new.name] = new
 
     def _drop(self, gone: DeviceClass) -> None:
-        """Its names serve nobody then, also where another class has taken one of them."""
+        """Its names then serve no pod, even those that another class claims too."""
         self._classes.pop(IMPLICIT_PREFIX + gone.name, None)
         if gone.spec.extended_resource_name:
             self._classes.pop(gone.spec.extended_resource_name, None)
 
 
-def _precedes(one: DeviceClass, other: DeviceClass) -> bool:
+def _precedes(device_class: DeviceClass, other: DeviceClass) -> bool:
     """The younger class, and among equally old ones the first by name."""
-    born, before = one.metadata.creation_timestamp or "", other.metadata.creation_timestamp or ""
-    return born > before or (born == before and one.name < other.name)
+    born, before = device_class.metadata.creation_timestamp or "", other.metadata.creation_timestamp or ""
+    return born > before or (born == before and device_class.name < other.name)

@@ -38,10 +38,10 @@ def node_resources_of(pod: Pod) -> Amounts:
     the pod and for each container that names the claim (C-8.3)."""
     total: dict[str, Quantity] = {}
     for status in pod.status.node_allocatable_resource_claim_statuses:
-        total = added(total, {each.name: each.quantity for each in status.mapping if each.quantity is not None})
-        for each in status.overhead:
-            if each.per_pod is not None:
-                total = added(total, {each.name: each.per_pod})
-            if each.per_container is not None and status.containers:
-                total = added(total, {each.name: each.per_container * len(status.containers)})
+        total = added(total, {mapped.name: mapped.quantity for mapped in status.mapping if mapped.quantity is not None})
+        for overhead in status.overhead:
+            if overhead.per_pod is not None:
+                total = added(total, {overhead.name: overhead.per_pod})
+            if overhead.per_container is not None and status.containers:
+                total = added(total, {overhead.name: overhead.per_container * len(status.containers)})
     return total

@@ -23,9 +23,9 @@ NEVER = "PreemptionNever"
 NO_HELP = "PreemptionNotHelpful"
 """The pod fits on no node, even without all pods that may be evicted."""
 NOT_NEEDED = "PreemptionNotNeeded"
-"""The pod fits now, or once the pods are gone that are being deleted: evicting others would be in vain."""
+"""The pod fits now, or will once pods that are being deleted have ended: evicting others isn't needed."""
 TOO_COSTLY = "PreemptionBudgetExhausted"
-"""Nothing was found within the budget of placements."""
+"""The budget of placements ended before there was a plan."""
 
 LOWEST_PRIORITY = -(2**31)
 DEFAULT_BUDGET = 2000
@@ -47,7 +47,7 @@ class PreemptionPlan:
 
 @dataclass(frozen=True)
 class NoPreemption:
-    """Why nobody is evicted: one of the reasons above."""
+    """Why no pod is evicted: one of the reasons above."""
 
     reason: str
     message: str
@@ -101,7 +101,9 @@ def still_helps(plan: PreemptionPlan, pod: Pod, cluster: TrialCluster) -> bool:
     """Whether a plan that was made on an earlier state is of use, and needed on its node, on the cluster as it is. Two
     placements."""
     trial = _trial(pod, cluster, 2)
-    candidates = {each.metadata.uid for each in trial.candidates(plan.node)} if plan.node in trial.nodes else set()
+    candidates = (
+        {candidate.metadata.uid for candidate in trial.candidates(plan.node)} if plan.node in trial.nodes else set()
+    )
     wanted = frozenset(victim.metadata.uid for victim in plan.victims)
     return wanted <= candidates and trial.fits(plan.node, wanted) and not trial.fits(plan.node, frozenset())
 
@@ -114,9 +116,9 @@ class _Disruptions:
     """How many pods of each budget may still be disrupted."""
 
     def __init__(self, pods: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]) -> None:
-        self._allowed = [max(each.status.disruptions_allowed, 0) for each in budgets]
+        self._allowed = [max(budget.status.disruptions_allowed, 0) for budget in budgets]
         self._of: Mapping[str, list[int]] = {
-            pod.metadata.uid: [number for number, each in enumerate(budgets) if each.concerns(pod)]
+            pod.metadata.uid: [number for number, budget in enumerate(budgets) if budget.concerns(pod)]
             for pod in pods
             if budgets
         }
@@ -229,7 +231,7 @@ def _cost_of_one(pod: Pod) -> tuple[_Cost, str]:
 
 
 def _by_cost(candidates: Sequence[Pod]) -> Iterator[tuple[_Cost, tuple[Pod, ...]]]:
-    """All sets of pods that are sorted by cost, from the cheapest on; lazily, since nearly all are never looked at."""
+    """All sets of pods that are sorted by cost, from the cheapest on; lazily, since few of them are needed."""
     first: tuple[int, ...] = (0,)
     queue = [(_cost([candidates[0]]), first)]
     while queue:

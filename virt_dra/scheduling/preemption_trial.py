@@ -47,26 +47,26 @@ class PreemptionTrial:
         self.tried = 0
         """Trials so far."""
         self._nodes = {node.name: node for node in cluster.nodes}
-        others = [each for each in cluster.pods if each.metadata.uid != pod.metadata.uid]
-        there = {each.metadata.uid for each in (pod, *cluster.pods)}
+        others = [other for other in cluster.pods if other.metadata.uid != pod.metadata.uid]
+        there = {present.metadata.uid for present in (pod, *cluster.pods)}
         self._going = frozenset(
-            {each.metadata.uid for each in others if each.metadata.deletion_timestamp is not None or each.finished}
+            {other.metadata.uid for other in others if other.metadata.deletion_timestamp is not None or other.finished}
             | {
-                each.uid
+                consumer.uid
                 for claim in cluster.claims.values()
-                for each in claim.status.reserved_for
-                if each.uid not in there
+                for consumer in claim.status.reserved_for
+                if consumer.uid not in there
             }
         )
-        """Pods that release what they have by themselves, those included that are gone already (C-10.9)."""
+        """Pods that release their devices without eviction: those that end, and those deleted already (C-10.9)."""
         self._on_node: dict[str, list[Pod]] = {}
-        for each in others:
-            if each.spec.node_name:
-                self._on_node.setdefault(each.spec.node_name, []).append(each)
+        for other in others:
+            if other.spec.node_name:
+                self._on_node.setdefault(other.spec.node_name, []).append(other)
         self._evictable = {
-            each.metadata.uid: each
-            for each in others
-            if each.spec.node_name and each.metadata.uid not in self._going and may_go(each)
+            other.metadata.uid: other
+            for other in others
+            if other.spec.node_name and other.metadata.uid not in self._going and may_go(other)
         }
         self._own = _claim_keys(pod)
         self._claims_of: dict[str, list[ResourceClaim]] = {}
@@ -75,18 +75,19 @@ class PreemptionTrial:
             self._learn(claim)
 
     def _learn(self, claim: ResourceClaim) -> None:
-        """A claim is released when all its consumers are gone; one that something else than a pod uses never is."""
+        """Records which evictions would release the claim: those of all its consumers. A claim that anything but pods
+        uses stays."""
         allocation = claim.status.allocation
         consumers = claim.status.reserved_for
         if (
             allocation is None
             or not consumers
-            or any((each.api_group, each.resource) != ("", PODS) for each in consumers)
+            or any((consumer.api_group, consumer.resource) != ("", PODS) for consumer in consumers)
         ):
             return
         for consumer in consumers:
             self._claims_of.setdefault(consumer.uid, []).append(claim)
-        users = [self._evictable.get(each.uid) for each in consumers if each.uid not in self._going]
+        users = [self._evictable.get(consumer.uid) for consumer in consumers if consumer.uid not in self._going]
         selector = allocation.node_selector
         if users and all(user is not None for user in users) and not _names_a_node(selector):
             try:
@@ -111,19 +112,21 @@ class PreemptionTrial:
     def candidates(self, node: str) -> tuple[Pod, ...]:
         """The pods whose eviction may help on a node: those on it, and those elsewhere that have devices which the node
         can use, all consumers of a claim together."""
-        found = {
-            each.metadata.uid: each for each in self._on_node.get(node, ()) if each.metadata.uid in self._evictable
+        candidates = {
+            candidate.metadata.uid: candidate
+            for candidate in self._on_node.get(node, ())
+            if candidate.metadata.uid in self._evictable
         }
         for matcher, users in self._remote:
             if matcher is None or matcher.matches(self._nodes[node]):
-                found.update({user.metadata.uid: user for user in users})
-        return tuple(found.values())
+                candidates.update({user.metadata.uid: user for user in users})
+        return tuple(candidates.values())
 
     def fits(self, node: str, victims: frozenset[str]) -> bool:
         """Whether the pod can be placed on a node when these pods, and those that are going, are gone."""
         gone = victims | self._going
         machine = self._nodes[node]
-        beside = [each for each in self._on_node.get(node, ()) if each.metadata.uid not in gone]
+        beside = [other for other in self._on_node.get(node, ()) if other.metadata.uid not in gone]
         self.tried += 1
         if not self._cluster.other_filters(self._pod, machine, beside):
             return False

@@ -20,7 +20,7 @@ from virt_dra.scheduling.framework.events import ClusterEvent, Hint, target_pod_
 from virt_dra.scheduling.framework.refusals import FilterRefusal
 
 LONGEST_UNSCHEDULABLE = 300.0
-"""Seconds after which a pod that nothing woke is tried again."""
+"""Seconds after which a pod is tried again without an event."""
 _WINDOW = 0.25
 """Seconds: back-offs end at multiples of it, so that pods of one window come by their priority. Upstream has 1 s, with
 which a back-off of 1 s takes up to 2 s."""
@@ -137,7 +137,7 @@ class SchedulingQueue:
     # --- pods ----------------------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, now: float) -> None:
-        """A new pod; nothing happens if it is there."""
+        """Adds a new pod unless it is in the queue."""
         uid = pod.metadata.uid
         group = self._group(pod)
         if group is not None:
@@ -181,7 +181,7 @@ class SchedulingQueue:
             self._requeue(queued, now)
 
     def delete(self, uid: str) -> None:
-        """The pod is gone or has a node. One in flight is dropped when its attempt ends."""
+        """Removes a pod that was deleted or has a node. One in flight is dropped when its attempt ends."""
         key = self._entry_of.pop(uid, uid)
         flight = self._flights.get(key)
         if flight is not None:
@@ -209,8 +209,8 @@ class SchedulingQueue:
         return queued
 
     def done(self, uid: str, now: float = 0.0) -> None:
-        """The attempt's decision stands: events don't matter any more. Pods of the group that came meanwhile are
-        next."""
+        """Ends an attempt whose decision stands, whatever events came meanwhile. Pods of the group that came meanwhile
+        are next."""
         flight = self._flights.pop(uid, None)
         for pod in flight.arrived.values() if flight is not None else ():
             self._join(uid, pod, now)
@@ -343,8 +343,8 @@ class SchedulingQueue:
         """A pod whose last failure was no error. Groups wait, since no event is needed to try them again."""
         if not self._backoff:
             return None
-        kept, found = [], None
-        while self._backoff_order and found is None:
+        kept, popped = [], None
+        while self._backoff_order and popped is None:
             entry = heapq.heappop(self._backoff_order)
             queued = entry[3]
             if queued.place != entry[2] or self._backoff.get(queued.uid) is not queued:
@@ -352,10 +352,10 @@ class SchedulingQueue:
             if queued.errors or queued.is_group:
                 kept.append(entry)
             else:
-                found = self._backoff.pop(queued.uid)
+                popped = self._backoff.pop(queued.uid)
         for entry in kept:
             heapq.heappush(self._backoff_order, entry)
-        return found
+        return popped
 
     def _backoff_end(self, queued: QueuedPod) -> float:
         """The back-off is doubled with every failure in a row. It ends with the window in which it would be over."""
@@ -368,9 +368,9 @@ class SchedulingQueue:
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         names: Iterable[str] = (queued.held_by,) if queued.held_by else queued.rejectors
-        one = {queued.uid: queued}
+        alone = {queued.uid: queued}
         return any(
-            event in hint.events and bool(self._helped(hint, one, old, new))
+            event in hint.events and bool(self._helped(hint, alone, old, new))
             for name in names
             for hint in self._hints.get(name, ())
         )

@@ -57,13 +57,13 @@ def test_namespaces_take_turns_and_keys_of_one_wait_in_line() -> None:
 
 
 def test_one_namespace_has_no_more_room_than_its_own() -> None:
-    turns = ExplainQueue(0.0, ExplainShares(queued=10, queued_one=3))
+    turns = ExplainQueue(0.0, ExplainShares(queued=10, queued_per_namespace=3))
     assert [turns.add(f"a/{n}") for n in range(5)] == [None, None, None, "a/3", "a/4"]
     assert turns.add("b/1") is None
 
 
 def test_where_there_is_no_room_whoever_has_most_gives_way() -> None:
-    turns = ExplainQueue(0.0, ExplainShares(queued=6, queued_one=4))
+    turns = ExplainQueue(0.0, ExplainShares(queued=6, queued_per_namespace=4))
     for key in ("a/1", "a/2", "a/3", "a/4", "b/1", "b/2"):
         assert turns.add(key) is None
     assert turns.add("c/1") == "a/4", "the last of the longest line"

@@ -14,16 +14,16 @@ from typing import Final
 
 @dataclass(frozen=True)
 class ExplainShares:
-    """Limits of the queue. ``all``, ``one``: the share of a core that all namespaces together, and each of them, may
-    use in the long run; ``burst_all``, ``burst_one``: seconds that may be used at once. ``queued``: keys of all
-    namespaces; ``queued_one``: of one."""
+    """Limits of the queue. ``all``, ``per_namespace``: the share of a core that all namespaces together, and each of
+    them, may use in the long run; ``burst_all``, ``burst_per_namespace``: seconds that may be used at once. ``queued``,
+    ``queued_per_namespace``: keys in the queue."""
 
     all: float = 0.1
     burst_all: float = 5.0
-    one: float = 0.05
-    burst_one: float = 1.0
+    per_namespace: float = 0.05
+    burst_per_namespace: float = 1.0
     queued: int = 4096
-    queued_one: int = 128
+    queued_per_namespace: int = 128
 
 
 SHARES: Final = ExplainShares()
@@ -77,11 +77,11 @@ class ExplainQueue:
         keys = self._waiting.get(namespace)
         if keys is not None and key in keys:
             return None
-        if keys is not None and len(keys) >= self._shares.queued_one:
+        if keys is not None and len(keys) >= self._shares.queued_per_namespace:
             return key
         dropped = None
         if self._number >= self._shares.queued:
-            most = max(self._waiting, key=lambda each: len(self._waiting[each]))
+            most = max(self._waiting, key=lambda name: len(self._waiting[name]))
             if len(self._waiting[most]) <= (0 if keys is None else len(keys)) + 1:
                 return key
             dropped = next(reversed(self._waiting[most]))
@@ -130,7 +130,7 @@ class ExplainQueue:
         namespace = _namespace(key)
         if namespace not in self._spent:
             self._spent = {name: spent for name, spent in self._spent.items() if not spent.full(now)}
-            self._spent[namespace] = Allowance(self._shares.one, self._shares.burst_one, now)
+            self._spent[namespace] = Allowance(self._shares.per_namespace, self._shares.burst_per_namespace, now)
         self._spent[namespace].spend(seconds, now)
 
 

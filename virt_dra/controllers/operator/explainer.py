@@ -107,11 +107,11 @@ class Explainer:
         return None
 
     def forget(self, key: str) -> None:
-        """Drop everything about a VMI that is gone, or whose pod waits no longer."""
+        """Drop everything about a VMI that was deleted, or whose pod stopped waiting."""
         self._queue.discard(key)
         self._requests.pop(key, None)
-        for known in (self._explained, self._attempted, self._too_slow):
-            known.pop(key, None)
+        for by_key in (self._explained, self._attempted, self._too_slow):
+            by_key.pop(key, None)
 
     async def run(self) -> None:
         """Explain one queued pod after the other until cancelled."""
@@ -159,7 +159,7 @@ class Explainer:
         finally:
             self._queue.spend(key, self._clock() - began, self._clock())
         if key not in self._attempted:
-            return  # the VMI is gone, or its pod waits no longer
+            return  # the VMI was deleted, or its pod stopped waiting
         if answer.too_slow:
             self._too_slow[key] = self._too_slow.get(key, 0) + 1
         else:

@@ -42,7 +42,7 @@ class ExplanationResult:
 
 
 class ExplanationFailed(Exception):
-    """There is no explanation, for a reason that has nothing to do with the pod."""
+    """The explanation failed for a reason outside the pod."""
 
 
 class ExplanationWorker(Protocol):

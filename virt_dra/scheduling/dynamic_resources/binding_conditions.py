@@ -26,7 +26,7 @@ class BindingDeadline:
     timeout: timedelta
 
     def passed(self, claim: ResourceClaim) -> bool:
-        """C-6.3; a claim without binding conditions waits for nothing."""
+        """Whether the claim waits for binding conditions (C-6.3)."""
         allocation = claim.status.allocation
         if allocation is None or allocation.allocation_timestamp is None or not waits(claim):
             return False
@@ -81,7 +81,9 @@ def summary(claims: Iterable[ResourceClaim]) -> str:
                 continue
             reported = _reported(claim, result)
             true = (
-                {each.type for each in reported.conditions if each.status == "True"} if reported is not None else set()
+                {condition.type for condition in reported.conditions if condition.status == "True"}
+                if reported is not None
+                else set()
             )
             text = f"<driver={result.driver}, pool={result.pool}> {result.device}"
             if failed := [name for name in result.binding_failure_conditions if name in true]:
@@ -95,4 +97,6 @@ def summary(claims: Iterable[ResourceClaim]) -> str:
 def _reported(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
     """The first report about the device; its share doesn't matter."""
     wanted = (result.driver, result.pool, result.device)
-    return next((each for each in claim.status.devices if (each.driver, each.pool, each.device) == wanted), None)
+    return next(
+        (status for status in claim.status.devices if (status.driver, status.pool, status.device) == wanted), None
+    )

@@ -17,8 +17,8 @@ ClaimChanged = Callable[[ResourceClaim | None, ResourceClaim | None], None]
 
 
 class ClaimCache(Mapping[str, ResourceClaim]):
-    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so there is nothing to
-    take back."""
+    """Claims by ``namespace/name``. Only objects that the API server returned may be assumed, so they need no
+    rollback."""
 
     def __init__(self, changed: ClaimChanged) -> None:
         self._claims: dict[str, ResourceClaim] = {}
@@ -37,45 +37,45 @@ class ClaimCache(Mapping[str, ResourceClaim]):
 
     def special_claim_of(self, pod: Pod) -> ResourceClaim | None:
         """The claim that was made for the pod's extended resources (C-7.2)."""
-        found = (self._claims[key] for key in sorted(self._special.get(pod.metadata.uid, ())))
-        return next((claim for claim in found if is_special_claim_of(claim, pod)), None)
+        claims = (self._claims[key] for key in sorted(self._special.get(pod.metadata.uid, ())))
+        return next((claim for claim in claims if is_special_claim_of(claim, pod)), None)
 
     def seen(self, claim: ResourceClaim) -> None:
-        """The informer has this state of a claim. An older one than what is known of the same claim is ignored."""
-        known = self._claims.get(claim.key)
-        if known is not None and known.metadata.uid == claim.metadata.uid and _version(claim) <= _version(known):
+        """Records a claim that the informer delivered, unless a newer version of it is here already."""
+        current = self._claims.get(claim.key)
+        if current is not None and current.metadata.uid == claim.metadata.uid and _version(claim) <= _version(current):
             return
-        self._put(known, claim)
+        self._put(current, claim)
 
     def gone(self, claim: ResourceClaim) -> None:
         """The informer saw the claim deleted."""
-        known = self._claims.get(claim.key)
-        if known is not None and known.metadata.uid == claim.metadata.uid:
+        current = self._claims.get(claim.key)
+        if current is not None and current.metadata.uid == claim.metadata.uid:
             del self._claims[claim.key]
-            self._unindex(known)
-            self._changed(known, None)
+            self._unindex(current)
+            self._changed(current, None)
 
     def assume(self, claim: ResourceClaim) -> bool:
-        """The API server returned this state of a claim. False, and nothing happens, if it is unknown, another one, or
-        out of sync."""
-        known = self._claims.get(claim.key)
-        if known is None or known.metadata.uid != claim.metadata.uid or _version(claim) < _version(known):
+        """Records a claim that the API server returned. Returns False, without a change, if the claim isn't in the
+        cache, has another UID, or is older than the cached one."""
+        current = self._claims.get(claim.key)
+        if current is None or current.metadata.uid != claim.metadata.uid or _version(claim) < _version(current):
             return False
-        if _version(claim) > _version(known):
-            self._put(known, claim)
+        if _version(claim) > _version(current):
+            self._put(current, claim)
         return True
 
-    def _put(self, known: ResourceClaim | None, claim: ResourceClaim) -> None:
-        if known is not None:
-            self._unindex(known)
+    def _put(self, before: ResourceClaim | None, claim: ResourceClaim) -> None:
+        if before is not None:
+            self._unindex(before)
         if EXTENDED_RESOURCE_CLAIM_ANNOTATION in claim.metadata.annotations:
             for owner in claim.metadata.owner_references:
                 self._special.setdefault(owner.uid, set()).add(claim.key)
         self._claims[claim.key] = claim
-        if known is not None and known.metadata.uid != claim.metadata.uid:
-            self._changed(known, None)
-            known = None
-        self._changed(known, claim)
+        if before is not None and before.metadata.uid != claim.metadata.uid:
+            self._changed(before, None)
+            before = None
+        self._changed(before, claim)
 
     def _unindex(self, claim: ResourceClaim) -> None:
         for owner in claim.metadata.owner_references:

@@ -49,8 +49,8 @@ class DeviceLedger:
     def snapshot(self) -> Snapshot:
         """For the attempts from now on, until the next change."""
         if self._snapshot is None:
-            found = self._published()
-            empty = Snapshot.build(found.slices, found.classes, (), found.rules)
+            published = self._published()
+            empty = Snapshot.build(published.slices, published.classes, (), published.rules)
             self._snapshot = empty.with_allocation(*self._counted.values())
         return self._snapshot
 
@@ -68,36 +68,37 @@ class DeviceLedger:
 
     def in_flight(self, uid: str) -> AllocationResult | None:
         """The allocation that is being written to a claim."""
-        found = self._in_flight.get(uid)
-        return None if found is None else found.allocation
+        in_flight = self._in_flight.get(uid)
+        return None if in_flight is None else in_flight.allocation
 
     def signal(self, uid: str, allocation: AllocationResult) -> None:
         """Reserve decided on this allocation; another pod of the same group may share it (C-4.3)."""
-        known = self._in_flight.get(uid)
-        if known is not None:
-            known.sharers += 1
+        in_flight = self._in_flight.get(uid)
+        if in_flight is not None:
+            in_flight.sharers += 1
             return
         self._in_flight[uid] = _InFlight(allocation, 1)
         self._count(uid)
 
     def rename(self, before: str, uid: str) -> None:
-        """The claim that was known by a UID of ours is stored, and has one of its own (C-7.6)."""
-        known = self._in_flight.pop(before, None)
-        if known is None:
+        """Replaces the provisional UID of a claim by the one that the API server gave it (C-7.6)."""
+        in_flight = self._in_flight.pop(before, None)
+        if in_flight is None:
             return
-        self._in_flight[uid] = known
+        self._in_flight[uid] = in_flight
         if uid not in self._counted and before in self._counted:
             self._counted[uid] = self._counted.pop(before)
         self._count(before)
         self._count(uid)
 
     def remove(self, uid: str, *, force: bool = False) -> bool:
-        """One pod needs the allocation in flight no more; whether it is gone now. ``force``: whoever else shares it."""
-        known = self._in_flight.get(uid)
-        if known is None:
+        """Removes one pod's share in the allocation in flight; returns whether that was the last. ``force``: all
+        shares."""
+        in_flight = self._in_flight.get(uid)
+        if in_flight is None:
             return False
-        if not force and known.sharers > 1:
-            known.sharers -= 1
+        if not force and in_flight.sharers > 1:
+            in_flight.sharers -= 1
             return False
         del self._in_flight[uid]
         self._count(uid)

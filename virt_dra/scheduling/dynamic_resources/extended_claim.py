@@ -144,20 +144,24 @@ def _requests_of(
     pod: Pod, resources: Iterable[str], class_of: ClassOf
 ) -> tuple[tuple[DeviceRequest, ...], tuple[ContainerExtendedResourceRequest, ...]]:
     inits = pod.spec.init_containers
-    places = [_Place(index, each, is_sidecar(each)) for index, each in enumerate(inits)]
-    places += [_Place(len(inits) + index, each, lasting=True) for index, each in enumerate(pod.spec.containers)]
+    places = [_Place(index, container, is_sidecar(container)) for index, container in enumerate(inits)]
+    places += [
+        _Place(len(inits) + index, container, lasting=True) for index, container in enumerate(pod.spec.containers)
+    ]
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(resources):
-        found = class_of(resource)
-        if found is None:
+        device_class = class_of(resource)
+        if device_class is None:
             continue
         wanted, mapped = _of_resource(places, resource)
         mappings += mapped
-        for each in wanted:
-            exactly = ExactDeviceRequest(device_class_name=found.name, allocation_mode="ExactCount", count=each.count)
-            requests.append(DeviceRequest(name=each.name, exactly=exactly))
-    return tuple(sorted(requests, key=lambda each: each.name)), tuple(mappings)
+        for request in wanted:
+            exactly = ExactDeviceRequest(
+                device_class_name=device_class.name, allocation_mode="ExactCount", count=request.count
+            )
+            requests.append(DeviceRequest(name=request.name, exactly=exactly))
+    return tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings)
 
 
 def _of_resource(
@@ -183,7 +187,7 @@ def _of_resource(
                 missing -= request.count
         if shared or missing > 0:
             passing.append((place, shared, missing))
-    largest = max((each for each in passing if each[2] > 0), key=lambda each: each[2], default=None)
+    largest = max((need for need in passing if need[2] > 0), key=lambda need: need[2], default=None)
     own = None if largest is None else _Wanted(largest[0].request_name(resource), largest[2])
     for place, shared, missing in passing:
         names = [*shared, own.name] if own is not None and missing > 0 else shared

@@ -48,28 +48,28 @@ class MappingDevices:
 
     def __init__(self, slices: Sequence[ResourceSlice]) -> None:
         self._slices: dict[tuple[str, str], list[ResourceSlice]] = {}
-        for each in slices:
-            self._slices.setdefault((each.spec.driver, each.spec.pool.name), []).append(each)
+        for slice_ in slices:
+            self._slices.setdefault((slice_.spec.driver, slice_.spec.pool.name), []).append(slice_)
 
     @cached_property
     def any(self) -> bool:
-        """False: nothing of all this concerns the cluster."""
+        """Whether any device uses the nodes' own resources."""
         return any(
             device.node_allocatable_resources
             for of_pool in self._slices.values()
-            for each in of_pool
-            for device in each.spec.devices
+            for slice_ in of_pool
+            for device in slice_.spec.devices
         )
 
     def of(self, result: DeviceRequestAllocationResult, node: Node | None) -> Device:
         """The device as published; ``node``: only if the node can reach it. Raises LookupError with kube-scheduler's
         text."""
-        for each in self._slices.get((result.driver, result.pool), ()):
-            if node is not None and not _reaches(each, node):
+        for slice_ in self._slices.get((result.driver, result.pool), ()):
+            if node is not None and not _reaches(slice_, node):
                 continue
-            for device in each.spec.devices:
+            for device in slice_.spec.devices:
                 if device.name == result.device:
-                    if node is not None and each.spec.per_device_node_selection and not _of_node(device, node):
+                    if node is not None and slice_.spec.per_device_node_selection and not _of_node(device, node):
                         raise LookupError(f"device {result.device} does not match node")
                     return device
         raise LookupError(f"device {result.device} not found in pool {result.pool} for driver {result.driver}")
@@ -125,7 +125,7 @@ def claim_statuses(
 
     Raises AttemptError for a device that isn't there, or whose capacity was not counted.
     """
-    found: dict[str, NodeAllocatableResourceClaimStatus] = {}
+    statuses: dict[str, NodeAllocatableResourceClaimStatus] = {}
     for claim, allocation in taken:
         mapped: dict[str, Quantity] = {}
         overhead: dict[str, NodeAllocatableOverheadResources] = {}
@@ -143,12 +143,12 @@ def claim_statuses(
                 if entry.overhead is not None and (
                     entry.overhead.per_pod is not None or entry.overhead.per_container is not None
                 ):
-                    known = overhead.get(resource, NodeAllocatableOverheadResources(name=resource))
+                    so_far = overhead.get(resource, NodeAllocatableOverheadResources(name=resource))
                     overhead[resource] = _more(
-                        _more(known, "per_pod", entry.overhead.per_pod), "per_container", entry.overhead.per_container
+                        _more(so_far, "per_pod", entry.overhead.per_pod), "per_container", entry.overhead.per_container
                     )
         if mapped or overhead:
-            found[claim.metadata.uid] = NodeAllocatableResourceClaimStatus(
+            statuses[claim.metadata.uid] = NodeAllocatableResourceClaimStatus(
                 resource_claim_name=claim.name,
                 containers=_containers(pod, entries, claim.metadata.uid),
                 mapping=tuple(
@@ -156,7 +156,7 @@ def claim_statuses(
                 ),
                 overhead=tuple(overhead[name] for name in sorted(overhead)),
             )
-    return tuple(sorted(found.values(), key=lambda status: status.resource_claim_name))
+    return tuple(sorted(statuses.values(), key=lambda status: status.resource_claim_name))
 
 
 def _mapped(
@@ -178,12 +178,12 @@ def _mapped(
 
 
 def _more(
-    known: NodeAllocatableOverheadResources, field: str, amount: Quantity | None
+    overhead: NodeAllocatableOverheadResources, field: str, amount: Quantity | None
 ) -> NodeAllocatableOverheadResources:
     if amount is None:
-        return known
-    before: Quantity | None = getattr(known, field)
-    return known.with_(**{field: amount if before is None else before + amount})
+        return overhead
+    before: Quantity | None = getattr(overhead, field)
+    return overhead.with_(**{field: amount if before is None else before + amount})
 
 
 def _containers(pod: Pod, entries: Mapping[str, str], uid: str) -> tuple[str, ...]:
@@ -242,11 +242,13 @@ def _container_amounts(pod: Pod, container: str) -> Amounts:
     total: dict[str, Quantity] = {}
     for status in pod.status.node_allocatable_resource_claim_statuses:
         if container in status.containers:
-            total = added(total, {each.name: each.quantity for each in status.mapping if each.quantity is not None})
-            for each in status.overhead:
-                for amount in (each.per_pod, each.per_container):
+            total = added(
+                total, {mapped.name: mapped.quantity for mapped in status.mapping if mapped.quantity is not None}
+            )
+            for overhead in status.overhead:
+                for amount in (overhead.per_pod, overhead.per_container):
                     if amount is not None:
-                        total = added(total, {each.name: amount})
+                        total = added(total, {overhead.name: amount})
     return total
 
 

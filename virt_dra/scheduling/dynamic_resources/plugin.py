@@ -67,7 +67,7 @@ class FilterTimer:
 @dataclass(frozen=True)
 class DeviceOptions:
     """``limits``: of one attempt that begins now. ``workload_claims``: gate DRAWorkloadResourceClaims. ``timer``: None
-    for no limit. ``class_of``: the class that serves an extended resource, nothing where DRAExtendedResource is off."""
+    for no limit. ``class_of``: the class that serves an extended resource, None where DRAExtendedResource is off."""
 
     limits: Callable[[], DeviceLimits] = DeviceLimits
     workload_claims: bool = False
@@ -114,8 +114,8 @@ class DynamicResources(SchedulingPlugin):
 
     def pre_enqueue(self, pod: Pod) -> FilterRefusal | None:
         """C-5.1: every claim of the pod must be there and usable."""
-        found = self.usable(pod)
-        return FilterRefusal(self.name, (found.message,)) if isinstance(found, Blocked) else None
+        claims = self.usable(pod)
+        return FilterRefusal(self.name, (claims.message,)) if isinstance(claims, Blocked) else None
 
     def attempt(self, pod: Pod) -> PluginAttempt | FilterRefusal | None:
         """C-5.2: the checks that don't depend on the node."""
@@ -257,8 +257,8 @@ class NodeDevices:
 
     def deallocatable(self, uid: str) -> ResourceClaim | None:
         """As of :class:`PodDevices`, from any node."""
-        found = (devices.deallocatable(uid) for devices in self._variants.values())
-        return next((claim for claim in found if claim is not None), None)
+        claims = (devices.deallocatable(uid) for devices in self._variants.values())
+        return next((claim for claim in claims if claim is not None), None)
 
 
 class NodeResources:
@@ -297,7 +297,7 @@ class NodeResources:
 
     def lacking(self, state: NodeState, taken: Sequence[Taken]) -> FilterRefusal | None:
         """C-8.5. Raises AttemptError."""
-        concerned = [each for each in taken if self._devices.concern(each.allocation, state.node)]
+        concerned = [claimed for claimed in taken if self._devices.concern(claimed.allocation, state.node)]
         if not concerned:
             return None
         statuses = claim_statuses(self._pod, self._entries, concerned, self._devices, state.node)
@@ -384,8 +384,8 @@ class DeviceAttempt(PluginAttempt):
         if devices is None:
             return []
         new = devices.allocations(node)
-        found = ((claim, new.get(claim.key) or claim.status.allocation) for claim in devices.claims)
-        return [Taken(claim, allocation) for claim, allocation in found if allocation is not None]
+        claimed = ((claim, new.get(claim.key) or claim.status.allocation) for claim in devices.claims)
+        return [Taken(claim, allocation) for claim, allocation in claimed if allocation is not None]
 
     def statuses(self, node: str) -> Statuses:
         """What the pod's claims take of the node's own resources."""
@@ -394,7 +394,9 @@ class DeviceAttempt(PluginAttempt):
     @property
     def preferences(self) -> int:
         """The number of requests with alternatives, each of which a node can score for."""
-        return sum(bool(each.first_available) for claim in self.nodes.claims for each in claim.spec.devices.requests)
+        return sum(
+            bool(request.first_available) for claim in self.nodes.claims for request in claim.spec.devices.requests
+        )
 
     def preference(self, node: str) -> int:
         """Points of a node that fits, for early alternatives (C-5.8)."""

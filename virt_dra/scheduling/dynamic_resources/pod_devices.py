@@ -102,7 +102,7 @@ class PodDevices:
         return None
 
     def _search(self, node: Node) -> DeviceRefusal | None:
-        """The unallocated claims, also where others are unavailable already."""
+        """Searches devices for the unallocated claims, also if allocated ones can't be used on the node."""
         if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features:
             for claim in self.unallocated:
                 if _skips_node_operations(self._adopted.get(claim.key)):
@@ -113,12 +113,12 @@ class PodDevices:
         if not self._searched:
             return None
         try:
-            found = self._allocator.decide(node)
+            decision = self._allocator.decide(node)
         except NodeError as error:
             return DeviceRefusal(NODE_ERROR, str(error))
-        if found.solution is None:
+        if decision.solution is None:
             return DeviceRefusal(DEVICES, NO_DEVICES_FIT)
-        self._found[node.name] = found
+        self._found[node.name] = decision
         return None
 
     def explain(self, node: Node) -> Explanation:
@@ -136,10 +136,10 @@ class PodDevices:
     def allocations(self, node: str) -> Mapping[str, AllocationResult]:
         """What the unallocated claims get on a node that fits, by ``namespace/name`` and in their order (C-9.3)."""
         if node not in self._written:
-            found = self._found.get(node)
-            written = iter(() if found is None else self._allocator.write(found))
+            decision = self._found.get(node)
+            written = iter(() if decision is None else self._allocator.write(decision))
             chosen = dict(self._adopted) | (
-                {claim.key: next(written) for claim in self._searched} if found is not None else {}
+                {claim.key: next(written) for claim in self._searched} if decision is not None else {}
             )
             self._written[node] = {claim.key: chosen[claim.key] for claim in self.unallocated}
         return self._written[node]
@@ -179,8 +179,8 @@ class PodDevices:
 
 
 def usable_on(allocation: AllocationResult, node: Node) -> bool:
-    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. A selector
-    that can't be read selects nothing here; it is an error elsewhere."""
+    """Whether the node is among those of the allocation, and can skip the operations that it wants skipped. An
+    unreadable selector matches no node here; validation reports it."""
     if OPTIONAL_NODE_OPERATIONS not in node.status.declared_features and _skips_node_operations(allocation):
         return False
     try:

@@ -52,7 +52,10 @@ class _PortsAttempt(PluginAttempt):
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Of containers, and of the sidecars among the init containers."""
-    containers = (*pod.spec.containers, *(each for each in pod.spec.init_containers if each.restart_policy == "Always"))
+    containers = (
+        *pod.spec.containers,
+        *(container for container in pod.spec.init_containers if container.restart_policy == "Always"),
+    )
     return tuple([_of(port) for container in containers for port in container.ports if port.host_port])
 
 
@@ -62,9 +65,9 @@ def _of(port: ContainerPort) -> HostPort:
 
 def _clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     """An address that stands for all clashes with any."""
-    known = set(used)
+    used_ports = set(used)
     addresses: dict[tuple[str, int], set[str]] = {}
-    for address, protocol, port in known:
+    for address, protocol, port in used_ports:
         addresses.setdefault((protocol, port), set()).add(address)
     for address, protocol, port in wanted:
         there = addresses.get((protocol, port), set())
@@ -74,5 +77,5 @@ def _clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
 
 
 def _frees(pod: Pod, old: Pod, new: object) -> bool:
-    """Whether the pod that is gone had a port that the waiting one wants."""
+    """Whether the deleted pod had a port that the waiting one wants."""
     return _clash(host_ports(pod), host_ports(old))

@@ -22,7 +22,8 @@ INSUFFICIENT: Final = "InsufficientResources"
 """The node has too little left of a resource (processors, memory, pods) that the pod asks for."""
 _SCORED = (CPU, MEMORY)
 UNREQUESTED: Final[Mapping[str, Quantity]] = {CPU: Quantity("100m"), MEMORY: Quantity("200Mi")}
-"""What a container without a request counts as in scores, so that such pods spread over nodes, too."""
+"""The amounts that a container without a request counts as in scores, so that pods without requests spread over nodes
+as well."""
 _REMEMBERED: Final = 20_000
 """Pods whose requests are remembered."""
 _MOST = 100
@@ -55,21 +56,21 @@ class NodeUsages:
         """By UID: what a pod requests, and what it counts as in scores."""
 
     def of(self, state: NodeState) -> NodeUsage:
-        found = self._known.get(state.name)
-        if found is None or found[0] is not state or found[1] != state.revision:
-            found = self._known[state.name] = (state, state.revision, self._summed(state))
-        return found[2]
+        summed = self._known.get(state.name)
+        if summed is None or summed[0] is not state or summed[1] != state.revision:
+            summed = self._known[state.name] = (state, state.revision, self._summed(state))
+        return summed[2]
 
     def _summed(self, state: NodeState) -> NodeUsage:
         requested: dict[str, int] = {}
         scored: dict[str, int] = {}
         for pod in state.pods.values():
-            known = self._pods.get(pod.metadata.uid)
-            if known is None or known[0] is not pod:
+            requests = self._pods.get(pod.metadata.uid)
+            if requests is None or requests[0] is not pod:
                 if len(self._pods) >= _REMEMBERED:
                     self._pods.clear()
-                known = self._pods[pod.metadata.uid] = (pod, pod_requests(pod), pod_requests(pod, UNREQUESTED))
-            for total, more in ((requested, known[1]), (scored, known[2])):
+                requests = self._pods[pod.metadata.uid] = (pod, pod_requests(pod), pod_requests(pod, UNREQUESTED))
+            for total, more in ((requested, requests[1]), (scored, requests[2])):
                 for name, number in more.items():
                     total[name] = total.get(name, 0) + number
         return NodeUsage(amounts(state.node.status.allocatable), requested, scored, len(state.pods))
@@ -123,7 +124,7 @@ class NodeResourcesFit(SchedulingPlugin):
         return (
             old is None
             or bool(delegated)
-            or any(offered.get(each, 0) > before.get(each, 0) for each in (PODS, *requests))
+            or any(offered.get(resource, 0) > before.get(resource, 0) for resource in (PODS, *requests))
         )
 
     def left_to_dra(self, resource: str, usage: NodeUsage) -> bool:
@@ -136,7 +137,7 @@ def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
     for."""
     wanted, before, after = pod_requests(pod), pod_requests(old), pod_requests(new)
     own = pod.metadata.uid == new.metadata.uid
-    return any(after.get(each, 0) < number for each, number in before.items() if own or wanted.get(each))
+    return any(after.get(resource, 0) < number for resource, number in before.items() if own or wanted.get(resource))
 
 
 def _class_helps(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> bool:
@@ -194,13 +195,13 @@ class ResourcesAttempt(PluginAttempt):
         return [self._left(self._plugin.usages.of(state)) for state in states]
 
     def _left(self, usage: NodeUsage) -> int:
-        found = []
+        shares = []
         for resource in _SCORED:
             offered = usage.allocatable.get(resource, 0)
             if offered:
                 used = usage.scored.get(resource, 0) + self._scored.get(resource, 0)
-                found.append(max(offered - used, 0) * _MOST // offered)
-        return sum(found) // len(found) if found else 0
+                shares.append(max(offered - used, 0) * _MOST // offered)
+        return sum(shares) // len(shares) if shares else 0
 
 
 def amount_text(resource: str, number: int) -> str:
@@ -242,7 +243,8 @@ class _BalanceAttempt(PluginAttempt):
     def _improvement(self, usage: NodeUsage) -> int:
         before = _balance(usage.requested, usage.allocatable)
         after = _balance(
-            {each: usage.requested.get(each, 0) + self._requests.get(each, 0) for each in _SCORED}, usage.allocatable
+            {resource: usage.requested.get(resource, 0) + self._requests.get(resource, 0) for resource in _SCORED},
+            usage.allocatable,
         )
         return _MOST // 2 + int((_MOST // 2 + after - before) / 2)
 

@@ -37,8 +37,7 @@ class SpreadConstraint:
     honors_taints: bool
 
     def counts(self, pod: Pod, namespace: str) -> bool:
-        """Whether a pod that is there counts. One that is being deleted doesn't, and an empty selector selects nothing
-        here."""
+        """Whether a pod on a node counts. Pods that are being deleted don't; an empty selector matches no pod here."""
         return (
             pod.namespace == namespace
             and pod.metadata.deletion_timestamp is None
@@ -54,7 +53,11 @@ def hard_constraints(pod: Pod) -> tuple[SpreadConstraint, ...]:
 
 def _constraints(pod: Pod, action: str) -> tuple[SpreadConstraint, ...]:
     return tuple(
-        [_constraint(each, pod) for each in pod.spec.topology_spread_constraints if each.when_unsatisfiable == action]
+        [
+            _constraint(constraint, pod)
+            for constraint in pod.spec.topology_spread_constraints
+            if constraint.when_unsatisfiable == action
+        ]
     )
 
 
@@ -122,26 +125,26 @@ class _SpreadAttempt(PluginAttempt):
             labels = state.node.metadata.labels
             if not _has_all(constraints, labels):
                 continue
-            for number, each in enumerate(constraints):
-                if self._eligible(each, state.node):
-                    count = self._count(each, state)
+            for number, constraint in enumerate(constraints):
+                if self._eligible(constraint, state.node):
+                    count = self._count(constraint, state)
                     domains = self._domains[number]
-                    domains[labels[each.key]] = domains.get(labels[each.key], 0) + count
+                    domains[labels[constraint.key]] = domains.get(labels[constraint.key], 0) + count
                     self._own[number][state.name] = count
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
         labels = state.node.metadata.labels
-        for number, each in enumerate(self._constraints):
-            domain = labels.get(each.key)
+        for number, constraint in enumerate(self._constraints):
+            domain = labels.get(constraint.key)
             if domain is None:
                 return FilterRefusal(PodTopologySpread.name, (NO_LABEL,), code=SPREAD)
             domains = self._domains[number]
             before = self._own[number].get(state.name)
-            if before is not None and (now := self._count(each, state)) != before:
+            if before is not None and (now := self._count(constraint, state)) != before:
                 domains = {**domains, domain: domains[domain] + now - before}  # a state that is only supposed
-            least = min(domains.values(), default=2**31 - 1) if len(domains) >= each.min_domains else 0
-            itself = int(each.selector.matches(self._pod.metadata.labels))
-            if domains.get(domain, 0) + itself - least > each.max_skew:
+            least = min(domains.values(), default=2**31 - 1) if len(domains) >= constraint.min_domains else 0
+            itself = int(constraint.selector.matches(self._pod.metadata.labels))
+            if domains.get(domain, 0) + itself - least > constraint.max_skew:
                 return FilterRefusal(PodTopologySpread.name, (SKEWED,), resolvable=True, code=SPREAD)
         return None
 
@@ -149,8 +152,8 @@ class _SpreadAttempt(PluginAttempt):
         """The fewer pods count in a node's domains, the more; nodes without one of the labels get nothing."""
         scored = [_has_all(self._preferred, state.node.metadata.labels) for state in states]
         weighted = [
-            self._weighted(each, [state for state, is_scored in zip(states, scored, strict=True) if is_scored])
-            for each in self._preferred
+            self._weighted(constraint, [state for state, is_scored in zip(states, scored, strict=True) if is_scored])
+            for constraint in self._preferred
         ]
         raw = [
             floor(sum([values(state) for values in weighted]) + 0.5) if is_scored else None
@@ -190,33 +193,33 @@ class _SpreadAttempt(PluginAttempt):
 
 def _has_all(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
     """Whether a node has the label of every constraint."""
-    return all(each.key in labels for each in constraints)
+    return all(constraint.key in labels for constraint in constraints)
 
 
 def _matching(constraints: Sequence[SpreadConstraint], labels: Mapping[str, str]) -> bool:
-    return any(each.selector.matches(labels) for each in constraints)
+    return any(constraint.selector.matches(labels) for constraint in constraints)
 
 
 def _pod_helps(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
-    there = [each for each in (old, new) if each is not None]
-    if any(each.namespace != pod.namespace for each in there):
+    there = [state for state in (old, new) if state is not None]
+    if any(state.namespace != pod.namespace for state in there):
         return False
     constraints = hard_constraints(pod)
     if old is not None and new is not None:
         return _labels_help(constraints, old, new)
-    return any(_matching(constraints, each.metadata.labels) for each in there)
+    return any(_matching(constraints, state.metadata.labels) for state in there)
 
 
 def _labels_help(constraints: Sequence[SpreadConstraint], old: Pod, new: Pod) -> bool:
     before, after = old.metadata.labels, new.metadata.labels
     return before != after and any(
-        each.selector.matches(before) != each.selector.matches(after) for each in constraints
+        constraint.selector.matches(before) != constraint.selector.matches(after) for constraint in constraints
     )
 
 
 def _change_helps(pod: Pod, old: Pod, new: Pod) -> bool:
     constraints = hard_constraints(pod)
-    if old.spec.tolerations != new.spec.tolerations and any(each.honors_taints for each in constraints):
+    if old.spec.tolerations != new.spec.tolerations and any(constraint.honors_taints for constraint in constraints):
         return True
     return _labels_help(constraints, old, new)
 
@@ -233,6 +236,7 @@ def _node_helps(pod: Pod, old: Node | None, new: Node | None) -> bool:
         return True
     before, after = old.metadata.labels, new.metadata.labels
     changed = (
-        any(before.get(each.key) != after.get(each.key) for each in constraints) or old.spec.taints != new.spec.taints
+        any(before.get(constraint.key) != after.get(constraint.key) for constraint in constraints)
+        or old.spec.taints != new.spec.taints
     )
     return known(new) and changed

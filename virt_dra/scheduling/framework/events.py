@@ -21,7 +21,7 @@ class ClusterEvent(Enum):
     NODE_FEATURES = auto()
     CLAIM = auto()
     SLICE = auto()
-    """Added or updated; DeviceTaintRules appear as updates of slices. Not deleted (C-4.7)."""
+    """Slices added or updated, and changes of DeviceTaintRules; deletions don't count (C-4.7)."""
     DEVICE_CLASS = auto()
     """Added or updated, not deleted."""
     TARGET_POD_CLAIMS = auto()
@@ -62,34 +62,34 @@ class Hint:
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
     """What an update of a node changed."""
-    found = []
+    events = []
     if (old.spec.unschedulable and not new.spec.unschedulable) or old.spec.taints != new.spec.taints:
-        found.append(ClusterEvent.NODE_TAINTS)
+        events.append(ClusterEvent.NODE_TAINTS)
     if old.status.allocatable != new.status.allocatable:
-        found.append(ClusterEvent.NODE_ALLOCATABLE)
+        events.append(ClusterEvent.NODE_ALLOCATABLE)
     if old.metadata.labels != new.metadata.labels:
-        found.append(ClusterEvent.NODE_LABELS)
+        events.append(ClusterEvent.NODE_LABELS)
     if old.status.declared_features != new.status.declared_features:
-        found.append(ClusterEvent.NODE_FEATURES)
-    return tuple(found)
+        events.append(ClusterEvent.NODE_FEATURES)
+    return tuple(events)
 
 
 def target_pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """What an update of a waiting pod changed about itself; TARGET_POD_UPDATE if nothing in particular."""
-    found = []
+    events = []
     if old.metadata.labels != new.metadata.labels:
-        found.append(ClusterEvent.TARGET_POD_LABELS)
+        events.append(ClusterEvent.TARGET_POD_LABELS)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
-        found.append(ClusterEvent.TARGET_POD_GATES)
+        events.append(ClusterEvent.TARGET_POD_GATES)
     if len(old.spec.tolerations) != len(new.spec.tolerations):
-        found.append(ClusterEvent.TARGET_POD_TOLERATIONS)
+        events.append(ClusterEvent.TARGET_POD_TOLERATIONS)
     before, after = old.status, new.status
     if (
         before.resource_claim_statuses != after.resource_claim_statuses
         or before.extended_resource_claim_status != after.extended_resource_claim_status
     ):
-        found.append(ClusterEvent.TARGET_POD_CLAIMS)
-    return tuple(found) or (ClusterEvent.TARGET_POD_UPDATE,)
+        events.append(ClusterEvent.TARGET_POD_CLAIMS)
+    return tuple(events) or (ClusterEvent.TARGET_POD_UPDATE,)
 
 
 def assigned_pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:

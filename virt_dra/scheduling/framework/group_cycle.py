@@ -18,14 +18,13 @@ class MemberResult:
     """What one pod of the group got: a node, or a refusal, or an error."""
 
     pod: Pod
-    found: FoundNode | NotFitting | NoNodes | None
+    outcome: FoundNode | NotFitting | NoNodes | None
     error: str = ""
 
 
 @dataclass(frozen=True)
 class GroupResult:
-    """``members`` in their order, without those that weren't tried any more. ``rejected`` or ``error``: why the group
-    gets nothing now."""
+    """``members``: those that were tried, in their order. ``rejected`` or ``error``: why the group gets nothing now."""
 
     members: tuple[MemberResult, ...]
     rejected: str = ""
@@ -43,9 +42,9 @@ class GroupSize:
     wanted: int
     scheduled: int
 
-    def missing(self, remaining: int, found: int) -> tuple[str, bool]:
-        """What is missing (empty: nothing), and whether it still can come."""
-        scheduled = self.scheduled + found
+    def missing(self, remaining: int, placed: int) -> tuple[str, bool]:
+        """The text of what is missing ("" if the group is complete), and whether it still can come."""
+        scheduled = self.scheduled + placed
         if remaining + scheduled < self.wanted:
             return f"minCount ({self.wanted}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining", False
         if scheduled < self.wanted:
@@ -62,7 +61,7 @@ def place_group(
     """``take`` makes what a pod gets known to the next ones; if the group is rejected, the caller takes all of that
     back."""
     members: list[MemberResult] = []
-    found = 0
+    placed = 0
     text, possible = size.missing(len(pods), 0)
     if not possible:
         return GroupResult((), f"{UNSCHEDULABLE_GROUP}, {text}")
@@ -71,14 +70,14 @@ def place_group(
             outcome = find(pod)
             if isinstance(outcome, FoundNode):
                 take(pod, outcome)
-                found += 1
+                placed += 1
         except AttemptError as error:
             members.append(MemberResult(pod, None, str(error)))
             return GroupResult(tuple(members), error=f"failed to schedule other pod from a pod group: {error}")
         members.append(MemberResult(pod, outcome))
-        text, possible = size.missing(len(pods) - number, found)
+        text, possible = size.missing(len(pods) - number, placed)
         if not possible:
             break
     if text:
         return GroupResult(tuple(members), text)
-    return GroupResult(tuple(members), "" if found else UNSCHEDULABLE_GROUP)
+    return GroupResult(tuple(members), "" if placed else UNSCHEDULABLE_GROUP)

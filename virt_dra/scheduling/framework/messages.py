@@ -53,14 +53,14 @@ class Diagnosis:
 
 
 def not_preempting(diagnosis: Diagnosis, preemption_policy: str | None) -> str:
-    """DefaultPreemption's message where no victim is found: nodes that a plugin refused for good can't be helped, on
-    the others there is nobody of lower priority."""
+    """DefaultPreemption's message where there is no victim: eviction can't help on nodes with unresolvable refusals,
+    and the others have no pods of lower priority."""
     if preemption_policy == "Never":
         return NEVER_PREEMPTS
     resolvable = {name for name, refusal in diagnosis.refusals.items() if refusal.resolvable}
     without = dict.fromkeys(resolvable, FilterRefusal("", (NO_VICTIMS,)))
-    found = Diagnosis(diagnosis.total, without, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
-    return f"preemption: {found.message}"
+    nobody = Diagnosis(diagnosis.total, without, elsewhere=FilterRefusal("", (NOT_HELPFUL,)))
+    return f"preemption: {nobody.message}"
 
 
 def event_note(message: str) -> str:

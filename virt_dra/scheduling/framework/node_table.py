@@ -10,7 +10,7 @@ from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.scheduling.framework.nominations import Nominations
 
 _supposed = count(-1, -1)
-"""Revisions of states that never were, so that nothing that is kept of a state is taken for theirs."""
+"""Revisions of hypothetical states, distinct from all others so that no cache takes them for real ones."""
 
 
 class NodeState:
@@ -49,7 +49,7 @@ class NodeTable:
         self._relating: dict[str, set[str]] = {}
         """By node, the UIDs of its pods with affinity to other pods, or against them."""
         self._shared: set[str] = set()
-        """Nodes whose state and pods a copy of this table has, too: they are copied before they change."""
+        """Nodes whose state and pods are shared with a copy of this table: they are copied before they change."""
         self.nominations = Nominations()
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class NodeTable:
         return self._node_of.get(uid)
 
     def copy(self) -> NodeTable:
-        """A table with the same nodes and pods. Neither sees later changes of the other, nor are nominations copied."""
+        """A table with the same nodes and pods, without nominations. Later changes of one don't reach the other."""
         table = NodeTable()
         table._states, table._names, table._node_of = dict(self._states), list(self._names), dict(self._node_of)
         table._pods, table._ordered = dict(self._pods), self._ordered
@@ -110,7 +110,7 @@ class NodeTable:
         state.revision += 1
 
     def remove(self, name: str) -> None:
-        """Nothing happens if it isn't there."""
+        """Removes the node, if it is there."""
         if self._states.pop(name, None) is not None:
             self._shared.discard(name)
             self._pods[name] = dict(self._pods.get(name, ()))
@@ -118,7 +118,7 @@ class NodeTable:
             self._ordered = None
 
     def assign(self, pod: Pod, node: str) -> None:
-        """The pod is on the node, and on no other."""
+        """Puts a pod on a node, and takes it from any other."""
         uid = pod_id(pod)
         before = self._node_of.get(uid)
         if before is not None and before != node:
@@ -133,7 +133,7 @@ class NodeTable:
         self._changed(node)
 
     def unassign(self, uid: str) -> Pod | None:
-        """The pod that was taken from its node; None if it was on none."""
+        """Takes a pod from its node. Returns it; None if it had no node."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return None
@@ -164,6 +164,6 @@ def pod_id(pod: Pod) -> str:
 def _relates(pod: Pod) -> bool:
     affinity = pod.spec.affinity
     return affinity is not None and any(
-        each is not None and (each.required or each.preferred)
-        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        terms is not None and (terms.required or terms.preferred)
+        for terms in (affinity.pod_affinity, affinity.pod_anti_affinity)
     )

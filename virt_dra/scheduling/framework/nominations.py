@@ -23,7 +23,7 @@ class Nominations:
         self._of.setdefault(node, {})[pod.metadata.uid] = pod
 
     def forget(self, uid: str) -> None:
-        """Nothing happens if the pod isn't nominated."""
+        """Withdraws the pod's nomination, if it has one."""
         node = self._node_of.pop(uid, None)
         if node is not None:
             del self._of[node][uid]

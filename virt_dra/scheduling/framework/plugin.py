@@ -42,7 +42,7 @@ class PluginAttempt:
     """A plugin's part in one attempt for one pod: what it prepared in PreFilter. Methods may raise AttemptError."""
 
     only_nodes: frozenset[str] | None = None
-    """The pod fits on no node but these; None: no such restriction."""
+    """The only nodes on which the pod can fit; None: unrestricted."""
     scores_nodes = False
     """Whether :meth:`scores` distinguishes nodes for this pod."""
 
@@ -51,7 +51,7 @@ class PluginAttempt:
         return None
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
-        """Everything of the node that is in the pod's way, one by one; nothing if the pod fits there."""
+        """All reasons why the pod doesn't fit on the node; empty if it fits."""
         refusal = self.filter(state)
         if refusal is not None:
             yield from (Reason(refusal.code, text) for text in refusal.reasons)
@@ -65,8 +65,8 @@ class PluginAttempt:
         return None
 
     def reserve(self, node: str) -> None:
-        """The pod will be bound to the node; later attempts must know. Never half: if it raises, nothing is
-        reserved."""
+        """Reserves what the pod gets on the node, so that later attempts see it taken. All or nothing: if it raises,
+        nothing is reserved."""
 
     def unreserve(self) -> None:
         """The reverse of :meth:`reserve`."""

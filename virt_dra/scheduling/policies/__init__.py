@@ -1,2 +1,2 @@
-"""Placement policies by name: pure scores of what nodes would give to a VM. They import nothing of clusters, clocks and
-random sources."""
+"""Placement policies by name: pure scores of what nodes would give to a VM. No clusters, clocks or random sources are
+imported."""

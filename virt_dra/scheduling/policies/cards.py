@@ -87,17 +87,17 @@ class CardCatalog:
         self._layouts: dict[CardLayout, CardLayout] = {}
 
     def of(self, reachable: Reachable) -> NodeCards:
-        found = self._cards.get(reachable)
-        if found is None:
-            found = self._cards[reachable] = self._build(reachable)
-        return found
+        cards = self._cards.get(reachable)
+        if cards is None:
+            cards = self._cards[reachable] = self._build(reachable)
+        return cards
 
     def state(self, reachable: Reachable, used: Used) -> CardState:
         """Computed again only when the use of one of the node's pools has changed."""
         uses = tuple([used.get(pool.id, NOTHING_USED) for pool in reachable.pools])
-        known = self._states.get(reachable)
-        if known is not None and all(map(_same, known[0], uses)):
-            return known[1]
+        kept = self._states.get(reachable)
+        if kept is not None and all(map(_same, kept[0], uses)):
+            return kept[1]
         state = self._state(self.of(reachable), uses)
         self._states[reachable] = uses, state
         return state
@@ -109,19 +109,19 @@ class CardCatalog:
             return 0
         if not is_shared(device) or device.published.consumes_counters:
             return part.amount
-        found = self._resolver.resolution(request, device)
-        if not isinstance(found, Consumption):
+        resolution = self._resolver.resolution(request, device)
+        if not isinstance(resolution, Consumption):
             return None
         shares = [
-            -(-amount * WHOLE // limit) for amount, limit in zip(found.amounts, found.limits, strict=True) if limit
+            -(-amount * WHOLE // limit)
+            for amount, limit in zip(resolution.amounts, resolution.limits, strict=True)
+            if limit
         ]
         return max(shares, default=0)
 
     def size(self, device: PoolDevice) -> int:
         """The mean of a device's capacities, each beside the largest of its name in the cluster; of its counters if it
-        has no capacity.
-
-        1000 for a device without either: nothing is known about it."""
+        has no capacity. 1000 for a device without either, whose size is unknown."""
         amounts = _capacities(device) or _counters(device)
         shares = [amount * WHOLE // self._largest[name] for name, amount in amounts if self._largest.get(name)]
         return sum(shares) // len(shares) if shares else WHOLE
@@ -138,13 +138,13 @@ class CardCatalog:
                     parts.append((Part(len(alike), WHOLE),))
                     alike.append(device.profile)
                     continue
-                found = []
+                shares = []
                 for number, amount in of_sets.items():
                     card = sets.setdefault((pool.id, number), len(alike))
                     if card == len(alike):
                         alike.append(device.profile)
-                    found.append(Part(card, amount))
-                parts.append(tuple(found))
+                    shares.append(Part(card, amount))
+                parts.append(tuple(shares))
         devices = reachable.devices
         layout = CardLayout(
             len(alike),
@@ -187,19 +187,20 @@ def _same(a: PoolUse, b: PoolUse) -> bool:
 
 def _of_counter_sets(counters: CounterSets, device: PoolDevice) -> Mapping[int, int]:
     """Number of a counter set -> the largest share of one of its counters that the device consumes, in thousandths."""
-    found: dict[int, int] = {}
+    shares: dict[int, int] = {}
     names = {name: number for number, name in enumerate(counters.set_names)}
     declared = {
-        (each.counter_set, each.name): counters.declared[i] * each.unit for i, each in enumerate(counters.counters)
+        (counter.counter_set, counter.name): counters.declared[i] * counter.unit
+        for i, counter in enumerate(counters.counters)
     }
     for consumption in device.published.consumes_counters:
         number = names[consumption.counter_set]
-        found.setdefault(number, 0)
+        shares.setdefault(number, 0)
         for name, counter in consumption.counters.items():
             whole = declared[consumption.counter_set, name]
             if whole:
-                found[number] = max(found[number], min(WHOLE, -(-counter.value.nano * WHOLE // whole)))
-    return found
+                shares[number] = max(shares[number], min(WHOLE, -(-counter.value.nano * WHOLE // whole)))
+    return shares
 
 
 def _left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
@@ -216,31 +217,31 @@ def _left_of(device: PoolDevice, consumed: Mapping[str, Quantity]) -> int:
 
 def _places(devices: Sequence[PoolDevice], identifiers: frozenset[str]) -> tuple[DeviceSeat, ...]:
     numbers: dict[Hashable, int] = {}
-    found = [_published(device, identifiers) for device in devices]
-    return tuple([None if place is None else numbers.setdefault(place, len(numbers)) for place in found])
+    places = [_published(device, identifiers) for device in devices]
+    return tuple([None if place is None else numbers.setdefault(place, len(numbers)) for place in places])
 
 
 def _published(device: PoolDevice, identifiers: frozenset[str]) -> Hashable:
     for name, value in device.published.attributes.items():
         if name.rpartition("/")[2] in identifiers:
-            return next((each for each in (value.string, value.int_value, value.version) if each is not None), None)
+            return next((part for part in (value.string, value.int_value, value.version) if part is not None), None)
     return None
 
 
 def _capacities(device: PoolDevice) -> list[tuple[str, int]]:
-    return [(_bare(name), each.value.nano) for name, each in device.published.capacity.items()]
+    return [(_bare(name), capacity.value.nano) for name, capacity in device.published.capacity.items()]
 
 
 def _counters(device: PoolDevice) -> list[tuple[str, int]]:
     return [
         (_bare(name), counter.value.nano)
-        for each in device.published.consumes_counters
-        for name, counter in each.counters.items()
+        for consumption in device.published.consumes_counters
+        for name, counter in consumption.counters.items()
     ]
 
 
 def _bare(name: str) -> str:
-    """Drivers call memory memory: amounts of the same identifier are compared whatever their domain."""
+    """Drivers agree on identifiers such as memory: amounts of one identifier are compared whatever their domain."""
     return name.rpartition("/")[2]
 
 

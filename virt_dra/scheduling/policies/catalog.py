@@ -11,7 +11,7 @@ from virt_dra.scheduling.policies.fragmentation import LeastFragmentation, Typic
 from virt_dra.scheduling.policies.policy import Policy
 
 _BY_NAME: Final[dict[str, type[Policy]]] = {
-    each.name: each for each in (FirstFit, Pack, Spread, Aligned, Quiet, LeastWaste, LeastFragmentation, Random)
+    policy.name: policy for policy in (FirstFit, Pack, Spread, Aligned, Quiet, LeastWaste, LeastFragmentation, Random)
 }
 
 POLICIES: Final[dict[str, str]] = {name: policy.summary for name, policy in _BY_NAME.items()}

@@ -86,14 +86,14 @@ class TypicalWorkload:
     def _fitting(self, room: NodeRoom) -> tuple[int, ...]:
         """By kind of claims, the weight of the VMs that have enough cpu and memory."""
         key = bisect_right(self._cpu_steps, room.cpu_left), bisect_right(self._memory_steps, room.memory_left)
-        found = self._weights.get(key)
-        if found is None:
+        weights = self._weights.get(key)
+        if weights is None:
             by_kind = dict.fromkeys(self._device_kinds, 0)
             for vm in self._vms:
                 if room.cpu_left >= vm.cpu and room.memory_left >= vm.memory:
                     by_kind[vm.devices] += vm.weight
-            found = self._weights[key] = tuple(by_kind.values())
-        return found
+            weights = self._weights[key] = tuple(by_kind.values())
+        return weights
 
     def kind(self, cards: NodeCards) -> _NodeKind:
         """One object for nodes whose cards serve the typical VMs in the same way."""
@@ -103,7 +103,12 @@ class TypicalWorkload:
             count = cards.layout.count
             key = (
                 count,
-                tuple([tuple([(each.count, tuple(sorted(each.shares.items()))) for each in need]) for need in needs]),
+                tuple(
+                    [
+                        tuple([(request.count, tuple(sorted(request.shares.items()))) for request in need])
+                        for need in needs
+                    ]
+                ),
             )
             kind = self._kinds[cards] = self._equal_kinds.setdefault(key, _NodeKind(needs, count))
         return kind
@@ -114,7 +119,7 @@ class _NodeKind:
 
     def __init__(self, needs: Sequence[ClaimsNeed], count: int) -> None:
         self._needs = needs
-        columns = [tuple([each.shares.get(card) for need in needs for each in need]) for card in range(count)]
+        columns = [tuple([request.shares.get(card) for need in needs for request in need]) for card in range(count)]
         self._interchangeable = len(set(columns)) <= 1
         self._usable: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -122,25 +127,25 @@ class _NodeKind:
         """By kind of claims, the thousandths of the free cards that a VM with them can use."""
         if self._interchangeable:
             free = tuple(sorted(free))
-        found = self._usable.get(free)
-        if found is None:
+        usable = self._usable.get(free)
+        if usable is None:
             if len(self._usable) >= _REMEMBERED:
                 self._usable.clear()
-            found = self._usable[free] = tuple([_usable(need, free) for need in self._needs])
-        return found
+            usable = self._usable[free] = tuple([_usable(need, free) for need in self._needs])
+        return usable
 
 
 def _usable(need: ClaimsNeed, free: tuple[int, ...]) -> int:
     """A VM without devices uses none: to it all free cards are lost, as in the paper."""
     cards: set[int] = set()
     for request in need:
-        found = 0
+        count = 0
         for card, share in request.shares.items():
             left = free[card]
             if left and left >= share:
-                found += left // share if share else request.count
+                count += left // share if share else request.count
                 cards.add(card)
-        if found < request.count:
+        if count < request.count:
             return 0
     return sum([free[card] for card in cards])
 

@@ -1,4 +1,4 @@
-"""An offer: what a node would give to a VM, and what that would leave. Policies score offers; they see nothing else."""
+"""An offer: what a node would give to a VM, and what that would leave. Offers are all that policies see, and score."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Offer:
 
     @property
     def opened(self) -> int:
-        """The number of cards that nobody used before."""
+        """The number of cards that were unused before."""
         return sum(not self.before.users[card] for card in {card for card, _ in self.taken})
 
     @property

@@ -27,8 +27,8 @@ class Policy:
     summary: ClassVar[str]
 
     def orders(self, cards: CardLayout, state: CardState) -> Sequence[DeviceOrder | None]:
-        """The orders in which a node's devices are tried, each of which gives an offer. None: the order of A-5.6. At
-        least one."""
+        """The orders in which a node's devices are tried, at least one; each gives an offer. None: the order of
+        A-5.6."""
         return (None,)
 
     def device_score(self, offer: Offer) -> Score:
@@ -71,8 +71,8 @@ def sorted_devices(cards: CardLayout, key: DevicePreference) -> DeviceOrder:
 
 def each_first(groups: Iterable[Sequence[int]], rest: DeviceOrder) -> list[DeviceOrder]:
     """For each group an order that begins with its devices; the others follow in the order ``rest``."""
-    found: list[DeviceOrder] = []
+    orders: list[DeviceOrder] = []
     for group in groups:
         members = frozenset(group)
-        found.append((*group, *[position for position in rest if position not in members]))
-    return found
+        orders.append((*group, *[position for position in rest if position not in members]))
+    return orders

@@ -12,7 +12,7 @@ from virt_dra.scheduling.policies.fragmentation import ClaimsNeed, RequestNeed, 
 from virt_dra.scheduling.policies.placer import VmShape
 
 _NEVER: ClaimsNeed = (RequestNeed(1, {}),)
-"""On a node whose pools are broken, and by claims whose selectors fail, nothing can be used."""
+"""The need that no node can serve: on nodes with broken pools, and of claims whose selectors fail."""
 
 
 class TypicalVms:
@@ -52,7 +52,7 @@ class TypicalVms:
             needs = {id(need): need for need in (self._needs.on(node.name, kind) for node in self._nodes)}
             possible = [need for need in needs.values() if all(request.shares for request in need)]
             self._asked[kind] = min(
-                [sum(each.count * min(each.shares.values()) for each in need) for need in possible], default=0
+                [sum(request.count * min(request.shares.values()) for request in need) for need in possible], default=0
             )
         return self._asked[kind]
 
@@ -75,7 +75,7 @@ class _Needs:
         self._features = features
         self._interrupt = interrupt
         self._failed: set[int] = set()
-        """Kinds whose selectors fail, or take too long: nobody else's VM may suffer from them."""
+        """Kinds whose selectors fail, or take too long: they mustn't slow down other VMs."""
         self._kinds: dict[tuple[str, ...], int] = {}
         self._allocators: list[Allocator | None] = []
         self._known: dict[Hashable, ClaimsNeed] = {}
@@ -83,8 +83,8 @@ class _Needs:
     def kind(self, shape: VmShape) -> int | None:
         """The number of the shape's claims; None if they break a rule."""
         key = tuple([claim.spec.model_dump_json(by_alias=True, exclude_unset=True) for claim in shape.claims])
-        found = self._kinds.get(key)
-        if found is None:
+        number = self._kinds.get(key)
+        if number is None:
             allocator = (
                 Allocator(self._snapshot, shape.claims, self._features, interrupt=self._interrupt)
                 if shape.claims
@@ -92,9 +92,9 @@ class _Needs:
             )
             if allocator is not None and allocator.pod_class is None:
                 return None
-            found = self._kinds[key] = len(self._allocators)
+            number = self._kinds[key] = len(self._allocators)
             self._allocators.append(allocator)
-        return found
+        return number
 
     def on(self, name: str, kind: int) -> ClaimsNeed:
         allocator = self._allocators[kind]
@@ -107,15 +107,15 @@ class _Needs:
         try:
             of_node = allocator.outcome_key(node)
             key = (kind, cards if of_node is None else (of_node[0], cards.layout))
-            found = self._known.get(key)
-            if found is None:
-                found = self._known[key] = self._need(allocator, cards, node)
+            need = self._known.get(key)
+            if need is None:
+                need = self._known[key] = self._need(allocator, cards, node)
         except NodeError:
             return _NEVER
         except AllocationError:
             self._failed.add(kind)
             return _NEVER
-        return found
+        return need
 
     def _need(self, allocator: Allocator, cards: NodeCards, node: Node) -> ClaimsNeed:
         pod_class = allocator.pod_class

@@ -47,7 +47,7 @@ class BindingCycle:
     allocation in flight other pods of the group share."""
 
     context: LoopContext
-    known: KnownCluster
+    known_cluster: KnownCluster
     pod: Pod
     node: str
     devices: DeviceAttempt | None = None
@@ -76,11 +76,11 @@ class BindingCycle:
         for position, claim in enumerate(self.claims):
             if claim.name == IN_MEMORY:
                 self.claims[position] = await self._bind_special(position, devices)
-            elif not is_reserved_for(claim, self.pod, workload_claims=self.known.workload_claims):
+            elif not is_reserved_for(claim, self.pod, workload_claims=self.known_cluster.workload_claims):
                 self.claims[position] = await self._bind_claim(claim, devices)
         if self._statuses(devices):
             await write_node_resources(self.context.cluster, self.pod, self._statuses(devices))
-        if self.known.features.device_binding_and_status and any(map(waits, self.claims)):
+        if self.known_cluster.features.device_binding_and_status and any(map(waits, self.claims)):
             await self._become_ready()
         devices.done()
 
@@ -90,16 +90,16 @@ class BindingCycle:
 
     async def _bind_claim(self, claim: ResourceClaim, devices: DeviceAttempt) -> ResourceClaim:
         bound = await bind_claim(self.context.cluster, claim, self._binding(claim, devices.reserved.get(claim.key)))
-        if not self.known.claims.assume(bound.claim):
+        if not self.known_cluster.claims.assume(bound.claim):
             _log.debug("claim %s not stored in the assume cache", claim.key)
         return bound.claim
 
     def _binding(self, claim: ResourceClaim, allocation: AllocationResult | None) -> ClaimBinding:
         return ClaimBinding(
-            self.known.consumers(self.pod).get(claim.key) or consumer_reference(self.pod),
+            self.known_cluster.consumers(self.pod).get(claim.key) or consumer_reference(self.pod),
             allocation,
             self.context.clock(),
-            stamp=self.known.features.device_binding_and_status,
+            stamp=self.known_cluster.features.device_binding_and_status,
             shared=claim.metadata.uid in self.shared,
         )
 
@@ -121,7 +121,7 @@ class BindingCycle:
         """Until the informer knows the claim, so that its devices are taken when they are no longer in flight
         (C-2.7)."""
         for _ in range(_SEEN_WITHIN):
-            if self.known.claims.assume(claim):
+            if self.known_cluster.claims.assume(claim):
                 return
             await asyncio.sleep(1.0)
         _log.info("claim %s not stored in the assume cache", claim.key)
@@ -131,12 +131,12 @@ class BindingCycle:
         it may take."""
         note = f"waiting for binding conditions for device on node {self.node}"
         self.context.recorder(COMPONENT).record(reference(self.pod), "Normal", "BindingConditionsPending", note)
-        began = self.known.now()
+        began = self.known_cluster.now()
         timeout = self.context.timers.binding_timeout
         outcome = "error"
         try:
             while not self._all_ready():
-                left = began + timeout - self.known.now()
+                left = began + timeout - self.known_cluster.now()
                 await asyncio.sleep(min(POLL, max(left, 0.0)))
                 if left <= POLL:
                     outcome = "timeout"
@@ -149,13 +149,13 @@ class BindingCycle:
             outcome = "timeout"
             raise BindError(str(error)) from error
         finally:
-            self._measure(outcome, self.known.now() - began)
+            self._measure(outcome, self.known_cluster.now() - began)
 
     def _all_ready(self) -> bool:
         """Looks at the claims as they are now."""
-        deadline = BindingDeadline(self.context.clock(), self.known.binding_timeout)
+        deadline = BindingDeadline(self.context.clock(), self.known_cluster.binding_timeout)
         for position, claim in enumerate(self.claims):
-            current = self.known.claims.get(claim.key)
+            current = self.known_cluster.claims.get(claim.key)
             if current is None:
                 raise BindError(f'could not find ResourceClaim "{claim.key}"')
             self.claims[position] = current
@@ -195,7 +195,7 @@ class BindingCycle:
             elif claim.status.allocation is not None and is_reserved_for(claim, self.pod):
                 released = await release_claim(self.context.cluster, claim, self.pod.metadata.uid)
                 if released is not None:
-                    self.known.claims.assume(released)
+                    self.known_cluster.claims.assume(released)
 
         if self._statuses(self.devices):
             await clear_node_resources(self.context.cluster, self.pod)

@@ -33,10 +33,11 @@ class BindError(Exception):
 
 @dataclass(frozen=True)
 class ClaimBinding:
-    """What a claim gets. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets its time
-    (C-5.11 item 6).
+    """What is written to a claim. ``allocation``: None if it has one already. ``stamp``: whether a new allocation gets
+    its time (C-5.11 item 6).
 
-    ``shared``: other pods of the group write the same allocation; who comes later only finds it there (C-20.2).
+    ``shared``: other pods of the group write the same allocation; the first of them does, the others see it there
+    (C-20.2).
     """
 
     consumer: ResourceClaimConsumerReference
@@ -48,8 +49,8 @@ class ClaimBinding:
 
 @dataclass(frozen=True)
 class BoundClaim:
-    """The claim as it is stored. ``ours``: we reserved it, so a failure later takes that back; somebody else's
-    reservation stays."""
+    """The claim as it is stored. ``ours``: the reservation was made here, so a later failure takes it back; one of
+    another writer stays."""
 
     claim: ResourceClaim
     ours: bool
@@ -98,31 +99,31 @@ def _still_to_write(decided: ResourceClaim, current: ResourceClaim, binding: Cla
     A claim that was decided about as allocated must still have these devices: they, or the plan for an earlier pod,
     chose the node.
     """
-    found = current.status.allocation
+    allocation = current.status.allocation
     if current.metadata.uid != decided.metadata.uid:
         raise BindError(f"claim {decided.key} got deleted and created again in the meantime")
     if current.metadata.deletion_timestamp is not None:
         raise BindError(f"claim {decided.key} got deleted in the meantime")
     if binding.allocation is not None:
-        if found is None:
+        if allocation is None:
             return binding.allocation
-        if binding.shared and _same_devices(found, binding.allocation):
+        if binding.shared and _same_devices(allocation, binding.allocation):
             return None
         raise BindError(f"claim {decided.key} got allocated elsewhere in the meantime")
-    if found is None:
+    if allocation is None:
         raise BindError(f"claim {decided.key} got deallocated elsewhere in the meantime")
     before = decided.status.allocation
-    if before is not None and not _same_devices(found, before):
+    if before is not None and not _same_devices(allocation, before):
         raise BindError(f"claim {decided.key} got allocated elsewhere in the meantime")
     return None
 
 
-def _same_devices(one: AllocationResult, other: AllocationResult) -> bool:
-    return one.devices.results == other.devices.results and one.node_selector == other.node_selector
+def _same_devices(allocation: AllocationResult, other: AllocationResult) -> bool:
+    return allocation.devices.results == other.devices.results and allocation.node_selector == other.node_selector
 
 
 def _reserved(claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> bool:
-    return any(each.uid == consumer.uid for each in claim.status.reserved_for)
+    return any(reference.uid == consumer.uid for reference in claim.status.reserved_for)
 
 
 def _bound_status(
@@ -140,8 +141,9 @@ def _bound_status(
 
 
 async def release_claim(cluster: Cluster, claim: ResourceClaim, uid: str) -> ResourceClaim | None:
-    """Take the reservation for a UID back (C-21.3); the claim as it is stored then. One that stays because the cluster
-    refuses is used by the pod's next attempt, or dropped by the claim controller when the pod is gone (C-10.9)."""
+    """Remove the reservation for a UID (C-21.3). Returns the claim as it is stored then. A reservation that the cluster
+    refuses to remove is used by the pod's next attempt, or removed by the claim controller when the pod was deleted
+    (C-10.9)."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(ResourceClaim, claim.name, claim.namespace)

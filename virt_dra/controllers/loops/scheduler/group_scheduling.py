@@ -58,16 +58,21 @@ class GroupScheduling:
     """One group after the other, from the queue to the binding cycles of its pods."""
 
     def __init__(
-        self, context: LoopContext, known: KnownCluster, reports: PodReports, bind: StartBinding, preempting: Preempting
+        self,
+        context: LoopContext,
+        cluster: KnownCluster,
+        reports: PodReports,
+        bind: StartBinding,
+        preempting: Preempting,
     ) -> None:
         self._context = context
         self._preempting = preempting
-        self._known = known
+        self._known = cluster
         self._reports = reports
         self._bind = bind
 
     async def schedule(self, queued: QueuedPod) -> None:
-        pods = [pod for each in queued.pods.values() if (pod := self._waiting(each)) is not None]
+        pods = [pod for member in queued.pods.values() if (pod := self._waiting(member)) is not None]
         group = self._known.group_of(pods[0]) if pods else None
         if group is None:
             self._known.queue.group_failed(queued, pods, GroupFailure.NONE, self._known.now())
@@ -112,18 +117,18 @@ class GroupScheduling:
     def _place(
         self, group: PodGroup, pods: Sequence[Pod], allocations: GroupAllocations, taken: list[tuple[Pod, FoundNode]]
     ) -> GroupResult:
-        """One cycle; ``taken`` has what is reserved then."""
+        """The result of one cycle; ``taken`` receives the places that are reserved."""
         priority = group.spec.priority or 0
         other = next((pod.spec.priority or 0 for pod in pods if (pod.spec.priority or 0) != priority), None)
         if other is not None:
             text = "all pods in a single pod group should have the same priority as the pod group's priority"
             return GroupResult((), error=f"{text}, got {other} and {priority}")
 
-        def take(pod: Pod, found: FoundNode) -> None:
-            reserve(found)
-            self._known.table.assign(assumed(pod, found.node, [part.attempt for part in found.parts]), found.node)
+        def take(pod: Pod, place: FoundNode) -> None:
+            reserve(place)
+            self._known.table.assign(assumed(pod, place.node, [part.attempt for part in place.parts]), place.node)
             self._known.assumed.add(pod.metadata.uid)
-            taken.append((pod, found))
+            taken.append((pod, place))
 
         self._known.devices.group = allocations
         try:
@@ -134,13 +139,13 @@ class GroupScheduling:
 
     async def _give_up_places(self, pods: Sequence[Pod], result: GroupResult) -> None:
         """After an error no pod stays nominated, after a rejection none that would have fitted."""
-        fitting = [member.pod for member in result.members if isinstance(member.found, FoundNode)]
+        fitting = [member.pod for member in result.members if isinstance(member.outcome, FoundNode)]
         for pod in pods if result.error else fitting if result.rejected else ():
             await self._preempting.give_up_place(pod)
 
     def _give_back(self, taken: list[tuple[Pod, FoundNode]]) -> None:
-        for pod, found in reversed(taken):
-            for part in reversed(found.parts):
+        for pod, place in reversed(taken):
+            for part in reversed(place.parts):
                 part.attempt.unreserve()
             self._known.table.unassign(pod.metadata.uid)
             self._known.assumed.discard(pod.metadata.uid)
@@ -153,8 +158,8 @@ class GroupScheduling:
         failed: list[Pod] = []
         for pod in pods:
             member = tried.get(pod.metadata.uid)
-            if result.success and member is not None and isinstance(member.found, FoundNode):
-                self._bind(queued, pod, member.found, shared)
+            if result.success and member is not None and isinstance(member.outcome, FoundNode):
+                self._bind(queued, pod, member.outcome, shared)
                 continue
             failed.append(pod)
             self._reports.failed(pod, _failure(member, result, text))
@@ -170,7 +175,7 @@ class GroupScheduling:
         try:
             idle = False
             for member in result.members:
-                if isinstance(member.found, NotFitting | FoundNode):
+                if isinstance(member.outcome, NotFitting | FoundNode):
                     idle |= not await self._remedied(member)
             if idle and self._known.workload_claims and not self._known.scheduled_of(group.key):
                 freed = await self._free_claims(group, result)
@@ -192,12 +197,12 @@ class GroupScheduling:
         priority = group.spec.priority or 0
         if waits_for_victims(pods, priority, table):
             return f"{PREEMPTION}ongoing preemption on nominated nodes", _PostFilter.PREEMPTS
-        lower = [each for state in table.states for each in state.pods.values() if (each.spec.priority or 0) < priority]
-        candidates = [each for each in lower if each.spec.node_name]
+        lower = [pod for state in table.states for pod in state.pods.values() if (pod.spec.priority or 0) < priority]
+        candidates = [pod for pod in lower if pod.spec.node_name]
         if not candidates:
             return NO_VICTIMS, _PostFilter.REJECTED
-        for each in candidates:
-            table.unassign(each.metadata.uid)
+        for candidate in candidates:
+            table.unassign(candidate.metadata.uid)
         taken: list[tuple[Pod, FoundNode]] = []
         try:
             result = self._place(group, pods, GroupAllocations(), taken)
@@ -206,18 +211,18 @@ class GroupScheduling:
                 return f"{DONE}, {PREEMPTION}{result.error or result.rejected}", _PostFilter.REJECTED
             victims = choose_group_victims(taken, candidates, table, self._preempting.sorted_budgets())
         finally:
-            for each in candidates:
-                table.assign(each, each.spec.node_name or "")
+            for candidate in candidates:
+                table.assign(candidate, candidate.spec.node_name or "")
         nominated = {}
-        for pod, found in taken:
-            table.nominations.nominate(pod, found.node)
-            nominated[pod.metadata.uid] = pod.with_(status=pod.status.with_(nominated_node_name=found.node))
+        for pod, place in taken:
+            table.nominations.nominate(pod, place.node)
+            nominated[pod.metadata.uid] = pod.with_(status=pod.status.with_(nominated_node_name=place.node))
         await self._preempting.make_room_for_group(group, nominated, victims)
         return f"{PREEMPTION}found a placement for podgroup, preempting {len(victims)} victims", _PostFilter.PREEMPTS
 
     async def _remedied(self, member: MemberResult) -> bool:
         """As PostFilter of a single pod (C-5.6)."""
-        for remedy in remedies(member.found)[:1] if isinstance(member.found, NotFitting | FoundNode) else ():
+        for remedy in remedies(member.outcome)[:1] if isinstance(member.outcome, NotFitting | FoundNode) else ():
             await apply_remedy(self._context.cluster, self._known, remedy)
             return True
         return False
@@ -226,7 +231,7 @@ class GroupScheduling:
         """A claim of the group that some node can't use is deallocated, or else a reservation for the group is taken
         back."""
         for member in result.members:
-            parts = member.found.parts if isinstance(member.found, NotFitting) else ()
+            parts = member.outcome.parts if isinstance(member.outcome, NotFitting) else ()
             devices = device_part([part.attempt for part in parts])
             claim = devices.nodes.deallocatable(group.metadata.uid) if devices is not None else None
             if claim is not None:
@@ -234,7 +239,7 @@ class GroupScheduling:
                 return NO_VICTIMS
         for claim in self._claims_of(group):
             if claim.status.allocation is not None and any(
-                each.uid == group.metadata.uid for each in claim.status.reserved_for
+                consumer.uid == group.metadata.uid for consumer in claim.status.reserved_for
             ):
                 released = await release_claim(self._context.cluster, claim, group.metadata.uid)
                 if released is not None:
@@ -261,7 +266,10 @@ class GroupScheduling:
         for _ in range(WRITE_ATTEMPTS):
             try:
                 current = await self._context.cluster.get(PodGroup, group.name, group.namespace)
-                before = next((each for each in current.status.conditions if each.type == INITIALLY_SCHEDULED), None)
+                before = next(
+                    (condition for condition in current.status.conditions if condition.type == INITIALLY_SCHEDULED),
+                    None,
+                )
                 if current.metadata.uid != group.metadata.uid or (
                     before is not None and before.status == "True" != status
                 ):
@@ -274,8 +282,11 @@ class GroupScheduling:
                 )  # fmt: skip
                 if before is not None and before.to_wire() == new.to_wire():
                     return
-                kept = [new if each.type == INITIALLY_SCHEDULED else each for each in current.status.conditions]
-                conditions = [each.to_wire() for each in (kept if before is not None else [*kept, new])]
+                kept = [
+                    new if condition.type == INITIALLY_SCHEDULED else condition
+                    for condition in current.status.conditions
+                ]
+                conditions = [condition.to_wire() for condition in (kept if before is not None else [*kept, new])]
                 seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
                 merge = {"metadata": seen, "status": {"conditions": conditions}}
                 await self._context.cluster.patch(
@@ -294,10 +305,10 @@ def _failure(member: MemberResult | None, result: GroupResult, text: str) -> Fai
         return FailedAttempt(SCHEDULER_ERROR, (member.error if member is not None else "") or result.error)
     if member is None:
         return FailedAttempt(UNSCHEDULABLE, result.rejected)
-    if isinstance(member.found, NotFitting):
-        return FailedAttempt(UNSCHEDULABLE, member.found.diagnosis.message)
-    if isinstance(member.found, NoNodes):
-        return FailedAttempt(UNSCHEDULABLE, member.found.message)
+    if isinstance(member.outcome, NotFitting):
+        return FailedAttempt(UNSCHEDULABLE, member.outcome.diagnosis.message)
+    if isinstance(member.outcome, NoNodes):
+        return FailedAttempt(UNSCHEDULABLE, member.outcome.message)
     return FailedAttempt(UNSCHEDULABLE, text)
 
 

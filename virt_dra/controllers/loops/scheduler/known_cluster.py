@@ -41,7 +41,7 @@ from virt_dra.scheduling.queue import PodBackoff, SchedulingQueue
 from virt_dra.scheduling.scheduling_gates import SchedulingGates
 
 SCHEDULER_NAME = "default-scheduler"
-"""The pods that are ours to schedule name it, or nobody."""
+"""Pods are scheduled here if their ``schedulerName`` is this or empty."""
 
 _PODS_OF_CLAIM = "scheduler: claims of pods"
 _PODS_OF_GROUP = "scheduler: groups of pods"
@@ -145,15 +145,15 @@ class KnownCluster:
         self.changed.set()
 
     def forget(self, pod: Pod) -> None:
-        """A pod that was assumed on a node is not there (any more): its place is free."""
+        """Frees the place of a pod that was assumed on a node and is not there."""
         self.assumed.discard(pod.metadata.uid)
         if self.table.unassign(pod.metadata.uid) is not None:
             self.event(ClusterEvent.ASSIGNED_POD_DELETE, pod, None)
 
     def current(self, pod: Pod) -> Pod | None:
-        """The pod as the informer has it; None if it is gone."""
-        found = self.pods.store.get(pod.name, pod.namespace)
-        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+        """The pod as the informer has it; None if it was deleted."""
+        current = self.pods.store.get(pod.name, pod.namespace)
+        return current if current is not None and current.metadata.uid == pod.metadata.uid else None
 
     # --- pod groups ------------------------------------------------------------------------------------------------
 
@@ -177,12 +177,12 @@ class KnownCluster:
     def consumers(self, pod: Pod) -> Mapping[str, ResourceClaimConsumerReference]:
         """Whom the pod's claims are reserved for, by ``namespace/name`` (C-3.5)."""
         group = self.group_of(pod) if self.workload_claims else None
-        found: dict[str, ResourceClaimConsumerReference] = {}
+        consumers: dict[str, ResourceClaimConsumerReference] = {}
         for entry in pod.spec.resource_claims if group is not None else ():
             resolved = claim_name(pod, entry)
             if isinstance(resolved, Resolved):
-                found[f"{pod.namespace}/{resolved.name}"] = bind_to(pod, group, entry)
-        return found
+                consumers[f"{pod.namespace}/{resolved.name}"] = bind_to(pod, group, entry)
+        return consumers
 
     def _pod_group(self, old: PodGroup | None, new: PodGroup | None) -> None:
         if new is not None:
@@ -197,8 +197,8 @@ class KnownCluster:
         return [pod.metadata.uid for pod in self.pods.store.by_index(_PODS_OF_CLAIM, key)]
 
     def _published(self) -> Published:
-        by_name = sorted(self._slices.store.values(), key=lambda each: each.name)
-        rules = sorted(self._rules.store.values(), key=lambda each: each.name) if self._gates.taint_rules else ()
+        by_name = sorted(self._slices.store.values(), key=lambda slice_: slice_.name)
+        rules = sorted(self._rules.store.values(), key=lambda rule: rule.name) if self._gates.taint_rules else ()
         return Published(by_name, self._classes.store.values(), rules)
 
     def _device_options(self) -> DeviceOptions:
@@ -315,12 +315,12 @@ class KnownCluster:
 
 def _claims_of(pod: Pod) -> Iterable[str]:
     """The claims of a pod that its spec or status names, as ``namespace/name``."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for entry in pod.spec.resource_claims:
         try:
             resolved = claim_name(pod, entry)
         except UnsupportedClaimSource:
             continue
         if isinstance(resolved, Resolved):
-            found[f"{pod.namespace}/{resolved.name}"] = None
-    return found
+            keys[f"{pod.namespace}/{resolved.name}"] = None
+    return keys

@@ -95,10 +95,10 @@ class SchedulerLoop:
             self._known.queue.done(queued.uid)
             self._start_binding(queued, pod, outcome, frozenset())
 
-    def _start_binding(self, queued: QueuedPod, pod: Pod, found: FoundNode, shared: frozenset[str]) -> None:
+    def _start_binding(self, queued: QueuedPod, pod: Pod, place: FoundNode, shared: frozenset[str]) -> None:
         """``shared``: UIDs of the claims whose allocation other pods of the group write too."""
-        devices = device_part([part.attempt for part in found.parts])
-        binding = BindingCycle(self._context, self._known, pod, found.node, devices, shared)
+        devices = device_part([part.attempt for part in place.parts])
+        binding = BindingCycle(self._context, self._known, pod, place.node, devices, shared)
         self._run.tasks.create_task(self._bind(queued, binding), name=f"binding of {pod.key}")
 
     def _skipped(self, pod: Pod) -> bool:
@@ -117,7 +117,7 @@ class SchedulerLoop:
                 return str(error)
             texts.append(remedy.text)
         room = await self._preempting.make_room(pod, outcome)
-        return room.text if room.found else ", ".join(filter(None, [*texts, room.text]))
+        return room.text if room.evicted else ", ".join(filter(None, [*texts, room.text]))
 
     async def _bind(self, queued: QueuedPod, binding: BindingCycle) -> None:
         """The binding cycle, and its failure."""
@@ -138,8 +138,8 @@ class SchedulerLoop:
             self._run.reports.scheduled(pod, binding.node)
 
     def _failed(self, queued: QueuedPod, failure: FailedAttempt) -> None:
-        """The pod goes back to the queue, and says why. One that is gone or got a node from somebody else is none of
-        ours."""
+        """Returns the pod to the queue and writes the reason to its condition. Skips pods that were deleted or bound by
+        another scheduler."""
         pod = self._known.current(queued.pod)
         if pod is None or pod.spec.node_name:
             self._known.queue.done(queued.uid)

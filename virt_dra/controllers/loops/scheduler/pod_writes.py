@@ -46,7 +46,7 @@ async def write_node_resources(cluster: Cluster, pod: Pod, statuses: Statuses) -
     """`status.nodeAllocatableResourceClaimStatuses` of the pod (C-8.6). Raises BindError."""
     merge = {
         "metadata": {"uid": pod.metadata.uid},
-        "status": {_NODE_RESOURCES: [_without_empty(each.to_wire()) for each in statuses]},
+        "status": {_NODE_RESOURCES: [_without_empty(status.to_wire()) for status in statuses]},
     }
     try:
         await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -59,8 +59,8 @@ def _without_empty(status: Json) -> Json:
 
 
 async def clear_node_resources(cluster: Cluster, pod: Pod) -> None:
-    """The reverse. A pod that is gone, or can't be written, is left as it is: its next attempt writes the field
-    anew."""
+    """Removes them. Errors are ignored: the pod's next attempt writes the field again, and a deleted pod doesn't need
+    it."""
     try:
         merge = {"metadata": {"uid": pod.metadata.uid}, "status": {_NODE_RESOURCES: []}}
         await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -83,15 +83,18 @@ def _seen(pod: Pod) -> dict[str, str]:
 
 
 async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, now: datetime) -> None:
-    """Not written when the pod says the same already; a pod that is gone needs none, and one that got a node from
-    somebody else is not unschedulable. Another writer's conditions are never overwritten."""
+    """Write the condition unless the pod has it already, was deleted, or is to be called unschedulable after another
+    scheduler bound it. Conditions of other writers stay."""
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
             current = await cluster.get(Pod, pod.name, pod.namespace)
             conditions = with_condition(current, condition, now)
             other = current.metadata.uid != pod.metadata.uid or (current.spec.node_name and condition.status == "False")
             if not other and conditions != current.status.conditions:
-                merge = {"metadata": _seen(current), "status": {"conditions": [each.to_wire() for each in conditions]}}
+                merge = {
+                    "metadata": _seen(current),
+                    "status": {"conditions": [written.to_wire() for written in conditions]},
+                }
                 await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
         except Conflict as error:
             if attempt == WRITE_ATTEMPTS:
@@ -105,11 +108,11 @@ async def write_condition(cluster: Cluster, pod: Pod, condition: PodCondition, n
 
 def with_condition(pod: Pod, condition: PodCondition, now: datetime) -> tuple[PodCondition, ...]:
     """The pod's conditions with this one; lastTransitionTime moves only when the status changes."""
-    before = next((each for each in pod.status.conditions if each.type == condition.type), None)
+    before = next((present for present in pod.status.conditions if present.type == condition.type), None)
     unchanged = before is not None and before.status == condition.status and before.last_transition_time is not None
     new = condition.with_(
         last_transition_time=before.last_transition_time if before is not None and unchanged else format_time(now)
     )
     if before is not None and before == new:
         return pod.status.conditions
-    return (*(each for each in pod.status.conditions if each.type != condition.type), new)
+    return (*(present for present in pod.status.conditions if present.type != condition.type), new)

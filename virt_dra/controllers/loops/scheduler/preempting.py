@@ -56,18 +56,18 @@ def _mark(kind: str) -> PodCondition:
 
 @dataclass(frozen=True)
 class Room:
-    """What preemption did: ``text`` for the condition of the pod. ``found``: pods were evicted as Kubernetes does,
+    """What preemption did: ``text`` for the condition of the pod. ``evicted``: pods were evicted as Kubernetes does,
     which is all that the condition says then."""
 
     text: str
-    found: bool = False
+    evicted: bool = False
 
 
 class Preempting:
     """Kubernetes' preemption, or with the option the one that frees devices."""
 
-    def __init__(self, context: LoopContext, known: KnownCluster) -> None:
-        self._context, self._known = context, known
+    def __init__(self, context: LoopContext, cluster: KnownCluster) -> None:
+        self._context, self._known = context, cluster
         self._enabled = context.options.get(PREEMPTION) is True
         self._recorder = context.recorder(SCHEDULER_NAME)
         self._revision = 0
@@ -96,7 +96,7 @@ class Preempting:
             if isinstance(chosen, Victims):
                 self._known.table.nominations.nominate(pod, chosen.node)
                 await self._evict_all(pod, chosen.node, chosen.pods)
-                return Room(chosen.text, found=True)
+                return Room(chosen.text, evicted=True)
             if chosen.hopeless:
                 await self.give_up_place(pod)
         except ApiError as error:
@@ -122,7 +122,7 @@ class Preempting:
             await self._nominate(pod, pod.status.nominated_node_name)
 
     async def give_up_place(self, pod: Pod) -> None:
-        """The pod is nominated for no node any more."""
+        """Withdraws the pod's nomination for a node."""
         self._known.table.nominations.forget(pod.metadata.uid)
         if not pod.status.nominated_node_name:
             return
@@ -140,11 +140,11 @@ class Preempting:
 
     def sorted_budgets(self) -> Sequence[PodDisruptionBudget]:
         """By namespace and name."""
-        return sorted(self._budgets.store.values(), key=lambda each: each.key)
+        return sorted(self._budgets.store.values(), key=lambda budget: budget.key)
 
     async def _planned(self, pod: Pod) -> PreemptionPlan | NoPreemption | None:
-        """What is to be done, proved on the cluster as it is now. None if the cluster made every plan useless before it
-        was finished."""
+        """A plan of preemption that holds on the cluster as it is now. None if changes of the cluster invalidated every
+        plan before it was finished."""
         budgets = self.sorted_budgets()
         for attempt in range(PLANS):
             outcome = await self._in_turns(planning(pod, self._as_it_is(pod), budgets, changed=attempt > 0))
@@ -164,11 +164,13 @@ class Preempting:
 
     def _as_it_is(self, pod: Pod) -> TrialCluster:
         """The cluster of this moment, which later changes don't reach."""
-        known = self._known
-        nodes = tuple(state.node for state in known.table.states)
-        claims, pods = dict(known.claims), tuple(known.pods.store.values())
+        cluster = self._known
+        nodes = tuple(state.node for state in cluster.table.states)
+        claims, pods = dict(cluster.claims), tuple(cluster.pods.store.values())
         others = self._other_filters(pod)
-        return TrialCluster(nodes, claims, known.ledger.snapshot, pods, known.features, others, known.workload_claims)
+        return TrialCluster(
+            nodes, claims, cluster.ledger.snapshot, pods, cluster.features, others, cluster.workload_claims
+        )
 
     def _other_filters(self, pod: Pod) -> Callable[[Pod, Node, Sequence[Pod]], bool]:
         """The plugins but DynamicResources, on a node as it would be. A pod that is refused or fails in PreFilter fits
@@ -190,7 +192,7 @@ class Preempting:
 
     def _fits(self, attempts: Sequence[PluginAttempt], node: Node, beside: Sequence[Pod]) -> bool:
         state = NodeState(node)
-        state.pods = {each.metadata.uid: each for each in beside}
+        state.pods = {pod.metadata.uid: pod for pod in beside}
         self._revision = state.revision = self._revision - 1  # of no state that a plugin may have kept something of
         try:
             return all(attempt.filter(state) is None for attempt in attempts)
@@ -198,8 +200,8 @@ class Preempting:
             return False
 
     async def _evict(self, victim: Pod, kind: str, uid: str, node: str) -> None:
-        """``kind`` and ``uid``: for whom. Raises ApiError; a victim that is gone, or another of its name, is none any
-        more."""
+        """Evict a victim for the pod or group with this ``kind`` and ``uid``. Skips one that was deleted or replaced.
+        Raises ApiError."""
         cluster = self._context.cluster
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
@@ -209,7 +211,7 @@ class Preempting:
                 conditions = with_condition(current, _mark(kind), self._context.clock())
                 if conditions != current.status.conditions:
                     seen = {"uid": current.metadata.uid, "resourceVersion": current.metadata.resource_version}
-                    merge = {"metadata": seen, "status": {"conditions": [each.to_wire() for each in conditions]}}
+                    merge = {"metadata": seen, "status": {"conditions": [written.to_wire() for written in conditions]}}
                     await cluster.patch(Pod, victim.name, victim.namespace, merge=merge, subresource="status")
                 await cluster.delete(Pod, victim.name, victim.namespace, uid=victim.metadata.uid)
             except NotFound:

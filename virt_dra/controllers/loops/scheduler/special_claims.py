@@ -55,7 +55,7 @@ async def write_mappings(
     """`status.extendedResourceClaimStatus` of the pod. Raises BindError, also if nothing is mapped (C-7.8)."""
     if not mappings:
         raise BindError(f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus")
-    status = {"requestMappings": [each.to_wire() for each in mappings], "resourceClaimName": claim}
+    status = {"requestMappings": [mapping.to_wire() for mapping in mappings], "resourceClaimName": claim}
     merge = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
     try:
         await cluster.patch(Pod, pod.name, pod.namespace, merge=merge, subresource="status")
@@ -64,8 +64,8 @@ async def write_mappings(
 
 
 async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
-    """First the finalizer goes, so that nobody must be waited for. Raises ApiError; a claim that is gone already is
-    fine."""
+    """Delete the claim, its finalizer first, so that the deletion takes effect at once. Raises ApiError; ignores a
+    claim that was deleted already."""
     current = claim
     for attempt in range(1, WRITE_ATTEMPTS + 1):
         try:
@@ -74,7 +74,7 @@ async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
             if current.metadata.uid != claim.metadata.uid:
                 return
             if FINALIZER in current.metadata.finalizers:
-                finalizers = tuple(each for each in current.metadata.finalizers if each != FINALIZER)
+                finalizers = tuple(finalizer for finalizer in current.metadata.finalizers if finalizer != FINALIZER)
                 await cluster.update(current.with_(metadata=current.metadata.with_(finalizers=finalizers)))
             await cluster.delete(ResourceClaim, claim.name, claim.namespace, uid=claim.metadata.uid)
         except NotFound:
@@ -86,9 +86,9 @@ async def delete_special(cluster: Cluster, claim: ResourceClaim) -> None:
             return
 
 
-async def apply_remedy(cluster: Cluster, known: KnownCluster, remedy: Remedy) -> None:
-    """What PostFilter found to help is done (C-5.6). Raises ApiError."""
+async def apply_remedy(cluster: Cluster, known_cluster: KnownCluster, remedy: Remedy) -> None:
+    """Do what PostFilter proposed (C-5.6). Raises ApiError."""
     if remedy.deallocate is not None:
-        known.claims.assume(await deallocate_claim(cluster, remedy.deallocate))
+        known_cluster.claims.assume(await deallocate_claim(cluster, remedy.deallocate))
     elif remedy.delete is not None:
         await delete_special(cluster, remedy.delete)
