@@ -102,8 +102,8 @@ def _claim(claim: ResourceClaim) -> ResourceClaim:
 
 def _pod(pod: Pod) -> Pod:
     spec = PodSpec(
-        containers=tuple([_container(each) for each in pod.spec.containers]),
-        init_containers=tuple([_container(each) for each in pod.spec.init_containers]),
+        containers=tuple([_container(container) for container in pod.spec.containers]),
+        init_containers=tuple([_container(container) for container in pod.spec.init_containers]),
         resource_claims=pod.spec.resource_claims,
     )
     for field in ("node_name", "overhead", "resources"):

@@ -79,11 +79,11 @@ def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[
     """
     levels = {
         score: max(BEST - 1 - rank, 0)
-        for rank, score in enumerate(sorted({each for each in scores if each is not None}))
+        for rank, score in enumerate(sorted({score for score in scores if score is not None}))
     }
-    found = {name: 0 if score is None else levels[score] for name, score in zip(nodes, scores, strict=True)}
+    by_node = {name: 0 if score is None else levels[score] for name, score in zip(nodes, scores, strict=True)}
     best = best_node(nodes, scores)
-    return found if best is None else {**found, best: BEST}
+    return by_node if best is None else {**by_node, best: BEST}
 
 
 def best_node(nodes: Sequence[str], scores: Sequence[Score | None]) -> str | None:
@@ -93,9 +93,9 @@ def best_node(nodes: Sequence[str], scores: Sequence[Score | None]) -> str | Non
     )[1]
 
 
-def prioritize_answer(found: Mapping[str, int]) -> bytes:
+def prioritize_answer(by_node: Mapping[str, int]) -> bytes:
     """HostPriorityList."""
-    return json.dumps([{"Host": name, "Score": score} for name, score in found.items()]).encode()
+    return json.dumps([{"Host": name, "Score": score} for name, score in by_node.items()]).encode()
 
 
 def filter_answer(asked: ExtenderArguments, refused: Mapping[str, str]) -> bytes:

@@ -62,15 +62,15 @@ class ExtenderServer:
         plain.router.add_get("/metrics", self._text)
         runners = [web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS) for app in (asked, plain)]
         try:
-            found = []
+            bound = []
             for runner, host, port, context in (
                 (runners[0], ports.host, ports.port, None if self._tls is None else self._tls.context),
                 (runners[1], ports.plain_host, ports.plain_port, None),
             ):
                 await runner.setup()
                 await web.TCPSite(runner, host, port, ssl_context=context).start()
-                found.append(int(runner.addresses[0][1]))
-            yield found[0], found[1]
+                bound.append(int(runner.addresses[0][1]))
+            yield bound[0], bound[1]
         finally:
             for runner in runners:
                 await runner.cleanup()

@@ -80,7 +80,7 @@ class ClaimRow:
             "namespace": self.namespace,
             "name": self.claim.name,
             "state": self.state,
-            "devices": [each._asdict() for each in self.devices],
+            "devices": [device._asdict() for device in self.devices],
             "node": self.node or None,
             "classes": list(self.classes),
             "for": [user.to_json() for user in self.users],

@@ -105,7 +105,9 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
     stored = model.by_key(VirtualMachineInstanceDevices).get(row.identity)
     devices = {device.id: device for device in device_rows(model, sources.options.keys)}
     conditions = [*_conditions(vmi.status.conditions if vmi is not None else ())]
-    conditions += _conditions(each.to_wire() for each in (stored.status.conditions if stored is not None else ()))
+    conditions += _conditions(
+        condition.to_wire() for condition in (stored.status.conditions if stored is not None else ())
+    )
     claims = {device.claim for device in row.devices if device.claim}
     document = row.to_json()
     return {
@@ -115,12 +117,13 @@ def _vm(row: VmRow, sources: DetailSources) -> Json:
         **{key: document[key] for key in ("phase", "node", "ready", "reason", "message", "created")},
         "labels": dict(row.labels[0]) if row.labels else {},
         "devices": [
-            _vm_device(each.to_json(), devices.get(each.id) if each.id is not None else None) for each in row.devices
+            _vm_device(device.to_json(), devices.get(device.id) if device.id is not None else None)
+            for device in row.devices
         ],
         "claims": [
-            _claim_line(each)
-            for each in claim_rows(model)
-            if each.namespace == row.namespace and each.claim.name in claims
+            _claim_line(claim_row)
+            for claim_row in claim_rows(model)
+            if claim_row.namespace == row.namespace and claim_row.claim.name in claims
         ],
         "pods": [_pod(pod) for pod in launchers_of(model, row.identity)],
         "conditions": conditions,
@@ -150,7 +153,7 @@ def _vm_device(document: Json, device: DeviceRow | None) -> Json:
 
 def _taints(device: DeviceRow | None) -> list[str]:
     taints = device.taints if device is not None else ()
-    return [f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}" for each in taints]
+    return [f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in taints]
 
 
 def _pod(pod: Pod) -> Json:
@@ -160,10 +163,10 @@ def _pod(pod: Pod) -> Json:
         "node": pod.spec.node_name,
         "created": pod.metadata.creation_timestamp,
         "conditions": [
-            f"{each.type}={each.status}"
-            + (f" {each.reason}" if each.reason else "")
-            + (f": {each.message}" if each.message else "")
-            for each in pod.status.conditions
+            f"{condition.type}={condition.status}"
+            + (f" {condition.reason}" if condition.reason else "")
+            + (f": {condition.message}" if condition.message else "")
+            for condition in pod.status.conditions
         ],
     }
 
@@ -171,13 +174,13 @@ def _pod(pod: Pod) -> Json:
 def _conditions(conditions: Iterable[Json]) -> list[Json]:
     return [
         {
-            "type": str(each.get("type") or ""),
-            "status": str(each.get("status") or ""),
-            "reason": each.get("reason") or None,
-            "message": each.get("message") or None,
-            "since": each.get("lastTransitionTime") or None,
+            "type": str(condition.get("type") or ""),
+            "status": str(condition.get("status") or ""),
+            "reason": condition.get("reason") or None,
+            "message": condition.get("message") or None,
+            "since": condition.get("lastTransitionTime") or None,
         }
-        for each in conditions
+        for condition in conditions
     ]
 
 
@@ -198,23 +201,25 @@ def _claim_line(row: ClaimRow) -> Json:
 def _claim(row: ClaimRow, model: ClusterModel) -> Json:
     claim = row.claim
     allocation = claim.status.allocation
-    statuses = {DeviceId(each.driver, each.pool, each.device): each for each in claim.status.devices}
+    statuses = {DeviceId(status.driver, status.pool, status.device): status for status in claim.status.devices}
     allocated = []
     for result in allocation.devices.results if allocation is not None else ():
         id = DeviceId(result.driver, result.pool, result.device)
-        found, status = published_device(model, id), statuses.get(id)
+        published, status = published_device(model, id), statuses.get(id)
         allocated.append({
             "request": result.request,
             "driver": result.driver,
             "pool": result.pool,
             "device": result.device,
-            "published": found is not None if model.knows(ResourceSlice) else None,
+            "published": published is not None if model.knows(ResourceSlice) else None,
             "share": result.share_id,
             "consumed": {name: str(amount) for name, amount in result.consumed_capacity.items()},
             "adminAccess": bool(result.admin_access),
-            "conditions": _conditions(each.to_wire() for each in (status.conditions if status is not None else ())),
+            "conditions": _conditions(
+                condition.to_wire() for condition in (status.conditions if status is not None else ())
+            ),
         })  # fmt: skip
-    owners = [f"{each.kind} {each.name}" for each in claim.metadata.owner_references]
+    owners = [f"{owner.kind} {owner.name}" for owner in claim.metadata.owner_references]
     return {
         "namespace": row.namespace,
         "name": claim.name,
@@ -225,7 +230,7 @@ def _claim(row: ClaimRow, model: ClusterModel) -> Json:
         "owners": owners,
         "labels": dict(claim.metadata.labels),
         "requests": [line for request in claim.spec.devices.requests for line in _requests(request)],
-        "constraints": [each.to_wire() for each in claim.spec.devices.constraints],
+        "constraints": [constraint.to_wire() for constraint in claim.spec.devices.constraints],
         "devices": allocated,
         "for": [user.to_json() for user in row.users],
     }
@@ -234,7 +239,7 @@ def _claim(row: ClaimRow, model: ClusterModel) -> Json:
 def _requests(request: DeviceRequest) -> list[Json]:
     if request.exactly is not None:
         return [_request(request.name, request.exactly)]
-    return [_request(f"{request.name}/{each.name}", each) for each in request.first_available]
+    return [_request(f"{request.name}/{subrequest.name}", subrequest) for subrequest in request.first_available]
 
 
 def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
@@ -243,8 +248,8 @@ def _request(name: str, asked: ExactDeviceRequest | DeviceSubRequest) -> Json:
         "class": asked.device_class_name,
         "mode": asked.allocation_mode or "ExactCount",
         "count": asked.count or (1 if asked.allocation_mode != "All" else None),
-        "selectors": [each.cel.expression for each in asked.selectors if each.cel is not None],
-        "tolerations": [each.to_wire() for each in asked.tolerations],
+        "selectors": [selector.cel.expression for selector in asked.selectors if selector.cel is not None],
+        "tolerations": [toleration.to_wire() for toleration in asked.tolerations],
         "capacity": {
             key: str(value) for key, value in (asked.capacity.requests if asked.capacity is not None else {}).items()
         },
@@ -270,15 +275,15 @@ def _device(row: DeviceRow, model: ClusterModel) -> Json:
         "attributes": {name: attribute_text(value) for name, value in sorted(device.attributes.items())}
         if device is not None
         else {},
-        "capacity": {name: str(each.value) for name, each in sorted(device.capacity.items())}
+        "capacity": {name: str(capacity.value) for name, capacity in sorted(device.capacity.items())}
         if device is not None
         else {},
         "consumesCounters": [
             {
-                "counterSet": each.counter_set,
-                **{name: str(counter.value) for name, counter in sorted(each.counters.items())},
+                "counterSet": consumption.counter_set,
+                **{name: str(counter.value) for name, counter in sorted(consumption.counters.items())},
             }
-            for each in (device.consumes_counters if device is not None else ())
+            for consumption in (device.consumes_counters if device is not None else ())
         ],
         "shareable": bool(device.allow_multiple_allocations) if device is not None else None,
         "bindingConditions": list(device.binding_conditions) if device is not None else [],
@@ -309,27 +314,32 @@ def _device_line(row: DeviceRow) -> Json:
 def _pool(row: PoolRow, sources: DetailSources) -> Json:
     model = sources.model
     document = row.to_json()
-    listed = [each for each in device_rows(model, sources.options.keys) if (each.id.driver, each.id.pool) == row.id]
+    listed = [
+        device for device in device_rows(model, sources.options.keys) if (device.id.driver, device.id.pool) == row.id
+    ]
     return {
         "driver": row.id.driver,
         "name": row.id.pool,
         **{key: document[key] for key in ("generation", "state", "problem", "announcedSlices", "nodes", "free")},
         "slices": [
             {
-                "name": each.name,
-                "generation": each.spec.pool.generation,
-                "counts": each.spec.pool.generation == row.generation,
-                "devices": len(each.spec.devices),
-                "created": each.metadata.creation_timestamp,
+                "name": slice_.name,
+                "generation": slice_.spec.pool.generation,
+                "counts": slice_.spec.pool.generation == row.generation,
+                "devices": len(slice_.spec.devices),
+                "created": slice_.metadata.creation_timestamp,
             }
-            for each in slices_of_pools(model)[row.id]
+            for slice_ in slices_of_pools(model)[row.id]
         ],
         "counters": [
-            {"counterSet": each.name, **{name: str(counter.value) for name, counter in sorted(each.counters.items())}}
+            {
+                "counterSet": counters.name,
+                **{name: str(counter.value) for name, counter in sorted(counters.counters.items())},
+            }
             for slice_ in row.slices
-            for each in slice_.spec.shared_counters
+            for counters in slice_.spec.shared_counters
         ],
-        "devices": [_device_line(each) for each in listed],
+        "devices": [_device_line(device) for device in listed],
     }
 
 
@@ -338,37 +348,37 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
     devices = device_rows(model, sources.options.keys)
     document = row.to_json()
     selecting, _ = classes_by_driver(model)
-    classes = [each for each in model.of(DeviceClass) if each.name in selecting.get(row.name, ())]
+    classes = [class_ for class_ in model.of(DeviceClass) if class_.name in selecting.get(row.name, ())]
     return {
         "name": row.name,
         **{key: document[key] for key in ("nodes", "devices", "free", "allocated", "undecidedDeviceClasses")},
         "deviceClasses": [
             {
-                "name": each.name,
-                "extendedResource": each.spec.extended_resource_name,
+                "name": class_.name,
+                "extendedResource": class_.spec.extended_resource_name,
                 "selectors": " && ".join(
-                    selector.cel.expression for selector in each.spec.selectors if selector.cel is not None
+                    selector.cel.expression for selector in class_.spec.selectors if selector.cel is not None
                 )
                 or None,
             }
-            for each in classes
+            for class_ in classes
         ],
         "pools": [
             {
-                "name": each.id.pool,
-                "generation": each.generation,
-                "state": each.state,
-                "nodes": ", ".join(each.nodes) or None,
-                "devices": each.devices,
-                "free": each.free,
+                "name": pool.id.pool,
+                "generation": pool.generation,
+                "state": pool.state,
+                "nodes": ", ".join(pool.nodes) or None,
+                "devices": pool.devices,
+                "free": pool.free,
             }
-            for each in pool_rows(model, devices)
-            if each.id.driver == row.name
+            for pool in pool_rows(model, devices)
+            if pool.id.driver == row.name
         ],
         "held": [
-            {"pool": each.id.pool, **_device_line(each)}
-            for each in devices
-            if each.id.driver == row.name and each.holders
+            {"pool": device.id.pool, **_device_line(device)}
+            for device in devices
+            if device.id.driver == row.name and device.holders
         ],
     }
 
@@ -379,7 +389,7 @@ def _driver(row: DriverRow, sources: DetailSources) -> Json:
 def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> list[Json]:
     """Events (of v1) about the objects, oldest first."""
     wanted = {(kind, name): namespace for kind, namespace, name in objects}
-    found: list[Json] = []
+    lines: list[Json] = []
     for event in events:
         wire = event.to_wire()
         about = wire.get("involvedObject")
@@ -388,7 +398,7 @@ def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> l
         if key not in wanted or (wanted[key] and about.get("namespace", wanted[key]) != wanted[key]):
             continue
         count = wire.get("count")
-        found.append({
+        lines.append({
             "type": _text(wire.get("type")),
             "reason": _text(wire.get("reason")),
             "object": f"{key[0]}/{key[1]}",
@@ -397,7 +407,7 @@ def event_lines(events: Iterable[TypedObject], objects: Iterable[ObjectId]) -> l
             or None,
             "message": _text(wire.get("message")),
         })  # fmt: skip
-    return sorted(found, key=lambda each: each["last"] or "")
+    return sorted(lines, key=lambda line: line["last"] or "")
 
 
 def _text(value: object) -> str:

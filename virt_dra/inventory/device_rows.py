@@ -20,7 +20,7 @@ from virt_dra.model.devices import pools
 from virt_dra.model.usage import DeviceHolder, holders
 
 FREE: Final = "free"
-"""Nobody holds it, and nothing is in the way."""
+"""Unallocated, and available to claims."""
 UNKNOWN: Final = "unknown"
 """In place of free where not all claims could be read."""
 ALLOCATED: Final = "allocated"
@@ -32,7 +32,7 @@ TAINTED: Final = "tainted"
 """It has a taint NoSchedule or NoExecute."""
 UNHEALTHY: Final = "unhealthy"
 UNAVAILABLE: Final = "unavailable"
-"""Its pool is incomplete or invalid, so that nothing of it is allocated."""
+"""Its pool is incomplete or invalid, so its devices can't be allocated."""
 UNPUBLISHED: Final = "unpublished"
 """It is allocated, but not among what its driver publishes."""
 
@@ -161,12 +161,12 @@ class _PublishedTexts:
         self._known: dict[tuple[str, int], tuple[str, str]] = {}
 
     def of(self, driver: str, device: Device) -> tuple[str, str]:
-        known = self._known.get((driver, id(device)))
-        if known is None:
-            found = addresses(driver, device.attributes, self._keys)
-            address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
-            known = self._known[driver, id(device)] = model_of(device), address
-        return known
+        described = self._known.get((driver, id(device)))
+        if described is None:
+            resolved = addresses(driver, device.attributes, self._keys)
+            address = (resolved.mdev or resolved.pci or "") if isinstance(resolved, Addresses) else ""
+            described = self._known[driver, id(device)] = model_of(device), address
+        return described
 
 
 def _of_pool(
@@ -274,11 +274,11 @@ def model_of(device: Device) -> str:
     """The model by the device's attributes, "" if none of them names one."""
     attributes = device.attributes
     for identifier in _MODELS:
-        found = attributes.get(identifier) or next(
+        attribute = attributes.get(identifier) or next(
             (value for name, value in attributes.items() if name.endswith(f"/{identifier}")), None
         )
-        if found is not None and found.string:
-            return found.string
+        if attribute is not None and attribute.string:
+            return attribute.string
     return ""
 
 

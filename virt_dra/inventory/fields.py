@@ -60,34 +60,36 @@ class FieldCondition:
 _CONDITION: Final = re.compile(r"(?P<field>[^=!]+?)\s*(?P<operator>!=|==|=)(?P<value>.*)", re.DOTALL)
 
 
-def read_conditions(text: str, known: Sequence[str]) -> tuple[FieldCondition, ...]:
+def read_conditions(text: str, names: Sequence[str]) -> tuple[FieldCondition, ...]:
     """``node=a,state!=free``. Raises BadFilter for other texts and for fields that rows don't have."""
-    found: list[FieldCondition] = []
+    conditions: list[FieldCondition] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         read = _CONDITION.fullmatch(part)
         if read is None:
-            raise BadFilter(f"{quoted(part)}: write FIELD=VALUE or FIELD!=VALUE, with a field of {', '.join(known)}")
-        found.append(FieldCondition(checked(read["field"], known), read["value"].strip(), read["operator"] != "!="))
-    return tuple(found)
+            raise BadFilter(f"{quoted(part)}: write FIELD=VALUE or FIELD!=VALUE, with a field of {', '.join(names)}")
+        conditions.append(
+            FieldCondition(checked(read["field"], names), read["value"].strip(), read["operator"] != "!=")
+        )
+    return tuple(conditions)
 
 
-def checked(field: str, known: Sequence[str]) -> str:
+def checked(field: str, names: Sequence[str]) -> str:
     """The field. Raises BadFilter if rows don't have it."""
-    if field not in known:
-        close = nearest(field, known)
+    if field not in names:
+        close = nearest(field, names)
         raise BadFilter(
             f"there is no field {quoted(field)}{f' (did you mean {close}?)' if close else ''}; "
-            f"fields: {', '.join(known)}"
+            f"fields: {', '.join(names)}"
         )
     return field
 
 
-def in_order(rows: Iterable[R], by: str, known: Sequence[str]) -> list[R]:
+def in_order(rows: Iterable[R], by: str, names: Sequence[str]) -> list[R]:
     """Sorted by a field; ``-`` in front reverses. Numbers in texts count as numbers; rows without the field come last.
 
     Raises BadFilter for a field that rows don't have.
     """
-    field = checked(by.removeprefix("-"), known)
+    field = checked(by.removeprefix("-"), names)
     have: list[R] = []
     lack: list[R] = []
     for row in rows:
@@ -100,7 +102,9 @@ _NUMBER: Final = re.compile(r"([0-9]{1,15})")
 
 
 def _natural(values: Sequence[str | int]) -> list[list[tuple[int, str]]]:
-    return [[(each, "")] if isinstance(each, int) else [_part(part) for part in _NUMBER.split(each)] for each in values]
+    return [
+        [(value, "")] if isinstance(value, int) else [_part(part) for part in _NUMBER.split(value)] for value in values
+    ]
 
 
 def _part(text: str) -> tuple[int, str]:

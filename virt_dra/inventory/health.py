@@ -19,24 +19,24 @@ _CLAIM: Final = "claim:"
 
 @derived(Pod, ResourceClaim, VirtualMachineInstanceDevices)
 def unhealthy_devices(model: ClusterModel) -> dict[DeviceId, str]:
-    """Device -> its driver's words. Finished pods say nothing any more."""
-    found: dict[DeviceId, str] = {}
+    """Device -> its driver's words. Finished pods don't count."""
+    unhealthy: dict[DeviceId, str] = {}
     for pod in model.of(Pod):
         if not pod.finished:
             for container in pod.status.container_statuses:
                 for status in container.allocated_resources_status:
-                    found.update(_of_status(pod, status, model.claims))
+                    unhealthy.update(_of_status(pod, status, model.claims))
     for obj in model.of(VirtualMachineInstanceDevices):
-        for each in obj.status.devices:
+        for device in obj.status.devices:
             if (
-                each.health is not None
-                and each.health.status == _UNHEALTHY
-                and each.driver
-                and each.pool
-                and each.device
+                device.health is not None
+                and device.health.status == _UNHEALTHY
+                and device.driver
+                and device.pool
+                and device.device
             ):
-                found.setdefault(DeviceId(each.driver, each.pool, each.device), each.health.message or "")
-    return found
+                unhealthy.setdefault(DeviceId(device.driver, device.pool, device.device), device.health.message or "")
+    return unhealthy
 
 
 def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[str, ResourceClaim]) -> Iterator[tuple[DeviceId, str]]:
@@ -44,8 +44,8 @@ def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[str, ResourceCl
     if not unhealthy or not status.name.startswith(_CLAIM):
         return
     results = [
-        DeviceId(each.driver, each.pool, each.device)
-        for each in _results(pod, status.name.removeprefix(_CLAIM), claims)
+        DeviceId(result.driver, result.pool, result.device)
+        for result in _results(pod, status.name.removeprefix(_CLAIM), claims)
     ]
     for health in unhealthy:
         parts = health.resource_id.split("/")
@@ -59,9 +59,9 @@ def _of_status(pod: Pod, status: ResourceStatus, claims: Mapping[str, ResourceCl
 def _results(pod: Pod, name: str, claims: Mapping[str, ResourceClaim]) -> tuple[DeviceRequestAllocationResult, ...]:
     """What was allocated for ``<entry>/<request>``, or for all requests of an entry."""
     entry, _, request = name.partition("/")
-    listed = next((each for each in pod.spec.resource_claims if each.name == entry), None)
+    listed = next((listed_claim for listed_claim in pod.spec.resource_claims if listed_claim.name == entry), None)
     recorded = next(
-        (each.resource_claim_name for each in pod.status.resource_claim_statuses if each.name == entry), None
+        (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry), None
     )
     name = (listed.resource_claim_name if listed is not None else None) or recorded or ""
     claim = claims.get(f"{pod.namespace}/{name}")

@@ -36,12 +36,12 @@ FIELDS: Final[Mapping[RowKind, Sequence[str]]] = {
 
 def row_kind(name: str) -> RowKind:
     """The kind that a user means. Raises BadFilter for an unknown one."""
-    found = _ALIASES.get(name.lower())
-    if found is None:
+    kind = _ALIASES.get(name.lower())
+    if kind is None:
         close = nearest(name, ROW_KINDS) or nearest(name, _ALIASES)
         meant = f" (did you mean {close}?)" if close else ""
         raise BadFilter(f"there is no kind {quoted(name)}{meant}; kinds: {', '.join(ROW_KINDS)}")
-    return found
+    return kind
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ STALE: Final = "stale"
 """Slices of older generations are still there; they don't count."""
 _WORK_FOR_A_CLASS: Final = 500_000.0
 _WORK: Final = 5_000_000.0
-"""Microseconds of evaluating the selectors of one class, and of all classes, on all drivers: whoever makes classes may
-make costly ones."""
+"""Microseconds of evaluating the selectors of one class, and of all classes, on all drivers: users may write costly
+ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,11 @@ def pool_rows(model: ClusterModel, devices: Iterable[DeviceRow]) -> list[PoolRow
 
 
 def _published_by_pool(devices: Iterable[DeviceRow]) -> dict[PoolId, list[DeviceRow]]:
-    found: dict[PoolId, list[DeviceRow]] = defaultdict(list)
+    by_pool: dict[PoolId, list[DeviceRow]] = defaultdict(list)
     for device in devices:
         if device.device is not None:
-            found[PoolId(device.id.driver, device.id.pool)].append(device)
-    return found
+            by_pool[PoolId(device.id.driver, device.id.pool)].append(device)
+    return by_pool
 
 
 def _nodes(devices: Iterable[DeviceRow], slices: Iterable[ResourceSlice] = ()) -> tuple[str, ...]:
@@ -214,27 +214,27 @@ def selected_by(
     """As :func:`classes_by_driver`, for the devices of these slices."""
     classes = tuple(classes)
     published = (
-        [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda each: each.spec.driver)]
+        [PublishedSlice.of(slice_, {}) for slice_ in sorted(slices, key=lambda slice_: slice_.spec.driver)]
         if classes
         else []
     )
-    found: dict[str, list[str]] = defaultdict(list)
+    by_driver: dict[str, list[str]] = defaultdict(list)
     undecided: list[str] = []
     left = _WORK
     for class_ in classes:
         work = Work(given := min(left, _WORK_FOR_A_CLASS))
         try:
             for driver in _selected(class_, published, work):
-                found[driver].append(class_.name)
+                by_driver[driver].append(class_.name)
         except Interrupted:
             undecided.append(class_.name)
         left = max(0.0, left - given + (work.left or 0.0))
-    return found, tuple(undecided)
+    return by_driver, tuple(undecided)
 
 
 def _selected(class_: DeviceClass, published: Sequence[PublishedSlice], work: Work) -> Iterator[str]:
     """Raises Interrupted when the selectors take too long."""
-    expressions = tuple(each.cel.expression for each in class_.spec.selectors if each.cel is not None)
+    expressions = tuple(selector.cel.expression for selector in class_.spec.selectors if selector.cel is not None)
     question = SelectorQuestion("any", expressions, published)
     for position, matches in list(evaluate(question, work)):
         if matches is True:

@@ -47,7 +47,7 @@ class PlacedDevice:
 
     @property
     def holder(self) -> str:
-        """``VM ns/name``, "" if nobody holds it."""
+        """``VM ns/name``, "" if it is free."""
         return str(self.row.holders[0]) if self.row.holders else ""
 
     @property
@@ -120,10 +120,10 @@ def topology(
 
 def folded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
     """Nodes that are alike together, in the order of the first of each."""
-    found: dict[object, list[TopologyNode]] = {}
+    alike_nodes: dict[object, list[TopologyNode]] = {}
     for node in nodes:
-        found.setdefault(_shape(node), []).append(node)
-    return [NodeFold(tuple(node.name for node in alike), alike[0]) for alike in found.values()]
+        alike_nodes.setdefault(_shape(node), []).append(node)
+    return [NodeFold(tuple(node.name for node in alike), alike[0]) for alike in alike_nodes.values()]
 
 
 def unfolded(nodes: Iterable[TopologyNode]) -> list[NodeFold]:
@@ -142,7 +142,7 @@ def to_json(folds: Iterable[NodeFold]) -> Json:
                     {
                         "numa": group.numa or None,
                         "pcieRoot": group.root or None,
-                        "devices": [_device_json(each) for each in group.devices],
+                        "devices": [_device_json(device) for device in group.devices],
                     }
                     for group in fold.example.groups
                 ],
@@ -161,10 +161,10 @@ def _device_json(device: PlacedDevice) -> Json:
 
 
 def _groups(rows: Iterable[DeviceRow], overlay: DeviceVerdicts) -> tuple[DeviceGroup, ...]:
-    found: dict[tuple[str, str], list[PlacedDevice]] = {}
+    by_place: dict[tuple[str, str], list[PlacedDevice]] = {}
     for row in rows:
-        found.setdefault(_place(row.device), []).append(PlacedDevice(row, overlay.get(row.id)))
-    ordered = sorted(found.items(), key=lambda item: (_natural(item[0][0]), _natural(item[0][1])))
+        by_place.setdefault(_place(row.device), []).append(PlacedDevice(row, overlay.get(row.id)))
+    ordered = sorted(by_place.items(), key=lambda item: (_natural(item[0][0]), _natural(item[0][1])))
     return tuple(DeviceGroup(numa, root, tuple(devices)) for (numa, root), devices in ordered)
 
 

@@ -14,7 +14,7 @@ from virt_dra.api.integration.attribute_keys import Addresses, DriverKeys, addre
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceTaintRule, ResourceClaim, ResourceSlice
-from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices
+from virt_dra.api.virt_dra_v1alpha1 import ALLOCATABLE, VirtualMachineInstanceDevices, VmiDevice
 from virt_dra.api.wire import Json
 from virt_dra.controllers.devices.networks import network_devices
 from virt_dra.controllers.devices.options import ResolutionOptions
@@ -37,8 +37,8 @@ UNKNOWN: Final = "Unknown"
 
 @dataclass(frozen=True, slots=True)
 class VmDevice:
-    """A device entry or network of a VM. ``address``: "" until there is one; ``reason``: what is in the way or wrong,
-    "" for nothing."""
+    """A device entry or network of a VM. ``address``: "" until there is one; ``reason``: of what is in the way or
+    wrong, "" if the device is usable."""
 
     name: str
     kind: str
@@ -160,22 +160,25 @@ def _of_instance(vmi: VirtualMachineInstance, model: ClusterModel, options: Reso
     devices: tuple[VmDevice, ...] = ()
     stored = model.by_key(VirtualMachineInstanceDevices).get(vmi.key)
     if subjects and pod is None and not model.knows(Pod) and phase == "Running":
-        listed = {(each.kind, each.name) for each in (stored.status.devices if stored is not None else ())}
+        listed = {(device.kind, device.name) for device in (stored.status.devices if stored is not None else ())}
         devices = tuple(
-            VmDevice(each.name, each.kind, request=each.request_name, reason=NOT_READ, message="pods can't be read")
-            for each in subjects
-            if (each.kind, each.name) not in listed
+            VmDevice(
+                subject.name, subject.kind, request=subject.request_name, reason=NOT_READ, message="pods can't be read"
+            )
+            for subject in subjects
+            if (subject.kind, subject.name) not in listed
         )
     elif subjects:
         claims = [claim for claim in map(model.claims.get, _claim_keys(vmi, pod)) if claim is not None]
-        found = resolve(vmi, pod, claims, publications(model), options, subjects)
-        report = device_report(found, ReportContext(phase == "Running", {}, model.of(DeviceTaintRule), pod))
+        resolutions = resolve(vmi, pod, claims, publications(model), options, subjects)
+        report = device_report(resolutions, ReportContext(phase == "Running", {}, model.of(DeviceTaintRule), pod))
         devices = tuple(_reported(device, model) for device in report.devices)
     devices += _of_plugins(devices, stored)
     why, text = _allocatable(vmi, stored)
     if why:
         devices = tuple(
-            replace(each, reason=why, message=text) if each.reason == NOT_ALLOCATED else each for each in devices
+            replace(device, reason=why, message=text) if device.reason == NOT_ALLOCATED else device
+            for device in devices
         )
     reason, message = _why_not(devices) if phase not in FINISHED else ("", "")
     if not reason and vmi.metadata.deletion_timestamp:
@@ -229,25 +232,26 @@ def _reported(device: ReportedDevice, model: ClusterModel) -> VmDevice:
 def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevices | None) -> tuple[VmDevice, ...]:
     """Devices that only the operator knows of: those of the device-plugin path."""
     there = {(device.kind, device.name) for device in listed}
-    return tuple(
-        VmDevice(
-            each.name, each.kind, each.mdev_uuid or each.pci_address or "", each.resource_claim_name or "",
-            each.request_name,
-            DeviceId(each.driver, each.pool, each.device) if each.driver and each.pool and each.device else None,
-            each.state == "Resolved", each.reason or "", each.message or "",
-        )
-        for each in (stored.status.devices if stored is not None else ())
-        if (each.kind, each.name) not in there
+    reported = stored.status.devices if stored is not None else ()
+    return tuple(_of_plugin(device) for device in reported if (device.kind, device.name) not in there)
+
+
+def _of_plugin(device: VmiDevice) -> VmDevice:
+    named = device.driver and device.pool and device.device
+    return VmDevice(
+        device.name, device.kind, device.mdev_uuid or device.pci_address or "", device.resource_claim_name or "",
+        device.request_name, DeviceId(device.driver, device.pool, device.device) if named else None,
+        device.state == "Resolved", device.reason or "", device.message or "",
     )  # fmt: skip
 
 
 def _allocatable(vmi: VirtualMachineInstance, stored: VirtualMachineInstanceDevices | None) -> tuple[str, str]:
     """Reason and message of the operator's condition Allocatable while it is False, as it is beside KubeVirt or without
     it."""
-    conditions = [each.to_wire() for each in stored.status.conditions] if stored is not None else []
-    for each in (*conditions, *vmi.status.conditions):
-        if each.get("type") == ALLOCATABLE and each.get("status") == "False":
-            return str(each.get("reason") or ""), str(each.get("message") or "")
+    conditions = [condition.to_wire() for condition in stored.status.conditions] if stored is not None else []
+    for condition in (*conditions, *vmi.status.conditions):
+        if condition.get("type") == ALLOCATABLE and condition.get("status") == "False":
+            return str(condition.get("reason") or ""), str(condition.get("message") or "")
     return "", ""
 
 
@@ -261,7 +265,7 @@ def _stopped(vm: VirtualMachine) -> VmRow:
     spec = vm.spec.template.spec
     vmi = VirtualMachineInstance(metadata=vm.metadata, spec=spec)
     subjects = (*dra_devices(vmi), *network_devices(vmi, None))
-    devices = tuple(VmDevice(each.name, each.kind, request=each.request_name) for each in subjects)
+    devices = tuple(VmDevice(subject.name, subject.kind, request=subject.request_name) for subject in subjects)
     halted = vm.spec.run_strategy == "Halted" or vm.spec.running is False
     phase = status if isinstance(status, str) and status else STOPPED if halted else UNKNOWN
     created = vm.metadata.creation_timestamp or ""
@@ -270,8 +274,11 @@ def _stopped(vm: VirtualMachine) -> VmRow:
 
 def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: ResolutionOptions) -> VmRow:
     """Of a VM whose objects can't be read: what the newest of its launcher pods says."""
-    pod = max(pods, key=lambda each: (not each.finished, each.metadata.creation_timestamp or "", each.name))
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    pod = max(
+        pods,
+        key=lambda candidate: (not candidate.finished, candidate.metadata.creation_timestamp or "", candidate.name),
+    )
+    generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     devices: list[VmDevice] = []
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or generated.get(entry.name) or ""
@@ -281,7 +288,11 @@ def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: Resolut
         else:
             devices += _of_claim(claim, entry.name, model, options)
     reason = next(
-        (each.reason or "" for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False"),
+        (
+            condition.reason or ""
+            for condition in pod.status.conditions
+            if condition.type == "PodScheduled" and condition.status == "False"
+        ),
         "",
     )
     reason = next((device.reason for device in devices if device.reason), reason)
@@ -292,17 +303,17 @@ def _of_pod(key: str, pods: Sequence[Pod], model: ClusterModel, options: Resolut
 
 
 def _of_claims(there: set[str], model: ClusterModel, options: ResolutionOptions) -> Iterator[VmRow]:
-    found: dict[str, list[tuple[ResourceClaim, str, str]]] = {}
+    claims_of: dict[str, list[tuple[ResourceClaim, str, str]]] = {}
     for claim in model.of(ResourceClaim):
         for user in users_of(claim, model):
             if user.vm and f"{claim.namespace}/{user.vm}" not in there:
-                found.setdefault(f"{claim.namespace}/{user.vm}", []).append((claim, user.name, user.node))
-    for key, listed in found.items():
+                claims_of.setdefault(f"{claim.namespace}/{user.vm}", []).append((claim, user.name, user.node))
+    for key, listed in claims_of.items():
         devices = tuple(device for claim, _, _ in listed for device in _of_claim(claim, claim.name, model, options))
         objects: list[TypedObject] = [claim for claim, _, _ in listed]
-        created = min(each.metadata.creation_timestamp or "" for each in objects)
+        created = min(object_.metadata.creation_timestamp or "" for object_ in objects)
         _, pod, node = listed[0]
-        labels = [each.metadata.labels for each in objects]
+        labels = [object_.metadata.labels for object_ in objects]
         reason = next((device.reason for device in devices if device.reason), "")
         namespace, _, name = key.partition("/")
         yield VmRow(namespace, name, ResourceClaim.KIND, UNKNOWN, node, pod, devices, reason, "", created, labels)
@@ -318,8 +329,10 @@ def _of_claim(claim: ResourceClaim, name: str, model: ClusterModel, options: Res
     for result in results:
         id = DeviceId(result.driver, result.pool, result.device)
         published = published_device(model, id)
-        found = addresses(result.driver, published.device.attributes, options.keys) if published is not None else None
-        address = (found.mdev or found.pci or "") if isinstance(found, Addresses) else ""
+        resolved = (
+            addresses(result.driver, published.device.attributes, options.keys) if published is not None else None
+        )
+        address = (resolved.mdev or resolved.pci or "") if isinstance(resolved, Addresses) else ""
         shown = name if len(results) == 1 else f"{name}/{result.request}"
         reason = "" if published is not None else DEVICE_NOT_PUBLISHED if model.knows(ResourceSlice) else NOT_READ
         yield VmDevice(shown, "resourceClaims", address, claim.name, result.request, id, published is not None, reason)

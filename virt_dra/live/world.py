@@ -79,7 +79,7 @@ class LiveWorld:
         )
         self._preflight: Preflight | None = None
         self._slices: dict[str, ResourceSlice | None] = {}
-        """What is to be taken over; None for slices that are gone."""
+        """Changes of slices that are to be taken over; None for deleted ones."""
         self._wanted = asyncio.Event()
         self._whole = False
 
@@ -136,7 +136,8 @@ class LiveWorld:
         return self._world
 
     def knowledge(self) -> Preflight | None:
-        """What reviews are answered by; None until every kind has been read. Costs nothing while nothing changes."""
+        """The inputs from which reviews are answered; None until every kind has been read. Kept until the next
+        change."""
         if not self._whole:
             return None
         if self._preflight is None:
@@ -169,9 +170,9 @@ class LiveWorld:
     def _take_over(self) -> None:
         names = tuple(self._slices)[:AT_ONCE]
         changes = {name: self._slices.pop(name) for name in names}
-        put = [each for each in changes.values() if each is not None]
+        put = [slice_ for slice_ in changes.values() if slice_ is not None]
         self._set(
-            inventory=self._world.inventory.changed(put, [name for name, each in changes.items() if each is None])
+            inventory=self._world.inventory.changed(put, [name for name, slice_ in changes.items() if slice_ is None])
         )
 
     def _configured(self, model: ClusterModel) -> KubeVirtAtHand:

@@ -185,15 +185,15 @@ def _registry(
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:
         """Our client's credentials, so that --kubeconfig and --context apply to kopf, too."""
-        found = await cluster.credentials()
+        credentials = await cluster.credentials()
         return kopf.ConnectionInfo(
-            server=found.server,
-            insecure=not found.verify,
-            ca_path=found.ca_file,
-            certificate_path=found.certificate_file,
-            private_key_path=found.key_file,
-            scheme="Bearer" if found.token else None,
-            token=found.token,
+            server=credentials.server,
+            insecure=not credentials.verify,
+            ca_path=credentials.ca_file,
+            certificate_path=credentials.certificate_file,
+            private_key_path=credentials.key_file,
+            scheme="Bearer" if credentials.token else None,
+            token=credentials.token,
         )
 
     @kopf.on.startup(registry=registry)

@@ -44,7 +44,7 @@ class Attempts:
         self._all = _Bucket(float(self._limits.overall), 0.0)
 
     def take(self, address: str, now: float) -> float:
-        """Takes one. Returns 0, or where none is left the seconds until there will be one."""
+        """Takes an attempt. Returns 0, or the seconds until the next one is available."""
         limits = self._limits
         own = self._addresses.pop(address, None) or _Bucket(float(limits.per_address), now)
         self._addresses[address] = own

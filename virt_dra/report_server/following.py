@@ -107,13 +107,18 @@ class Following:
     def age(self) -> float:
         """Seconds since the kind was heard of that was heard of longest ago, of those that are served; 0 where all are
         quiet as usual."""
-        oldest = max((each.age for each in self._informers if each.has_synced and not each.not_served), default=0.0)
+        oldest = max(
+            (informer.age for informer in self._informers if informer.has_synced and not informer.not_served),
+            default=0.0,
+        )
         return oldest if oldest > _OLDEST else 0.0
 
     async def run(self) -> None:
-        """For ever."""
+        """Follow the cluster and render until cancelled."""
         async with running(*self._informers):
-            log.info("following", extra={"fields": {each.kind.KIND: len(each.store) for each in self._informers}})
+            log.info(
+                "following", extra={"fields": {informer.kind.KIND: len(informer.store) for informer in self._informers}}
+            )
             await asyncio.to_thread(gc.collect)
             gc.freeze()  # what is held at the beginning is mostly held for ever
             await self._render(explain=False)  # so that there is a page soon
@@ -129,12 +134,12 @@ class Following:
                         await self._wake.wait()
 
     async def _render(self, *, explain: bool) -> None:
-        """Where explaining takes long, it is done less often than the rest."""
-        for each in (self._pace, self._explaining) if explain else (self._pace,):
-            each.begin(time.monotonic())
+        """Render and send the page. Explanations have a pace of their own, since they take longer."""
+        for pace in (self._pace, self._explaining) if explain else (self._pace,):
+            pace.begin(time.monotonic())
         objects: list[TypedObject] = []
         for informer in self._informers:
-            objects += sorted(informer.store.values(), key=lambda each: each.key)
+            objects += sorted(informer.store.values(), key=lambda obj: obj.key)
         at = datetime.now(UTC)
         await asyncio.to_thread(self._send, Begun())
         try:
@@ -174,7 +179,7 @@ class Following:
 
 
 def _same(old: TypedObject, new: TypedObject) -> bool:
-    """Whether nothing changed that a report reads: a node's heartbeat, for instance, is none."""
+    """True if the update touches only fields that a report doesn't read, such as a node's heartbeat."""
     return _bare(old) == _bare(new)
 
 
@@ -201,7 +206,7 @@ async def _follow(settings: FollowSettings, connection: Connection) -> None:
         with sending:
             connection.send(frame)
 
-    # The server sends nothing: what can be read is the end.
+    # the server sends no data, so a readable input is its end
     asyncio.get_running_loop().add_reader(connection, lambda: os._exit(0))
     try:
         async with connect(settings.kubeconfig, settings.context) as cluster, asyncio.TaskGroup() as group:

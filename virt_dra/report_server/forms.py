@@ -50,12 +50,12 @@ _LOGOUT: Final = '<form method="post" action="/logout"><p><button>Sign out</butt
 
 
 def sign_in_page(problem: str = "") -> str:
-    """The form to sign in. ``problem``: why somebody has to."""
+    """The form to sign in. ``problem``: why signing in is needed."""
     return _page("Sign in", (f'<p class="bad" role="alert">{_text(problem)}</p>' if problem else "") + _FORM)
 
 
 def problem_page(title: str, problem: str, *, signed_in: bool = False) -> str:
-    """Why there is no report for somebody."""
+    """The page that says why a viewer gets no report."""
     return _page(
         title,
         f'<p class="bad" role="alert">{_text(problem)}</p>'

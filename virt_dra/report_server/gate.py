@@ -62,7 +62,7 @@ class GateObserver(Protocol):
 
 
 class Gate:
-    """Not for several event loops."""
+    """Bound to one event loop."""
 
     def __init__(
         self, reviews: Reviews, resources: Sequence[ListedResource], clock: Callable[[], float], *,
@@ -93,24 +93,26 @@ class Gate:
             return before
         task = self._asking.get(key)
         if task is None:
-            known = before is not None and before.outcome == "allowed"
-            if not known:
+            reviewed_before = before is not None and before.outcome == "allowed"
+            if not reviewed_before:
                 if self._waiting >= self._limits.at_once + self._limits.waiting:
                     self._observe("limited")
                     raise TooManyAttempts(1.0)
                 self._take(address, now)
                 self._waiting += 1
-            task = asyncio.create_task(self._judge(key, token, "" if known else address, known=known))
+            task = asyncio.create_task(
+                self._judge(key, token, "" if reviewed_before else address, reviewed_before=reviewed_before)
+            )
             self._asking[key] = task
-            task.add_done_callback(lambda ended: self._asked(key, ended, known=known))
-        # Several may wait for one review; that one of them goes away doesn't end it.
+            task.add_done_callback(lambda ended: self._asked(key, ended, reviewed_before=reviewed_before))
+        # Requests with one token share a review, which outlives each of them.
         return await asyncio.shield(task)
 
-    def _asked(self, key: bytes, task: asyncio.Task[Judgement], *, known: bool) -> None:
+    def _asked(self, key: bytes, task: asyncio.Task[Judgement], *, reviewed_before: bool) -> None:
         self._asking.pop(key, None)
-        self._waiting -= not known
+        self._waiting -= not reviewed_before
         if not task.cancelled():
-            task.exception()  # seen, even if nobody waits for it any more
+            task.exception()  # retrieved, though the request may have ended
 
     def _take(self, address: str, now: float) -> None:
         seconds = self._attempts.take(address, now)
@@ -118,18 +120,18 @@ class Gate:
             self._observe("limited")
             raise TooManyAttempts(seconds)
 
-    async def _judge(self, key: bytes, token: str, address: str, *, known: bool) -> Judgement:
+    async def _judge(self, key: bytes, token: str, address: str, *, reviewed_before: bool) -> Judgement:
         try:
-            async with self._known if known else self._strangers:
+            async with self._known if reviewed_before else self._strangers:
                 viewer = await self._reviews.authenticated(token)
                 missing = () if viewer is None else await self._missing(viewer)
         except ApiError as error:
-            if not known:
-                self._attempts.give_back(address)  # nobody knows whether it failed
+            if not reviewed_before:
+                self._attempts.give_back(address)  # it may have been a good one
             self._observe("unanswered")
             raise NotReviewed(str(error)) from error
         outcome: GateOutcome = "unknown" if viewer is None else "forbidden" if missing else "allowed"
-        if outcome == "allowed" and not known:
+        if outcome == "allowed" and not reviewed_before:
             self._attempts.give_back(address)
         seconds = self._limits.seconds if outcome == "allowed" else self._limits.refused_seconds
         judgement = Judgement(outcome, self._clock() + seconds, viewer, missing)
@@ -141,8 +143,8 @@ class Gate:
         return judgement
 
     async def _missing(self, viewer: Viewer) -> tuple[ListedResource, ...]:
-        allowed = await asyncio.gather(*(self._reviews.may_list(viewer, each) for each in self._resources))
-        return tuple(each for each, may in zip(self._resources, allowed, strict=True) if not may)
+        allowed = await asyncio.gather(*(self._reviews.may_list(viewer, resource) for resource in self._resources))
+        return tuple(resource for resource, may in zip(self._resources, allowed, strict=True) if not may)
 
     def _observe(self, outcome: str) -> None:
         if self._observer is not None:

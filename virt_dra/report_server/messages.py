@@ -1,6 +1,5 @@
-"""What the rendering process sends. Pure.
-
-Whoever takes over that process can show wrong pages, no more.
+"""What the rendering process sends. Pure. An attacker who controls that process can show wrong pages, and can't do
+more.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 @dataclass(frozen=True)
 class Alive:
-    """The process lives. ``stale_since``: since when it doesn't hear the cluster; None if it does."""
+    """A sign of life. ``stale_since``: since when the process has lost the cluster; None while it follows it."""
 
     stale_since: AwareDatetime | None
 

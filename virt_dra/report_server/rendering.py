@@ -53,7 +53,7 @@ class RenderingLimits:
 
 @dataclass(frozen=True)
 class Stale:
-    """That the content isn't kept up to date, since when, and why."""
+    """The time since when the content isn't kept up to date, and why."""
 
     since: datetime
     why: str

@@ -151,16 +151,16 @@ class ReportServer:
         """Ends streams, answers what has been asked, and closes."""
         self._stopping = True
         self.changed()
-        for each in self._listeners:
-            await each.stop_listening()
-        await asyncio.gather(*(each.end(_GRACE_SECONDS) for each in self._listeners))
+        for listener in self._listeners:
+            await listener.stop_listening()
+        await asyncio.gather(*(listener.end(_GRACE_SECONDS) for listener in self._listeners))
         for server in self._servers:
             await server.shutdown(1.0)
 
     def changed(self) -> None:
-        """The content, or its staleness, has changed: all streams look."""
-        for each in tuple(self._wakes):
-            each.set()
+        """Wakes all streams: the content, or its staleness, has changed."""
+        for wake in tuple(self._wakes):
+            wake.set()
 
     async def keep_certificate(self, every_seconds: float) -> None:
         """Reloads the certificate every so many seconds, for ever."""
@@ -224,15 +224,15 @@ class ReportServer:
     async def _counted(self, request: web.BaseRequest, answer: Callable[..., object]) -> web.StreamResponse:
         """Answers, and keeps the table of connections."""
         protocol = request.protocol
-        for each in self._listeners:
-            each.asked(protocol)
-            each.change(protocol, ConnectionPhase.BUSY)
+        for listener in self._listeners:
+            listener.asked(protocol)
+            listener.change(protocol, ConnectionPhase.BUSY)
         try:
             response = await answer(request)  # type: ignore[misc] # a coroutine function
         finally:
             if not self._stopping:
-                for each in self._listeners:
-                    each.change(protocol, ConnectionPhase.WAITING)
+                for listener in self._listeners:
+                    listener.change(protocol, ConnectionPhase.WAITING)
         assert isinstance(response, web.StreamResponse)
         if self._stopping or response.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
             response.force_close()
@@ -304,8 +304,8 @@ class ReportServer:
                 {"Retry-After": str(_RETRY_SECONDS), "Refresh": str(_RETRY_SECONDS)}, signed_in=session is not None,
             ) from None  # fmt: skip
         if judgement.outcome == "allowed":
-            for each in self._listeners:
-                each.change(request.protocol, standing=Standing.PROVEN)
+            for listener in self._listeners:
+                listener.change(request.protocol, standing=Standing.PROVEN)
             return _Admitted(token, judgement, session)
         if judgement.outcome == "unknown":
             if session is not None:
@@ -539,4 +539,4 @@ def _wants_html(request: web.BaseRequest) -> bool:
 
 def _matches(given: str, tag: str) -> bool:
     """Whether ``If-None-Match`` names the tag."""
-    return any(each.strip() in (tag, tag.removeprefix("W/"), "*") for each in given.split(","))
+    return any(candidate.strip() in (tag, tag.removeprefix("W/"), "*") for candidate in given.split(","))

@@ -37,8 +37,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions that there are. Of an id only a digest is kept, by which it is found: how long that takes says
-    nothing of other ids."""
+    """The current sessions. They are found by a digest of their id, so the time of a lookup reveals no other ids."""
 
     def __init__(
         self, limits: SessionLimits | None = None, made: Callable[[], str] = lambda: secrets.token_urlsafe(_ID_BYTES)
@@ -59,7 +58,7 @@ class Sessions:
     def begin(self, token: str, user: str, now: float) -> str:
         """Begins a session. Returns its id."""
         self.expire(now)
-        own = [each for each in self._sessions.values() if each.user == user]
+        own = [session for session in self._sessions.values() if session.user == user]
         if len(own) >= self._limits.of_user:
             self.finish(own[0])
         elif len(self._sessions) >= self._limits.overall:
@@ -75,12 +74,12 @@ class Sessions:
         return self._sessions.get(_digest(id))
 
     def finish(self, session: Session) -> None:
-        """Ends a session. Does nothing for one that has ended."""
+        """Ends a session, unless it has ended."""
         if self._sessions.pop(session.key, None) is None:
             return
         session.ended = True
-        for each in tuple(session.on_end):
-            each()
+        for callback in tuple(session.on_end):
+            callback()
 
     def expire(self, now: float) -> None:
         """Ends the sessions whose time is over."""

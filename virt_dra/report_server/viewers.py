@@ -1,7 +1,7 @@
 """Who asks, and what they must be allowed: reviews of tokens and of rights, as values. Pure.
 
-TokenReview and SubjectAccessReview are the API server's own: whoever it authenticates is known here, and only who may
-list everything that the page shows may see it.
+TokenReview and SubjectAccessReview are the API server's own: users that it authenticates are viewers, and may see the
+page if they may list everything that it shows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Reviews(Protocol):
     """The questions to the API server. Both raise :class:`virt_dra.cluster.port.ApiError` where it doesn't answer."""
 
     async def authenticated(self, token: str) -> Viewer | None:
-        """Whose token this is; None for one that isn't valid."""
+        """The user of a token; None for an invalid one."""
 
     async def may_list(self, viewer: Viewer, resource: ListedResource) -> bool:
         """Whether the viewer may list the resource in all namespaces."""
@@ -52,8 +52,8 @@ class Reviews(Protocol):
 
 def resources_of(kinds: Iterable[type[TypedObject]]) -> tuple[ListedResource, ...]:
     """What a viewer must be allowed to list, for a page that shows objects of these kinds."""
-    found = (resource_of(kind) for kind in kinds)
-    return tuple(sorted({ListedResource(each.group, each.plural) for each in found}))
+    resources = (resource_of(kind) for kind in kinds)
+    return tuple(sorted({ListedResource(resource.group, resource.plural) for resource in resources}))
 
 
 def is_token(text: str) -> bool:
@@ -67,7 +67,7 @@ def token_review(token: str) -> Json:
 
 
 def viewer_of(answer: Mapping[str, Any]) -> Viewer | None:
-    """The viewer that an answered TokenReview names; None where it says that the token isn't valid."""
+    """The viewer that an answered TokenReview names; None if the token is invalid."""
     status = _mapping(answer.get("status"))
     user = _mapping(status.get("user"))
     name = user.get("username")

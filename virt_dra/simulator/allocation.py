@@ -63,7 +63,7 @@ class AllocationAnswer:
 
     @property
     def message(self) -> str | None:
-        """Why there is no allocation, in one line; None where there is one."""
+        """Why the allocation failed, in one line; None if it succeeded."""
         if self.allocated:
             return None
         return self.error or histogram(self.total, (answer.summary for answer in self.nodes))
@@ -112,13 +112,13 @@ def _try(allocator: Allocator, node: Node, deadline: AllocationDeadline) -> Node
     """Raises FatalError."""
     deadline.start()
     try:
-        found = allocator.allocate(node, explain=False)
+        answer = allocator.allocate(node, explain=False)
     except DeadlineExceeded as error:
         return NodeAnswer(node.name, TIMED_OUT, f"timed out after {deadline}{progress_of(error)}")
     except NodeError as error:
         return NodeAnswer(node.name, ERROR, str(error))
-    if isinstance(found, Allocated):
-        return NodeAnswer(node.name, FITS, results=found.results)
+    if isinstance(answer, Allocated):
+        return NodeAnswer(node.name, FITS, results=answer.results)
     return NodeAnswer(node.name, REFUSED, "cannot allocate all claims")
 
 
@@ -131,7 +131,7 @@ def _explained(allocator: Allocator, answer: NodeAnswer, node: Node, deadline: A
         why = allocator.explain(node)
     except AllocationError:
         return (
-            answer  # the error is about the request itself (A-9.1), or the search was cut off: there is nothing to add
+            answer  # the error is about the request itself (A-9.1), or the search was cut off: the message is complete
         )
     summary = why.summary if answer.verdict == REFUSED else answer.summary
     return NodeAnswer(answer.node, answer.verdict, summary, explanation=why)

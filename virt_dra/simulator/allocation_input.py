@@ -100,13 +100,18 @@ def _needed_gate(obj: TypedObject, gates: FeatureGates) -> str:
 def _gate_name(attribute: str) -> str:
     """The Kubernetes name of a gate, by its attribute of FeatureGates."""
     alone = FeatureGates(**{field.name: field.name == attribute for field in fields(FeatureGates)})
-    return next(name for name, _, value in (each.partition("=") for each in str(alone).split(",")) if value == "true")
+    return next(
+        name for name, _, value in (setting.partition("=") for setting in str(alone).split(",")) if value == "true"
+    )
 
 
 def _nodes_of(slices: Sequence[ResourceSlice]) -> tuple[Node, ...]:
     """The nodes that slices name, for an input without Nodes."""
     wanted = dict.fromkeys(
-        name for each in slices for name in (each.spec.node_name, *(d.node_name for d in each.spec.devices)) if name
+        name
+        for slice_ in slices
+        for name in (slice_.spec.node_name, *(d.node_name for d in slice_.spec.devices))
+        if name
     )
     return tuple(map(_node, wanted))
 
@@ -147,8 +152,8 @@ def choose_claims(
     if pending:
         return tuple((claim,) for claim in pending)
     if given.claims:
-        known = list(given.templates)[:3]
-        advice = f"; --claim NAME allocates a claim of a template: {', '.join(known)}" if known else ""
+        names = list(given.templates)[:3]
+        advice = f"; --claim NAME allocates a claim of a template: {', '.join(names)}" if names else ""
         raise InputError(f"every claim of the input is already allocated{advice}")
     if not given.templates:
         raise InputError("the input has no ResourceClaim (and no ResourceClaimTemplate) to allocate")
@@ -174,8 +179,8 @@ def _of_template(template: ResourceClaimTemplate) -> ResourceClaim:
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 
-def _suggestion(wrong: str, known: Sequence[str]) -> str:
-    close = get_close_matches(wrong, known, n=3)
+def _suggestion(wrong: str, names: Sequence[str]) -> str:
+    close = get_close_matches(wrong, names, n=3)
     if close:
         return f"; did you mean {' or '.join(close)}?"
-    return f"; it has {', '.join(known[:3])}" + (" and more" if len(known) > 3 else "") if known else ""
+    return f"; it has {', '.join(names[:3])}" + (" and more" if len(names) > 3 else "") if names else ""

@@ -31,15 +31,19 @@ def relevant(
             if not isinstance(action.owner, Pod) or action.owner.key not in excluded:
                 yield action
         elif isinstance(action, ChangeReservations):
-            kept = tuple(each for each in action.claim.status.reserved_for if not _over(each, action.claim, pods))
-            joined = tuple(each for each in action.reserved_for if each not in action.claim.status.reserved_for)
+            kept = tuple(
+                consumer for consumer in action.claim.status.reserved_for if not _over(consumer, action.claim, pods)
+            )
+            joined = tuple(
+                consumer for consumer in action.reserved_for if consumer not in action.claim.status.reserved_for
+            )
             wanted = (*kept, *joined)
             if wanted != action.claim.status.reserved_for:
                 yield ChangeReservations(
                     action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers
                 )
         elif isinstance(action, UnblockDeletion) or all(
-            _over(each, action.claim, pods) for each in action.claim.status.reserved_for
+            _over(consumer, action.claim, pods) for consumer in action.claim.status.reserved_for
         ):
             yield action
 
@@ -51,7 +55,7 @@ def subject_of(action: ClaimAction) -> tuple[str, str]:
 
 
 def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
-    """True if the consumer is a pod of the input that doesn't need the claim any more (C-10.2, C-10.9)."""
+    """True if the consumer is a pod of the input that is finished with the claim (C-10.2, C-10.9)."""
     if consumer.api_group or consumer.resource != PODS:
         return False
     pod = pods.get(f"{claim.namespace}/{consumer.name}")

@@ -92,7 +92,7 @@ async def control_plane(
         group = await ending.enter_async_context(asyncio.TaskGroup())
         tasks = [group.create_task(informers.run(), name="informers")]
         await informers.synced()
-        tasks += [group.create_task(each.run(), name=f"events of {name}") for name, each in recorders.items()]
+        tasks += [group.create_task(events.run(), name=f"events of {name}") for name, events in recorders.items()]
         tasks += [group.create_task(loop.run(), name=type(loop).__name__) for loop in made]
         try:
             yield

@@ -62,13 +62,13 @@ class DeviceSources:
         claims = {claim.key: claim for claim in self.claims}
         inputs = DeviceInputs(self.vmi, (self.pod,), self.pod, claims, self.published, (), None, {}, now)
         written = metadata_files(inputs, self.pod, dict.fromkeys(pairs, "KEP-5304"), addresses_only=True).annotations
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for pair, entry in pairs.items():
             annotation = metadata_annotation(pair.claim, pair.request)
             text = written.get(annotation) or self.pod.metadata.annotations.get(annotation)
             if text:
-                found[f"{request_directory(entry.name, entry.resource_claim_name, pair.request)}/{SHIM_FILE}"] = text
-        return found
+                files[f"{request_directory(entry.name, entry.resource_claim_name, pair.request)}/{SHIM_FILE}"] = text
+        return files
 
 
 def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
@@ -84,17 +84,18 @@ def published_status(vmi: VirtualMachineInstance) -> DeviceStatus | None:
 
 
 def entries_of(
-    vmi: VirtualMachineInstance, pod: Pod | None, known: DeviceReport | None = None
+    vmi: VirtualMachineInstance, pod: Pod | None, report: DeviceReport | None = None
 ) -> tuple[DeviceOutcome, ...]:
     """Every device entry in spec order, then every network with a claim, each with its device if it comes from a
     claim."""
     devices = vmi.spec.domain.devices
-    found: dict[tuple[str, str], ReportedDevice] = {
-        (each.subject.kind, each.subject.name): each for each in (known.devices if known is not None else ())
+    reported: dict[tuple[str, str], ReportedDevice] = {
+        (device.subject.kind, device.subject.name): device for device in (report.devices if report is not None else ())
     }
     outcomes = [
         _with(
-            DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name), found.get((kind, entry.name))
+            DeviceOutcome(f"{kind}/{entry.name}", entry.claim_name, entry.request_name),
+            reported.get((kind, entry.name)),
         )
         for kind, entries in _listed(vmi)
         for entry in entries
@@ -103,7 +104,7 @@ def entries_of(
     for network in network_devices(vmi, pod):
         outcome = DeviceOutcome(str(network), network.claim_name, network.request_name)
         binding = _plugin_name(plugins.get(network.name)) if network.needs == "none" else None
-        outcomes.append(_with(replace(outcome, binding=binding), found.get((network.kind, network.name))))
+        outcomes.append(_with(replace(outcome, binding=binding), reported.get((network.kind, network.name))))
     return tuple(outcomes)
 
 
@@ -112,17 +113,17 @@ def _plugin_name(binding: Json | None) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _with(outcome: DeviceOutcome, known: ReportedDevice | None) -> DeviceOutcome:
-    if known is None:
+def _with(outcome: DeviceOutcome, reported: ReportedDevice | None) -> DeviceOutcome:
+    if reported is None:
         return outcome
-    entry = known.entry.device_resource_claim_status
+    entry = reported.entry.device_resource_claim_status
     attributes = entry.attributes if entry is not None else None
     if attributes is not None:
         outcome = replace(outcome, pci_address=attributes.pci_address, mdev_uuid=attributes.mdev_uuid)
-    if isinstance(known.outcome, ResolvedDevice):
-        result = known.outcome.result
+    if isinstance(reported.outcome, ResolvedDevice):
+        result = reported.outcome.result
         return replace(outcome, allocated=f"{result.driver}/{result.pool}/{result.device}")
-    return replace(outcome, allocated=known.outcome.device)
+    return replace(outcome, allocated=reported.outcome.device)
 
 
 _OF_ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
@@ -132,15 +133,15 @@ def variables_of(pod: Pod) -> Mapping[str, str]:
     """The variables of the container ``compute`` whose values the pod has: literally, or in an annotation (K-11.2).
     Those that a device plugin sets can't be known."""
     compute = next((container for container in pod.spec.containers if container.name == COMPUTE), None)
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for variable in compute.env if compute is not None else ():
         reference = (variable.value_from or {}).get("fieldRef")
         path = reference.get("fieldPath") if isinstance(reference, dict) else None
         named = _OF_ANNOTATION.fullmatch(path) if isinstance(path, str) else None
         text = pod.metadata.annotations.get(named[1]) if named else variable.value
         if text:
-            found[variable.name] = text
-    return found
+            values[variable.name] = text
+    return values
 
 
 def without_plugin_devices(vmi: VirtualMachineInstance) -> tuple[VirtualMachineInstance, tuple[str, ...]]:

@@ -49,8 +49,8 @@ def held_twice(claims: Iterable[ResourceClaim]) -> tuple[HeldTwice, ...]:
 def _collide(shares: Iterable[set[str | None]]) -> bool:
     """True if two claims have the same share, or one of them has the whole device."""
     seen: set[str | None] = set()
-    for each in shares:
-        if None in each or each & seen:
+    for of_claim in shares:
+        if None in of_claim or of_claim & seen:
             return True
-        seen |= each
+        seen |= of_claim
     return False

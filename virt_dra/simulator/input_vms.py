@@ -213,10 +213,16 @@ def _changed(vm: VirtualMachine, vmi: VirtualMachineInstance) -> tuple[str, ...]
 def _requested(spec: VirtualMachineInstanceSpec) -> object:
     """The parts of a spec that concern devices of claims or device plugins, to compare."""
     devices = spec.domain.devices
-    claims = [(each.name, each.resource_claim_name, each.resource_claim_template_name) for each in spec.resource_claims]
+    claims = [
+        (claim.name, claim.resource_claim_name, claim.resource_claim_template_name) for claim in spec.resource_claims
+    ]
     entries = [
-        [(each.name, each.device_name or "", each.claim_name or "", each.request_name or "") for each in listed]
+        [(entry.name, entry.device_name or "", entry.claim_name or "", entry.request_name or "") for entry in listed]
         for listed in (devices.gpus, devices.host_devices)
     ]
-    networks = [(each.name, each.resource_claim.to_wire()) for each in spec.networks if each.resource_claim is not None]
+    networks = [
+        (network.name, network.resource_claim.to_wire())
+        for network in spec.networks
+        if network.resource_claim is not None
+    ]
     return claims, entries, networks

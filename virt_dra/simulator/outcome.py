@@ -110,7 +110,7 @@ class VmOutcome:
     def denied(self) -> bool:
         """True if a finding keeps the VM from being ready. A running VM is ready even if it couldn't be started
         anew."""
-        return not self.taken_over and any(each.severity == DENIAL for each in self.findings)
+        return not self.taken_over and any(finding.severity == DENIAL for finding in self.findings)
 
     @property
     def ready(self) -> bool:
@@ -124,7 +124,7 @@ class VmOutcome:
             "source": self.source,
             "ready": self.ready,
             "takenOver": self.taken_over,
-            "findings": [each.to_json() for each in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
             "warnings": list(self.warnings),
             "pod": self.pod,
             "claims": [claim.to_json() for claim in self.claims],

@@ -47,9 +47,9 @@ def inputs_of(judgement: LintResult) -> tuple[tuple[Sourced[TypedObject], ...], 
     inputs: list[Sourced[TypedObject]] = []
     refused: list[RefusedObject] = []
     for manifest, findings in judgement.manifests:
-        denials = [each for each in findings if each.severity == DENIAL]
+        denials = [finding for finding in findings if finding.severity == DENIAL]
         if manifest.object is not None and (
-            manifest.is_subject or not denials or any(each.id == INVALID for each in denials)
+            manifest.is_subject or not denials or any(denial.id == INVALID for denial in denials)
         ):
             inputs.append(Sourced(_stored(manifest, manifest.object, judgement.release), manifest.source))
         elif not manifest.is_subject:
@@ -73,7 +73,7 @@ def _stored(manifest: Manifest, obj: TypedObject, release: KubeVirtVersion | Non
 
 def _refused(manifest: Manifest, denials: list[LintFinding]) -> RefusedObject:
     key = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
-    problems = [(each.field, each.message) for each in denials] or list(manifest.problems)
+    problems = [(denial.field, denial.message) for denial in denials] or list(manifest.problems)
     described = "; ".join(f"{field}: {message}" if field else message for field, message in problems)
     return RefusedObject(str(manifest.source), f"{manifest.kind or 'object'} {key}: {described}", manifest.kind, key)
 
@@ -92,7 +92,9 @@ def with_findings(ran: Ran, judgement: LintResult) -> Ran:
 
 
 def _unreadable(judged: ObjectFindings) -> VmOutcome:
-    details = tuple(f"{each.field}: {each.message}" if each.field else each.message for each in judged.findings)
+    details = tuple(
+        f"{finding.field}: {finding.message}" if finding.field else finding.message for finding in judged.findings
+    )
     failure = HandOverFailure(
         HandOver.ADMISSION,
         "BadRequest",

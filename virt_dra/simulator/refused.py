@@ -43,9 +43,7 @@ def with_refused_first(
         or failure.step not in (HandOver.CLAIMS, HandOver.PLACEMENT, HandOver.DEVICE_STATUS)
     ):
         return outcome
-    missed = [
-        each.source for each in refused if each.kind not in NAMED or _names(vm, outcome.namespace, each, accepted)
-    ]
+    missed = [obj.source for obj in refused if obj.kind not in NAMED or _names(vm, outcome.namespace, obj, accepted)]
     if not missed:
         return outcome
     sources = ", ".join(missed[:3]) + (", …" if len(missed) > 3 else "")
@@ -64,9 +62,7 @@ def _names(
     claims = {entry.resource_claim_name for entry in entries if entry.resource_claim_name}
     place, _, name = refused.key.rpartition("/")
     if refused.kind == DeviceClass.KIND:
-        specs = [
-            _claim_spec(each) for each in accepted if each.namespace == namespace and each.name in templates | claims
-        ]
+        specs = [_claim_spec(obj) for obj in accepted if obj.namespace == namespace and obj.name in templates | claims]
         return nearest(name, {wanted for spec in specs if spec is not None for wanted in _classes(spec)}) is not None
     return (
         place == namespace

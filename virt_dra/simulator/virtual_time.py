@@ -1,6 +1,5 @@
-"""An event loop whose time is its own: where nothing is left to do, it goes on to the next timer at once.
-
-So minutes of waiting pass in milliseconds, and a run depends on nothing but its input. Work in threads takes no time.
+"""An event loop with virtual time: when it is idle, it goes on to the next timer at once. So minutes of waiting pass in
+milliseconds, and a run depends only on its input. Work in threads takes no time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ BEGINNING = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class _Selector(selectors.BaseSelector):
-    """Asks another selector, and lets ``passed`` decide what becomes of the time that nothing happened in."""
+    """Asks another selector; idle time is skipped where ``passed`` returns True."""
 
     def __init__(self, passed: Callable[[float], bool]) -> None:
         self._inner = selectors.DefaultSelector()
@@ -30,9 +29,9 @@ class _Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return self._inner.select(timeout)
-        found = self._inner.select(0)
-        if found:
-            return found
+        events = self._inner.select(0)
+        if events:
+            return events
         return [] if self._passed(timeout) else self._inner.select(0.01)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -61,7 +60,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual
 
     def _pass(self, seconds: float) -> bool:
-        """Not while something is done in a thread."""
+        """Advances the time, unless work is under way in a thread."""
         if self._threads:
             return False
         self._virtual += seconds
@@ -91,7 +90,7 @@ def run_virtually(main: Coroutine[Any, Any, T]) -> T:
 
 
 def virtual_clock() -> ClusterClock:
-    """That of a cluster whose servers have the time of the loop that runs."""
+    """The clock of a cluster whose servers have the time of the running loop."""
     return ClusterClock(virtual_now, asyncio.get_running_loop().time)
 
 

@@ -127,17 +127,17 @@ def _measured(
         start = time.perf_counter()
         deadline.start()
         try:
-            found = walk.place(claims)
+            pod_place = walk.place(claims)
         except AllocationError as error:
-            found, errors, first_error = None, errors + 1, first_error or error_text(error)
+            pod_place, errors, first_error = None, errors + 1, first_error or error_text(error)
         seconds.append(time.perf_counter() - start)
-        placed.append(found)
-        if found is not None and workload.max_alive:
-            alive.append(found)
+        placed.append(pod_place)
+        if pod_place is not None and workload.max_alive:
+            alive.append(pod_place)
         if pod % _REPORTED_EVERY == 0:
             progress(workload.init_pods + pod, workload.init_pods + workload.pods)
     total = time.perf_counter() - begin
-    scheduled = sum(each is not None for each in placed)
+    scheduled = sum(pod_place is not None for pod_place in placed)
     return WorkloadFigures(
         scheduled, len(placed) - scheduled - errors, errors, first_error, total, tuple(seconds), digest_of(placed)
     )
@@ -146,8 +146,8 @@ def _measured(
 def digest_of(placed: Sequence[Placed | None]) -> str:
     """The first 16 hex digits of SHA-256 over a line per pod: ``[node, [[request, driver, pool, device], …]]``."""
     digest = hashlib.sha256()
-    for each in placed:
-        line = _NOWHERE if each is None else [each.node.name, _devices(each.results)]
+    for pod_place in placed:
+        line = _NOWHERE if pod_place is None else [pod_place.node.name, _devices(pod_place.results)]
         digest.update(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()[:16]
 

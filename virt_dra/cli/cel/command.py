@@ -211,9 +211,9 @@ def command(
     if output == "text":
         say("\n".join(map(visible, report.lines(every_device=verbose, devices=not quiet))))
     elif output == "name":
-        for found in report.devices:
-            if found.matches:
-                say(visible(found.device))
+        for device in report.devices:
+            if device.matches:
+                say(visible(device.device))
     else:
         print_document(report.to_json(), output)
     sys.exit(0 if report.good else 1)
@@ -227,7 +227,8 @@ def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> 
         refuse([str(problem) for problem in loaded.problems], output)
     of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output) if live else []
     once = applied(
-        (each for each in (*of_cluster, *loaded.objects) if isinstance(each.object, ResourceSlice)), DEFAULT_NAMESPACE
+        (sourced for sourced in (*of_cluster, *loaded.objects) if isinstance(sourced.object, ResourceSlice)),
+        DEFAULT_NAMESPACE,
     )
     slices = [sourced.object for sourced in once.objects if isinstance(sourced.object, ResourceSlice)]
     if live and not slices:

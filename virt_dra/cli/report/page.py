@@ -100,9 +100,9 @@ def report_main(contents: ReportContents) -> str:
         cards=_cards(contents.folds),
         sizes="".join(f"<th>Nodes for {size}" for size in SIZES),
         free="\n".join(
-            f"<tr><td>{_text(each.model)}<td>{each.free:,}<td>{each.total:,}<td>{each.largest}"
-            f"{''.join(f'<td>{number:,}' for number in each.nodes_for)}</tr>"
-            for each in contents.models
+            f"<tr><td>{_text(model.model)}<td>{model.free:,}<td>{model.total:,}<td>{model.largest}"
+            f"{''.join(f'<td>{number:,}' for number in model.nodes_for)}</tr>"
+            for model in contents.models
         ),
         findings=_findings(contents),
         taken=_taken(contents.taken),
@@ -152,10 +152,10 @@ def _cards(folds: Sequence[NodeFold]) -> str:
 
 def _findings(contents: ReportContents) -> str:
     rows = [
-        f'<tr data-text="{_searched(f"{obj.title} {each}")}"><td>{_text(obj.title)}<td>{_text(each.severity)}'
-        f"<td>{_text(each.id)}<td>{_text(each.field)}<td>{_text(each.message)}</tr>"
+        f'<tr data-text="{_searched(f"{obj.title} {finding}")}"><td>{_text(obj.title)}<td>{_text(finding.severity)}'
+        f"<td>{_text(finding.id)}<td>{_text(finding.field)}<td>{_text(finding.message)}</tr>"
         for obj in contents.findings
-        for each in obj.findings
+        for finding in obj.findings
     ]
     if not rows:
         return '<p class="good">No finding.</p>'

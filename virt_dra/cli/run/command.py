@@ -151,11 +151,16 @@ def command(
     jobs = _jobs(paths, out, live=live is not None, separate=separate)
     read = [(job, _read(job, live, namespace, output)) for job in jobs]
     once = [(job, latest(written.documents, namespace)) for job, written in read]
-    judged = [(job, _lint(job, found.documents, settings, lint, output), found) for job, found in once]
+    judged = [
+        (job, _lint(job, latest_objects.documents, settings, lint, output), latest_objects)
+        for job, latest_objects in once
+    ]
     reports: list[Json] = []
     ready = True
-    for job, judgement, found in judged:
-        ran = replace(_run(judgement, settings, _chance(seed, found.documents)), replaced=found.replaced)
+    for job, judgement, latest_objects in judged:
+        ran = replace(
+            _run(judgement, settings, _chance(seed, latest_objects.documents)), replaced=latest_objects.replaced
+        )
         written = _write(ran, job.out, output) if job.out else {}
         ready = ready and ran.ready
         if show.document:
@@ -184,7 +189,10 @@ def _read(job: _Job, live: ClusterChoice | None, namespace: str, output: str) ->
             of_cluster = live_sourced(live, "run", namespace, output)
             written = replace(
                 written,
-                documents=(*(Document(each.object.to_wire(), each.source) for each in of_cluster), *written.documents),
+                documents=(
+                    *(Document(sourced.object.to_wire(), sourced.source) for sourced in of_cluster),
+                    *written.documents,
+                ),
             )
     if written.problems:
         refuse([str(problem) for problem in written.problems], output, problems_json(written.problems))
@@ -207,7 +215,7 @@ def _lint(
 def _chance(seed: int, documents: tuple[Document, ...]) -> Random:
     """The source of names and UIDs: of the input, too, lest the UIDs of what an earlier run wrote are given out once
     more."""
-    digest = hashlib.sha256(repr((seed, [each.raw for each in documents])).encode(errors="surrogateescape"))
+    digest = hashlib.sha256(repr((seed, [document.raw for document in documents])).encode(errors="surrogateescape"))
     return Random(int.from_bytes(digest.digest()))
 
 
@@ -241,9 +249,9 @@ def _write(ran: Ran, out: Path, output: str) -> Mapping[str, str]:
             write_file(path, outcome.domain)
             paths[f"{outcome.namespace}/{outcome.name}"] = str(path)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        problem = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         advice = "free some space: the result is incomplete" if error.errno in NO_ROOM else "make this one writable"
-        refuse([f"cannot write below {out}: {what}; name another folder with --out, or {advice}"], output)
+        refuse([f"cannot write below {out}: {problem}; name another folder with --out, or {advice}"], output)
     return paths
 
 

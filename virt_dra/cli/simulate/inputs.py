@@ -36,7 +36,7 @@ def description_in(paths: Sequence[str], output: str) -> tuple[Description, str]
         refuse([f"{path}: {error.strerror if isinstance(error, OSError) else error}"], output)
     except DocumentError as error:
         refuse([str(error)], output)
-    kinds = [each.raw.get("kind") if isinstance(each.raw, dict) else None for each in documents]
+    kinds = [document.raw.get("kind") if isinstance(document.raw, dict) else None for document in documents]
     if KIND not in kinds:
         return None
     if len(documents) != 1:
@@ -59,7 +59,7 @@ def experiment_of(description: Description, source: str, seed: int | None, outpu
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
     objects = (
-        dumped_objects([str(base / each) for each in description.cluster.files], output)
+        dumped_objects([str(base / file) for file in description.cluster.files], output)
         if description.cluster.files
         else ()
     )
@@ -75,14 +75,14 @@ def dumped_objects(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
     """The objects of files. Ends the command for files that can't be read."""
     loaded = read_inputs(paths)
     if loaded.problems:
-        refuse([str(each) for each in loaded.problems], output)
-    return [each.object for each in loaded.objects]
+        refuse([str(problem) for problem in loaded.problems], output)
+    return [sourced.object for sourced in loaded.objects]
 
 
 def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
     """The cluster of a dump, with at least one node."""
-    found = cluster_of(dumped_objects(paths, output))
-    if not found.model.nodes:
+    cluster = cluster_of(dumped_objects(paths, output))
+    if not cluster.model.nodes:
         refuse(
             [
                 f"{', '.join(paths)}: no Node; a dump is what kubectl get nodes,pods,… "
@@ -90,7 +90,7 @@ def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
             ],
             output,
         )
-    return found
+    return cluster
 
 
 def trace_of(nodes: str, pods: str, inflate: float | None, seed: int, output: str) -> Experiment:

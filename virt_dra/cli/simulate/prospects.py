@@ -24,8 +24,10 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     with refused(output):
         parsed = [parse_change(text) for text in changes]
         added = [
-            added_vm(dumped_objects(each.subjects, output), objects, each.subjects[0]) if each.verb == "add" else None
-            for each in parsed
+            added_vm(dumped_objects(change.subjects, output), objects, change.subjects[0])
+            if change.verb == "add"
+            else None
+            for change in parsed
         ]
         cluster = cluster_of(objects)
         if not cluster.model.nodes:
@@ -39,7 +41,12 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     if output in ("json", "yaml"):
         now = {"running": running, "waiting": waiting, "used": round(used, 6)}
         print_document(
-            {"policy": policy, "notes": list(cluster.notes), "now": now, "changes": [_json(each) for each in outcomes]},
+            {
+                "policy": policy,
+                "notes": list(cluster.notes),
+                "now": now,
+                "changes": [_json(outcome) for outcome in outcomes],
+            },
             output,
         )
         return
@@ -48,16 +55,16 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     if prospect.unknown_nodes:
         say(f"{counted(prospect.unknown_nodes, 'pod')} left out, whose node isn't there", err=True)
     say(f"now: {counted(running, 'pod')} running, {len(waiting)} waiting, {used:.1%} of the devices in use")
-    for each in outcomes:
-        say(f"{each.text}:")
-        for line in sentences(each):
+    for outcome in outcomes:
+        say(f"{outcome.text}:")
+        for line in sentences(outcome):
             say(f"  {line}")
-        say(f"  then {each.waiting} waiting, {each.used:.1%} of the devices in use")
+        say(f"  then {outcome.waiting} waiting, {outcome.used:.1%} of the devices in use")
 
 
 def _json(outcome: ChangeOutcome) -> Json:
-    def placed(found: Sequence[tuple[str, str]]) -> list[Json]:
-        return [{"pod": name, "node": node} for name, node in found]
+    def placed(places: Sequence[tuple[str, str]]) -> list[Json]:
+        return [{"pod": name, "node": node} for name, node in places]
 
     return {
         "change": outcome.text,

@@ -142,16 +142,18 @@ def _state(entry: _Entry) -> dict[str, Any]:
 
 
 def _device_state(device: PreparedDevice) -> dict[str, Any]:
-    found: dict[str, Any] = {"PoolName": device.pool, "DeviceName": device.device, "RequestNames": [device.request]}
-    return found | {"CDIDeviceIDs": list(device.cdi_ids)} | ({"ShareID": device.share_id} if device.share_id else {})
+    state: dict[str, Any] = {"PoolName": device.pool, "DeviceName": device.device, "RequestNames": [device.request]}
+    return state | {"CDIDeviceIDs": list(device.cdi_ids)} | ({"ShareID": device.share_id} if device.share_id else {})
 
 
 def _entry(state: Mapping[str, Any]) -> _Entry:
     claim = PreparedClaim(state["Namespace"], state["ClaimName"], state["ClaimUID"])
-    drivers = {driver: tuple(found["SkipNodeOperations"]) for driver, found in state["DriverState"].items()}
+    drivers = {
+        driver: tuple(driver_state["SkipNodeOperations"]) for driver, driver_state in state["DriverState"].items()
+    }
     devices = {
-        driver: Prepared(tuple(_device(driver, each) for each in found["Devices"]))
-        for driver, found in state["DriverState"].items()
+        driver: Prepared(tuple(_device(driver, device) for device in driver_state["Devices"]))
+        for driver, driver_state in state["DriverState"].items()
     }
     return _Entry(claim, drivers, tuple(state["PodUIDs"]), devices)
 
@@ -164,8 +166,8 @@ def _device(driver: str, state: Mapping[str, Any]) -> PreparedDevice:
 
 
 class ClaimManager:
-    """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Not for several
-    event loops.
+    """Prepares claims of the pods of ``node``. ``plugin``: the registered plugin of a driver, or None. Bound to one
+    event loop.
 
     ``optional_operations``: gate DRAOptionalNodeOperations of the kubelet. ``on_checkpoint``: called with every new
     checkpoint.
@@ -179,8 +181,10 @@ class ClaimManager:
         self._node, self._reader, self._plugin = node, reader, plugin
         self._optional_operations = optional_operations
         self._on_checkpoint = on_checkpoint
-        known = checkpoint.entries() if checkpoint is not None else ()
-        self._entries: dict[tuple[str, str], _Entry] = {(each.claim.namespace, each.claim.name): each for each in known}
+        entries = checkpoint.entries() if checkpoint is not None else ()
+        self._entries: dict[tuple[str, str], _Entry] = {
+            (entry.claim.namespace, entry.claim.name): entry for entry in entries
+        }
 
     @property
     def checkpoint(self) -> DraCheckpoint:
@@ -195,10 +199,10 @@ class ClaimManager:
     # --------------------------------------------------------------------------------------------------------
 
     async def prepare(self, pod: Pod) -> Mapping[str, Prepared]:
-        """Make all claims of a pod ready; what containers get, by entry of ``spec.resourceClaims`` ("" for extended
-        resources).
+        """Prepare all claims of a pod. Returns what containers get, by entry of ``spec.resourceClaims`` ("" for
+        extended resources).
 
-        Raises :class:`PrepareError` with the kubelet's text. Nothing is recorded unless all claims can be used
+        Raises :class:`PrepareError` with the kubelet's text. The checkpoint changes only if all claims can be used
         (C-16.2).
         """
         wanted = await self._validated(pod)
@@ -216,7 +220,7 @@ class ClaimManager:
         return {name: self._all_devices(fresh.claim) for name, fresh in wanted.items()}
 
     async def _validated(self, pod: Pod) -> dict[str, _Entry]:
-        found: dict[str, _Entry] = {}
+        usable: dict[str, _Entry] = {}
         for entry in (*pod.spec.resource_claims, *_extended(pod)):
             try:
                 named = claim_name(pod, entry)
@@ -236,8 +240,8 @@ class ClaimManager:
             if not is_reserved_for(claim, pod):
                 subject = f"pod {pod.name} ({pod.metadata.uid})"
                 raise PrepareError(f"{subject} is not allowed to use ResourceClaim {claim.name} ({claim.metadata.uid})")
-            found[entry.name] = self._usable(claim)
-        return found
+            usable[entry.name] = self._usable(claim)
+        return usable
 
     def _usable(self, claim: ResourceClaim) -> _Entry:
         """The claim as it will be recorded. Raises :class:`PrepareError` for one without devices or without their
@@ -253,7 +257,7 @@ class ClaimManager:
                     f"ResourceClaim {claim.name}: DRAOptionalNodeOperations feature gate is disabled on kubelet"
                 )
             drivers[driver] = tuple(
-                each for each in (PREPARE, UNPREPARE) if all(_skips(skipped, each) for skipped in lists)
+                operation for operation in (PREPARE, UNPREPARE) if all(_skips(skipped, operation) for skipped in lists)
             )
         for driver, skipped in drivers.items():
             if not _skips(skipped, PREPARE) and self._plugin(driver) is None:
@@ -263,13 +267,13 @@ class ClaimManager:
     def _recorded(self, fresh: _Entry, pod_uid: str) -> _Entry:
         """The entry of a claim, with the pod among its users, saved before any driver is called (C-16.4)."""
         key = (fresh.claim.namespace, fresh.claim.name)
-        known = self._entries.get(key, fresh)
-        if known.claim.uid != fresh.claim.uid:
-            same = f"old ResourceClaim with same name {fresh.claim.name} and different UID {known.claim.uid}"
+        entry = self._entries.get(key, fresh)
+        if entry.claim.uid != fresh.claim.uid:
+            same = f"old ResourceClaim with same name {fresh.claim.name} and different UID {entry.claim.uid}"
             raise PrepareError(f"{same} still exists (previous pod force-deleted?!)")
-        if known.unpreparing:
+        if entry.unpreparing:
             raise PrepareError(f"ResourceClaim {fresh.claim.name} is being unprepared")
-        self._entries[key] = replace(known, pods=tuple(dict.fromkeys((*known.pods, pod_uid))))
+        self._entries[key] = replace(entry, pods=tuple(dict.fromkeys((*entry.pods, pod_uid))))
         self._save()
         return self._entries[key]
 
@@ -346,28 +350,33 @@ class ClaimManager:
         """The CDI devices of a container: those of its claims (all requests, or the one that it names) and of its
         extended resources (C-16.6). Claims that aren't prepared add none."""
         spec = next(
-            (each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == container), None
+            (
+                candidate
+                for candidate in (*pod.spec.init_containers, *pod.spec.containers)
+                if candidate.name == container
+            ),
+            None,
         )
         wanted: list[tuple[str, str]] = []
         for reference in spec.resources.claims if spec is not None else ():
-            entry = next((each for each in pod.spec.resource_claims if each.name == reference.name), None)
+            entry = next((claim for claim in pod.spec.resource_claims if claim.name == reference.name), None)
             named = claim_name(pod, entry) if entry is not None else None
             if named is not None and not isinstance(named, NotNeeded | NotCreatedYet):
                 wanted.append((named.name, (reference.request or "").partition("/")[0]))
         special = pod.status.extended_resource_claim_status
         if special is not None:
             wanted += [
-                (special.resource_claim_name, each.request_name)
-                for each in special.request_mappings
-                if each.container_name == container
+                (special.resource_claim_name, mapping.request_name)
+                for mapping in special.request_mappings
+                if mapping.container_name == container
             ]
-        found: list[str] = []
+        ids: list[str] = []
         for name, request in wanted:
             recorded = self._entries.get((pod.namespace, name))
             for device in self._all_devices(recorded.claim).devices if recorded is not None else ():
                 if not request or device.base_request == request:
-                    found += device.cdi_ids
-        return tuple(found)
+                    ids += device.cdi_ids
+        return tuple(ids)
 
     # --- state
     # ----------------------------------------------------------------------------------------------------------
@@ -387,4 +396,4 @@ def _extended(pod: Pod) -> tuple[PodResourceClaim, ...]:
 
 
 def _skips(skipped: Iterable[str] | None, operation: str) -> bool:
-    return any(each in ("*", operation) for each in skipped or ())
+    return any(name in ("*", operation) for name in skipped or ())

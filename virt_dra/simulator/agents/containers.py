@@ -32,7 +32,7 @@ class RunningContainer:
         return self.root / absolute.lstrip("/")
 
     def text(self, absolute: str) -> str:
-        """The content of a file; "" where there is none."""
+        """The content of a file, "" for a missing one."""
         path = self.path(absolute)
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 

@@ -59,40 +59,40 @@ class HealthReports:
         self._drivers: dict[str, dict[_DeviceName, _Known]] = {}
 
     def report(self, driver: str, devices: Iterable[ReportedHealth], now: datetime) -> tuple[_DeviceName, ...]:
-        """Take a driver's whole report; the devices whose health is another now.
+        """Take a driver's whole report. Returns the devices whose health changed.
 
         Devices that it leaves out keep theirs until it is stale, then they are forgotten. New ones beyond the limit are
         ignored.
         """
-        known = self._drivers.setdefault(driver, {})
+        of_driver = self._drivers.setdefault(driver, {})
         changed: list[_DeviceName] = []
         reported: set[_DeviceName] = set()
-        for each in devices:
-            name = each.pool, each.device
+        for device in devices:
+            name = device.pool, device.device
             reported.add(name)
-            before = known.get(name)
-            if before is None and len(known) >= MOST_DEVICES:
+            before = of_driver.get(name)
+            if before is None and len(of_driver) >= MOST_DEVICES:
                 continue
-            timeout = each.timeout if each.timeout > timedelta(0) else DEFAULT_TIMEOUT
-            after = _Known(each.health, shortened(each.message), timeout, now)
+            timeout = device.timeout if device.timeout > timedelta(0) else DEFAULT_TIMEOUT
+            after = _Known(device.health, shortened(device.message), timeout, now)
             if before is None or replace(before, at=now) != after:
                 changed.append(name)
-            known[name] = after
-        for name, left_out in tuple(known.items()):
+            of_driver[name] = after
+        for name, left_out in tuple(of_driver.items()):
             if name not in reported and left_out.is_stale(now):
-                del known[name]
+                del of_driver[name]
                 if left_out.health != "Unknown":
                     changed.append(name)
         return tuple(changed)
 
     def stream_ended(self, driver: str) -> None:
-        """The driver's connection is gone, and with it all that it said."""
+        """Forget what the driver reported: its connection ended."""
         self._drivers.pop(driver, None)
 
     def of(self, driver: str, pool: str, device: str, now: datetime) -> tuple[HealthState, str]:
-        """State and message of a device; unknown for one that nobody reports, or not lately."""
-        known = self._drivers.get(driver, {}).get((pool, device))
-        return UNKNOWN if known is None or known.is_stale(now) else (known.health, known.message)
+        """State and message of a device; unknown if it wasn't reported lately."""
+        recorded = self._drivers.get(driver, {}).get((pool, device))
+        return UNKNOWN if recorded is None or recorded.is_stale(now) else (recorded.health, recorded.message)
 
 
 def shortened(message: str) -> str:
@@ -115,7 +115,7 @@ def allocated_resources_status(
     Devices with the same ID appear once; the ID is the first CDI device ID, or ``driver/pool/device``. (Upstream orders
     entries by chance.)
     """
-    found: dict[str, ResourceStatus] = {}
+    statuses: dict[str, ResourceStatus] = {}
     for reference in container.resources.claims:
         name = f"claim:{reference.name}/{reference.request}" if reference.request else f"claim:{reference.name}"
         wanted = (reference.request or "").partition("/")[0]
@@ -127,5 +127,5 @@ def allocated_resources_status(
                 entry = ResourceHealth(resource_id=identity, health=state)
                 entries.setdefault(identity, entry.with_(message=message) if message and messages else entry)
         if entries:
-            found[name] = ResourceStatus(name=name, resources=tuple(entries.values()))
-    return tuple(found.values())
+            statuses[name] = ResourceStatus(name=name, resources=tuple(entries.values()))
+    return tuple(statuses.values())

@@ -58,15 +58,15 @@ def environment(pod: Pod, container: Container) -> dict[str, str]:
 
     Those of ConfigMaps, Secrets and resources are left out. Raises :class:`UnsupportedField`.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for variable in container.env:
         if variable.value:
-            found[variable.name] = _expanded(variable.value, found)
+            variables[variable.name] = _expanded(variable.value, variables)
         elif variable.value_from is None:
-            found[variable.name] = ""
+            variables[variable.name] = ""
         elif field := variable.value_from.get("fieldRef"):
-            found[variable.name] = _runtime_value(pod, field)
-    return found
+            variables[variable.name] = _runtime_value(pod, field)
+    return variables
 
 
 def _runtime_value(pod: Pod, field: Json) -> str:
@@ -82,11 +82,11 @@ def _runtime_value(pod: Pod, field: Json) -> str:
     return str(more[path]) if path in more else field_value(pod, path)
 
 
-def _expanded(text: str, known: Mapping[str, str]) -> str:
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
     """``$(NAME)`` becomes its value if that is known before, ``$$`` becomes ``$``, everything else stays."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match[1]
-        return "$" if name is None else known.get(name, match[0])
+        return "$" if name is None else variables.get(name, match[0])
 
     return _REFERENCE.sub(replaced, text)

@@ -69,16 +69,16 @@ class Driver:
         return tuple(self._pools.values())
 
     async def publish(self) -> None:
-        """Bring the published slices to what the pools are: new ones first, then what is obsolete goes, as Kubernetes'
+        """Publish slices of the pools as they are: new ones first, then obsolete ones are deleted, as Kubernetes'
         helper does."""
         wanted = {obj.name: obj for pool in self._pools.values() for obj in pool.slices()}
         present = {obj.name: obj for obj in await self._published()}
         for name, obj in wanted.items():
-            known = present.get(name)
-            if known is None:
+            current = present.get(name)
+            if current is None:
                 await self._create(obj)
-            elif known.spec != obj.spec:
-                await self._cluster.update(known.with_(spec=obj.spec))
+            elif current.spec != obj.spec:
+                await self._cluster.update(current.with_(spec=obj.spec))
         await self._delete(name for name in present if name not in wanted)
 
     async def change(self, pool: HardwarePool) -> None:
@@ -92,8 +92,7 @@ class Driver:
         await self.change(self._pools[pool].tainted(device, *taints))
 
     async def withdraw(self) -> None:
-        """Take all slices back, as when the driver is uninstalled; it isn't found any more. :meth:`come_back` ends
-        it."""
+        """Delete all slices and unregister, as when the driver is uninstalled. :meth:`come_back` ends it."""
         self.registered = False
         await self._delete([obj.name for obj in await self._published()])
 
@@ -110,13 +109,11 @@ class Driver:
     async def _create(self, obj: ResourceSlice) -> None:
         try:
             await self._cluster.create(obj)
-        except (
-            AlreadyExists
-        ):  # one of ours that was written since we looked, or a foreign one of that name, which stays
-            known = await self._cluster.get(ResourceSlice, obj.name)
-            if known.spec.driver != self.name:
+        except AlreadyExists:  # a slice written since the list was read, or a foreign one of that name, which stays
+            current = await self._cluster.get(ResourceSlice, obj.name)
+            if current.spec.driver != self.name:
                 raise
-            await self._cluster.update(known.with_(spec=obj.spec))
+            await self._cluster.update(current.with_(spec=obj.spec))
 
     async def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -136,7 +133,8 @@ class Driver:
         }
 
     async def unprepare_claims(self, node: str, claims: Sequence[PreparedClaim]) -> Mapping[str, str]:
-        """Give devices back. A claim that isn't prepared is no error, and nothing is read of it: it may be gone."""
+        """Unprepare claims by what was recorded of them, since the object may have been deleted. Claims that aren't
+        prepared are fine."""
         await self._called()
         if self.unprepare_failure:
             return {claim.uid: self.unprepare_failure for claim in claims}
@@ -162,18 +160,18 @@ class Driver:
             return f"claim {claim.key} got replaced"
         if claim.status.allocation is None:
             return f"claim {claim.key} not allocated"
-        known = self.prepared.get(named.uid)
-        if known is None:
+        prepared = self.prepared.get(named.uid)
+        if prepared is None:
             made = self._made(node, claim)
             if isinstance(made, str):
                 return made
-            known = self.prepared[named.uid] = made
-        return known
+            prepared = self.prepared[named.uid] = made
+        return prepared
 
     def _made(self, node: str, claim: ResourceClaim) -> Prepared | str:
         allocation = claim.status.allocation
         results = [result for result in allocation.devices.results if result.driver == self.name] if allocation else []
-        found: list[tuple[DeviceRequestAllocationResult, Gadget]] = []
+        chosen: list[tuple[DeviceRequestAllocationResult, Gadget]] = []
         for result in results:
             pool = self._pools.get(result.pool)
             gadget = pool.gadget(result.device) if pool is not None else None
@@ -181,13 +179,13 @@ class Driver:
                 return f"device {result.pool}/{result.device} isn't there"
             if pool.node and pool.node != node:
                 return f"device {result.pool}/{result.device} is not on node {node}"
-            found.append((result, gadget))
-        devices = tuple(self._handed_over(claim, result, gadget) for result, gadget in found)
+            chosen.append((result, gadget))
+        devices = tuple(self._handed_over(claim, result, gadget) for result, gadget in chosen)
         files: dict[str, tuple[str, str]] = {}
         if self.metadata:
             for request in dict.fromkeys(result.request for result in results):
                 base = request.partition("/")[0]
-                entries = [self._described(result, gadget) for result, gadget in found if result.request == request]
+                entries = [self._described(result, gadget) for result, gadget in chosen if result.request == request]
                 files[base] = (self._path(claim, base), _stream(claim, request, entries))
         return Prepared(devices, files)
 
@@ -234,7 +232,7 @@ class Driver:
 
 
 def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -> str:
-    """One JSON document for each version that we know, each on its line (K-7.8)."""
+    """One JSON document for each supported version, each on its line (K-7.8)."""
     entry = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
     document = DeviceMetadata(
         metadata=ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.metadata.uid, generation=1),
@@ -248,5 +246,7 @@ def _stream(claim: ResourceClaim, request: str, devices: list[MetadataDevice]) -
 def without(pool: HardwarePool, *devices: str) -> HardwarePool:
     """The pool's next generation without some of its devices, as when they fail."""
     return replace(
-        pool, generation=pool.generation + 1, devices=tuple(each for each in pool.devices if each.name not in devices)
+        pool,
+        generation=pool.generation + 1,
+        devices=tuple(device for device in pool.devices if device.name not in devices),
     )

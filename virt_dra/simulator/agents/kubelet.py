@@ -107,8 +107,8 @@ class Kubelet:
     ``programs``: by container name; ``images``: by the image's name, without registry and tag. ``address_of``: a pod's
     uid -> its address ("" for none); as a default pods have none. ``remove``: ends a pod that is being deleted; see
     :func:`remover`. ``refresh``: after how many seconds a changed annotation is in volumes. ``start_delay``: seconds
-    before a pod is begun. Both may be changed while it runs, and :attr:`present`: False as while its node is cut off,
-    when containers go on and nobody hears of it.
+    before a pod is begun. Both may be changed while it runs, and :attr:`present`: False as while its node is cut off:
+    containers go on, and their changes aren't reported.
     """
 
     def __init__(
@@ -241,8 +241,8 @@ class Kubelet:
 
     async def _delete_slices(self, fields: str) -> None:
         with suppress(ApiError):  # tried again a second later
-            for found in (await self._cluster.list(ResourceSlice, fields=fields)).items:
-                await self._cluster.delete(ResourceSlice, found.name, uid=found.metadata.uid)
+            for slice_ in (await self._cluster.list(ResourceSlice, fields=fields)).items:
+                await self._cluster.delete(ResourceSlice, slice_.name, uid=slice_.metadata.uid)
 
     async def _listen(self) -> None:
         while True:
@@ -254,7 +254,7 @@ class Kubelet:
     # --- one pod ----------------------------------------------------------------------------------------------------
 
     async def _sync(self, key: CacheKey) -> float | None:
-        """Bring one pod a step on. Answers after how many seconds it should be looked at again."""
+        """Take one pod a step further. Returns the seconds until its next step."""
         if not self.present:
             return RETRY_SECONDS
         namespace, name = key
@@ -273,7 +273,7 @@ class Kubelet:
                 return None
             return None if pod.finished else await self._advance(key, pod)
         except (Conflict, NotFound):
-            return RETRY_SECONDS  # somebody else wrote; the informer shows it
+            return RETRY_SECONDS  # another writer was faster; the informer will deliver the pod
         except ApiError:
             return 5 * RETRY_SECONDS
 
@@ -312,7 +312,7 @@ class Kubelet:
             self._address_of(pod.metadata.uid),
         )
         if status is not None and status.get("phase") in FINISHED and not await self._unprepared(pod):
-            return RETRY_SECONDS  # claims are given back before anybody hears of the end (C-16.7)
+            return RETRY_SECONDS  # claims are unprepared before the end is reported (C-16.7)
         if status is not None:
             version = {"resourceVersion": pod.metadata.resource_version}
             await self._cluster.patch(
@@ -438,8 +438,8 @@ class Kubelet:
             self._start(key, ours, spec, ends=False)
 
     def _stop(self, ours: _Ours, name: str) -> None:
-        for known in (ours.containers, ours.programs, ours.exits, ours.started):
-            known.pop(name, None)
+        for by_name in (ours.containers, ours.programs, ours.exits, ours.started):
+            by_name.pop(name, None)
 
     def _start(self, key: CacheKey, ours: _Ours, spec: Container, *, ends: bool) -> None:
         if spec.name in ours.containers:
@@ -509,13 +509,13 @@ class Kubelet:
             entry: [device for device in prepared.devices if self._drivers[device.driver].reports_health]
             for entry, prepared in (ours.prepared or {}).items()
         }
-        found: dict[str, list[dict[str, Any]]] = {}
+        by_container: dict[str, list[dict[str, Any]]] = {}
         for spec in ours.pod.spec.containers:
             if spec.name in ours.containers:
-                found[spec.name] = [
-                    each.to_wire() for each in allocated_resources_status(spec, devices, self._device_health, now)
+                by_container[spec.name] = [
+                    status.to_wire() for status in allocated_resources_status(spec, devices, self._device_health, now)
                 ]
-        return found
+        return by_container
 
 
 def image_name(image: str) -> str:

@@ -53,7 +53,7 @@ def status_of(
     now: datetime,
     address: str = "",
 ) -> Json | None:
-    """The parts of the status that are the kubelet's, to be merged; None where nothing changes.
+    """The kubelet's parts of the status, to be merged; None if they are unchanged.
 
     ``started``: container -> when; ``problem``: why containers can't be made; ``address``: the pod's, if it has one.
     """
@@ -85,12 +85,12 @@ def status_of(
         "Ready": (all_ready and not open_gates, *(("", "") if all_ready and not open_gates else unready)),
     }
     status["conditions"] = _conditions(pod, wanted, time(now))
-    known = pod.to_wire().get("status", {})
-    if started and not known.get("startTime"):
+    current = pod.to_wire().get("status", {})
+    if started and not current.get("startTime"):
         status["startTime"] = time(now)
     if started and address:
         status |= {"podIP": address, "podIPs": [{"ip": address}]}
-    changed = any(_subset(value, known.get(key)) is False for key, value in status.items())
+    changed = any(_subset(value, current.get(key)) is False for key, value in status.items())
     return status if changed else None
 
 
@@ -142,22 +142,22 @@ def _container(
 
 
 def _conditions(pod: Pod, wanted: Mapping[str, tuple[bool, str, str]], now: str) -> list[Json]:
-    """Ours as wanted, everybody else's as they are."""
-    known = {condition.type: condition.to_wire() for condition in pod.status.conditions}
+    """The pod's conditions, with the wanted ones in place of those of the same types."""
+    conditions = {condition.type: condition.to_wire() for condition in pod.status.conditions}
     for kind, (holds, reason, message) in wanted.items():
         status = "True" if holds else "False"
-        before = known.get(kind, {})
+        before = conditions.get(kind, {})
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         reported: Json = {"type": kind, "status": status, "lastTransitionTime": since or now}
-        known[kind] = reported | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
-    return list(known.values())
+        conditions[kind] = reported | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
+    return list(conditions.values())
 
 
-def _subset(wanted: Any, known: Any) -> bool:
-    """Whether all that is wanted is known; servers add empty members of their own."""
+def _subset(wanted: Any, present: Any) -> bool:
+    """Whether all wanted members are present; servers add empty ones of their own."""
     if isinstance(wanted, dict):
-        return isinstance(known, dict) and all(_subset(value, known.get(key)) for key, value in wanted.items())
+        return isinstance(present, dict) and all(_subset(value, present.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
-        same = isinstance(known, list) and len(known) == len(wanted)
-        return same and all(_subset(value, other) for value, other in zip(wanted, known, strict=True))
-    return bool(wanted == known) or (wanted in ("", 0, False) and known is None)
+        same = isinstance(present, list) and len(present) == len(wanted)
+        return same and all(_subset(value, other) for value, other in zip(wanted, present, strict=True))
+    return bool(wanted == present) or (wanted in ("", 0, False) and present is None)

@@ -23,21 +23,21 @@ _NAMESPACE: Final = "default"
 
 def added_vm(objects: Sequence[TypedObject], cluster: Sequence[TypedObject], source: str) -> VmShape:
     """``objects``: of the file; ``cluster``: of the dump, whose templates count too. Raises BadExperiment."""
-    vms = [each for each in objects if isinstance(each, VirtualMachine | VirtualMachineInstance | Pod)]
+    vms = [obj for obj in objects if isinstance(obj, VirtualMachine | VirtualMachineInstance | Pod)]
     if len(vms) != 1:
         raise BadExperiment(
             f"{source}: has {len(vms)} VirtualMachines, VirtualMachineInstances and Pods; add takes one at a time"
         )
-    there = [in_namespace(each, _NAMESPACE) for each in (*cluster, *objects) if not isinstance(each, Node)]
+    there = [in_namespace(obj, _NAMESPACE) for obj in (*cluster, *objects) if not isinstance(obj, Node)]
     vm = in_namespace(vms[0], _NAMESPACE)
     if isinstance(vm, Pod):
         pod, claims = _of_pod(vm, there, source)
     elif isinstance(vm, VirtualMachine | VirtualMachineInstance):
         configuration = KubeVirtAtHand.of(next(iter(of_kind(there, KubeVirt)), None))
-        found = Fitting(there, configuration).wanted(vm, vm.namespace)
-        if isinstance(found, str):
-            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {found}")
-        pod, claims = found
+        placeable = Fitting(there, configuration).wanted(vm, vm.namespace)
+        if isinstance(placeable, str):
+            raise BadExperiment(f"{source}: {vm.KIND} {vm.key}: {placeable}")
+        pod, claims = placeable
     else:
         raise AssertionError("only these kinds were looked for")
     shape = Shapes().of(pod, claims)

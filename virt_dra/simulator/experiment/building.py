@@ -51,20 +51,20 @@ def build_experiment(
     for part in description.cluster.nodes:
         made = nodes_of(part, source)
         nodes += made
-        slices += [each for node in made for each in _slices(part, node.name)]
+        slices += [slice_ for node in made for slice_ in _slices(part, node.name)]
     _each_once((node.name for node in nodes), f"{source}: cluster.nodes", "node")
     shapes = {vm.name: _shape(vm, number, source) for number, vm in enumerate(description.vms)}
-    found = _arrivals(description, source, shapes, seed)
+    arriving = _arrivals(description, source, shapes, seed)
     if arrivals is not None:
-        found += _listed(*arrivals, description, shapes)
-    if not found:
+        arriving += _listed(*arrivals, description, shapes)
+    if not arriving:
         raise BadExperiment(f"{source}: vms: no VM arrives; give a kind of VM its arrivals, or an arrivals file")
-    found.sort(key=lambda arrival: arrival.at)
+    arriving.sort(key=lambda arrival: arrival.at)
     return Experiment(
         nodes=tuple(nodes),
         slices=tuple(slices),
         classes=tuple(_classes(description, there.model.of(DeviceClass), slices, source)),
-        arrivals=found,
+        arrivals=arriving,
         disturbances=_disturbances(description.events, nodes, source),
         until=description.until,
         allocated=there.allocated,
@@ -78,9 +78,9 @@ def build_experiment(
 def _slices(part: NodesPart, node: str) -> Iterator[ResourceSlice]:
     """One pool for each driver; a slice for each 128 devices."""
     by_driver: dict[str, list[Json]] = {}
-    for each in part.devices:
-        devices = by_driver.setdefault(each.driver, [])
-        devices += _devices(each, len(devices))
+    for device_part in part.devices:
+        devices = by_driver.setdefault(device_part.driver, [])
+        devices += _devices(device_part, len(devices))
     for driver, devices in by_driver.items():
         parts = [devices[first : first + _PER_SLICE] for first in range(0, len(devices), _PER_SLICE)]
         for number, of_slice in enumerate(parts):
@@ -112,37 +112,37 @@ def _devices(part: DevicesPart, first: int) -> Iterator[Json]:
 def _classes(
     description: Description, there: Sequence[DeviceClass], slices: Sequence[ResourceSlice], source: str
 ) -> Iterator[DeviceClass]:
-    given: dict[str, DeviceClass] = {each.name: each for each in there}
+    given: dict[str, DeviceClass] = {device_class.name: device_class for device_class in there}
     for number, raw in enumerate(description.classes):
         try:
             made = DeviceClass.from_wire(raw)
         except WireError as error:
             raise BadExperiment(f"{source}: classes[{number}]: {error}") from None
         given[made.name] = made
-    for driver in dict.fromkeys(each.spec.driver for each in slices):
+    for driver in dict.fromkeys(slice_.spec.driver for slice_ in slices):
         if driver not in given:
             selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
             given[driver] = DeviceClass.from_wire({"metadata": {"name": driver}, "spec": {"selectors": [selector]}})
     yield from given.values()
 
 
-def _each_once(names: Iterable[str], where: str, what: str) -> None:
+def _each_once(names: Iterable[str], where: str, thing: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise BadExperiment(f"{where}: two {what}s are called {name}")
+            raise BadExperiment(f"{where}: two {thing}s are called {name}")
         seen.add(name)
 
 
 def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: str) -> tuple[Disturbance, ...]:
     numbers = {node.name: number for number, node in enumerate(nodes)}
-    found: list[Disturbance] = []
+    disturbances: list[Disturbance] = []
     problems: list[str] = []
     for number, event in enumerate(events):
         until = None if event.lasts is None else event.at + event.lasts
         if event.taint is not None:
             taint = DeviceTaint(key=event.taint.key, value=event.taint.value, effect=event.taint.effect)
-            found.append(
+            disturbances.append(
                 DevicesTainted(event.at, taint, event.taint.driver, event.taint.pool, event.taint.device, until)
             )
             continue
@@ -153,10 +153,10 @@ def _disturbances(events: Sequence[EventPart], nodes: Sequence[Node], source: st
                 hint = f"; did you mean {meant}?" if meant is not None else ""
                 problems.append(f"{source}: events[{number}].{event.word}[{position}]: there is no node {name}{hint}")
         members = tuple(sorted({numbers[name] for name in names if name in numbers}))
-        found.append(NodesDown(event.at, members, until, event.word, evicts=event.cordon is None))
+        disturbances.append(NodesDown(event.at, members, until, event.word, evicts=event.cordon is None))
     if problems:
         raise BadExperiment(*problems)
-    return tuple(sorted(found, key=lambda each: each.at))
+    return tuple(sorted(disturbances, key=lambda disturbance: disturbance.at))
 
 
 # --- VMs --------------------------------------------------------------------------------------------------------------
@@ -172,18 +172,18 @@ def _shape(vm: VmPart, number: int, source: str) -> VmShape:
 
 
 def _arrivals(description: Description, source: str, shapes: Mapping[str, VmShape], seed: int) -> list[Arrival]:
-    found: list[Arrival] = []
+    arriving: list[Arrival] = []
     for number, vm in enumerate(description.vms):
         if vm.arrivals is None:
             continue
         random = Random(f"{seed}/{vm.name}")
         for index, at in enumerate(_times(vm.arrivals, random)):
-            if len(found) >= MOST_ARRIVALS:
+            if len(arriving) >= MOST_ARRIVALS:
                 raise BadExperiment(f"{source}: vms[{number}].arrivals: more than {MOST_ARRIVALS} VMs arrive")
-            found.append(
+            arriving.append(
                 Arrival(at, shapes[vm.name], f"{vm.name}-{index}", _lifetime(vm, random), vm.priority, vm.gang)
             )
-    return found
+    return arriving
 
 
 def _times(part: ArrivalsPart, random: Random) -> Iterator[float]:
@@ -209,9 +209,9 @@ def _listed(name: str, lines: Iterable[str], description: Description, shapes: M
     """The arrivals of a CSV file. Raises BadExperiment with file, line and column."""
     kinds = {vm.name: vm for vm in description.vms}
     reader = csv.DictReader(lines, strict=True)
-    found: list[Arrival] = []
+    arriving: list[Arrival] = []
     try:
-        columns = [each.strip() for each in reader.fieldnames or ()]
+        columns = [column_name.strip() for column_name in reader.fieldnames or ()]
         reader.fieldnames = columns
         for column in ("at", "vm"):
             if column not in columns:
@@ -224,12 +224,12 @@ def _listed(name: str, lines: Iterable[str], description: Description, shapes: M
                     f"{name}:1: unknown column {column[:40]!r}; the columns are {', '.join(_ARRIVAL_COLUMNS)}"
                 )
         for row in reader:
-            found.append(_listed_one(name, reader.line_num, row, kinds, shapes))
+            arriving.append(_listed_one(name, reader.line_num, row, kinds, shapes))
     except csv.Error as error:
         raise BadExperiment(f"{name}:{reader.reader.line_num}: not CSV: {error}") from None
     except UnicodeDecodeError as error:
         raise BadExperiment(f"{name}: not UTF-8 text: {error}") from None
-    return found
+    return arriving
 
 
 def _listed_one(

@@ -1,7 +1,7 @@
 """Reads the description of an experiment: a cluster, kinds of VMs with their arrivals, and events
 (docs/guides/simulator.md).
 
-Every fault is reported at once, each with its field path; nothing runs before the whole description makes sense.
+All faults are reported at once, each with its field path, before anything runs.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def _amount(value: object) -> Quantity:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("must be an amount, such as 8, 500m or 64Gi")
     try:
-        found = Quantity(str(value))
+        amount = Quantity(str(value))
     except ValueError:
         raise ValueError(f"{str(value)[:40]!r} is no amount; write such as 8, 500m or 64Gi") from None
-    if found.sign() < 0:
+    if amount.sign() < 0:
         raise ValueError(f"must not be negative, is {value}")
-    return found
+    return amount
 
 
 def _rate(value: object) -> float:
     """Arrivals per second: ``120/h``."""
     number, slash, unit = str(value).partition("/")
     try:
-        found = float(number) / (seconds_of(f"1{unit.strip()}") if slash else 1.0)
+        rate = float(number) / (seconds_of(f"1{unit.strip()}") if slash else 1.0)
     except ValueError:
         raise ValueError(f"{str(value)[:40]!r} is no rate; write such as 120/h or 0.5/s") from None
-    if not 0 < found < 1e6:
+    if not 0 < rate < 1e6:
         raise ValueError(f"must be more than 0 and less than a million a second, is {value}")
-    return found
+    return rate
 
 
 Seconds = Annotated[float, BeforeValidator(seconds_of)]
@@ -214,38 +214,40 @@ def read_description(raw: object, source: str) -> Description:
     if not isinstance(raw, dict):
         raise BadExperiment(f"{source}: must be an object with kind: {KIND}")
     try:
-        found = Description.model_validate(raw)
+        description = Description.model_validate(raw)
     except ValidationError as error:
         raise BadExperiment(
-            *[f"{source}: {_path(each['loc'])}: {_message(dict(each))}" for each in error.errors()]
+            *[f"{source}: {_path(fault['loc'])}: {_message(dict(fault))}" for fault in error.errors()]
         ) from None
-    problems = [f"{source}: {problem}" for problem in _contradictions(found)]
+    problems = [f"{source}: {problem}" for problem in _contradictions(description)]
     if problems:
         raise BadExperiment(*problems)
-    return found
+    return description
 
 
-def _contradictions(found: Description) -> list[str]:
+def _contradictions(description: Description) -> list[str]:
     problems: list[str] = []
-    nodes = sum(part.count for part in found.cluster.nodes)
+    nodes = sum(part.count for part in description.cluster.nodes)
     if nodes > MOST_NODES:
         problems.append(f"cluster.nodes: {nodes} nodes are more than {MOST_NODES}")
-    devices = sum(part.count * each.count for part in found.cluster.nodes for each in part.devices)
+    devices = sum(
+        part.count * devices_part.count for part in description.cluster.nodes for devices_part in part.devices
+    )
     if devices > MOST_DEVICES:
         problems.append(
             f"cluster.nodes: {devices} devices are more than {MOST_DEVICES}, which would take several GiB of memory"
         )
-    if not nodes and not found.cluster.files:
+    if not nodes and not description.cluster.files:
         problems.append("cluster: must have nodes or files")
     for field, names in (
-        ("cluster.nodes", [part.name for part in found.cluster.nodes]),
-        ("vms", [vm.name for vm in found.vms]),
+        ("cluster.nodes", [part.name for part in description.cluster.nodes]),
+        ("vms", [vm.name for vm in description.vms]),
     ):
         problems += [f"{field}: two are called {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
-    for number, event in enumerate(found.events):
+    for number, event in enumerate(description.events):
         if event.lasts == 0:
             problems.append(f"events[{number}].for: must be more than 0; leave it out for ever")
-    total = sum(vm.arrivals.count or 0 for vm in found.vms if vm.arrivals is not None)
+    total = sum(vm.arrivals.count or 0 for vm in description.vms if vm.arrivals is not None)
     if total > MOST_ARRIVALS:
         problems.append(f"vms: {total} arrivals are more than {MOST_ARRIVALS}")
     return problems
@@ -271,7 +273,7 @@ def claims_of(vm: VmPart, number: int, source: str) -> tuple[ResourceClaim, ...]
         errors = validate_create(claim)
         if errors:
             raise BadExperiment(
-                *[f"{where}: {str(each).removeprefix('spec.devices.').removeprefix('spec.')}" for each in errors]
+                *[f"{where}: {str(error).removeprefix('spec.devices.').removeprefix('spec.')}" for error in errors]
             )
         claims.append(claim)
     return tuple(claims)
@@ -281,19 +283,19 @@ def nodes_of(part: NodesPart, source: str) -> Sequence[Node]:
     """The nodes of one part."""
     amounts = {"cpu": str(part.cpu), "memory": str(part.memory), "pods": str(part.pods)}
     try:
-        taints = [Taint.from_wire(each) for each in part.taints]
+        taints = [Taint.from_wire(taint) for taint in part.taints]
         first = Node.from_wire(
             {"metadata": {"name": part.name}, "status": {"allocatable": amounts, "capacity": amounts}}
         )
     except WireError as error:
         raise BadExperiment(f"{source}: cluster.nodes ({part.name}): {error}") from None
     spec = first.spec.with_(taints=tuple(taints)) if taints else first.spec
-    found = []
+    nodes = []
     for number in range(part.count):
         name = f"{part.name}-{number}"
         labels = {"kubernetes.io/hostname": name, **part.labels}
-        found.append(first.with_(metadata=first.metadata.with_(name=name, labels=labels), spec=spec))
-    return found
+        nodes.append(first.with_(metadata=first.metadata.with_(name=name, labels=labels), spec=spec))
+    return nodes
 
 
 _PYDANTIC_WORDS: Final[Mapping[str, str]] = {
@@ -313,12 +315,12 @@ _PYDANTIC_WORDS: Final[Mapping[str, str]] = {
 def _message(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         name = str(error["loc"][-1])
-        known = _fields_at(error["loc"][:-1])
-        meant = nearest(name, known)
+        names = _fields_at(error["loc"][:-1])
+        meant = nearest(name, names)
         return (
             f'unknown field; did you mean "{meant}"?'
             if meant
-            else f"unknown field; the fields here are {', '.join(known)}"
+            else f"unknown field; the fields here are {', '.join(names)}"
         )
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
@@ -331,17 +333,17 @@ def _fields_at(path: Sequence[object]) -> list[str]:
         "cluster": ClusterPart, "nodes": NodesPart, "devices": DevicesPart, "vms": VmPart, "arrivals": ArrivalsPart,
         "lifetime": LifetimePart, "events": EventPart, "taint": TaintPart,
     }  # fmt: skip
-    for each in path:
-        model = parts.get(str(each), model)
+    for step in path:
+        model = parts.get(str(step), model)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _path(loc: Sequence[object]) -> str:
     """``('vms', 0, 'cpu')`` -> ``vms[0].cpu``. Names of pydantic's alternatives are left out."""
     text = ""
-    for each in loc:
-        if isinstance(each, int):
-            text += f"[{each}]"
-        elif str(each) not in ("fixed", "drawn"):
-            text += f".{each}" if text else str(each)
+    for step in loc:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif str(step) not in ("fixed", "drawn"):
+            text += f".{step}" if text else str(step)
     return text or "the description"

@@ -25,15 +25,15 @@ def seconds_of(given: object) -> float:
     if text.startswith("-"):
         raise ValueError(f"must not be negative, is {text[:40]}")
     if _NUMBER.fullmatch(text):
-        found = float(text)
+        seconds = float(text)
     else:
         parts = _PART.findall(text)
         if not parts or "".join(number + unit for number, unit in parts) != text:
             raise ValueError(f"{text[:40]!r} is no duration; write seconds, or such as 90s, 1h30m or 2d")
-        found = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if found > LONGEST:
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > LONGEST:
         raise ValueError(f"{text[:40]} is more than 100 years")
-    return found
+    return seconds
 
 
 def shown(seconds: float) -> str:

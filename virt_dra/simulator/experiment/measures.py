@@ -84,7 +84,7 @@ class Measures:
 
     @property
     def unallocated(self) -> float:
-        """Cards that nobody uses at the end."""
+        """Cards that are unused at the end."""
         return self.cards * (1 - self.last.used)
 
     def to_json(self) -> Json:
@@ -108,11 +108,11 @@ class Measures:
             "unallocated": round(self.unallocated, 3),
             "fragmentation": {
                 "end": round(self.last.fragmentation, 6),
-                "max": round(max(each.fragmentation for each in self.samples), 6),
+                "max": round(max(sample.fragmentation for sample in self.samples), 6),
             },
-            "largestVM": {"end": self.last.largest_vm, "min": min(each.largest_vm for each in self.samples)},
+            "largestVM": {"end": self.last.largest_vm, "min": min(sample.largest_vm for sample in self.samples)},
             "errors": self.errors,
-            "samples": [each.to_json() for each in self.samples],
+            "samples": [sample.to_json() for sample in self.samples],
         }
         return shown if self.first_error is None else {**shown, "firstError": self.first_error}
 
@@ -133,7 +133,7 @@ class CardMeter:
         self._workload = workload
         self._free: list[int] = []
         self._whole: list[int] = []
-        """By node, its cards nobody uses."""
+        """By node, its unused cards."""
         self._counted: list[tuple[int, ...]] = []
         """By node, the cards that count here."""
         self.cards = 0
@@ -150,13 +150,13 @@ class CardMeter:
 
     def _new_cards(self, number: int, seen: set[tuple[str, str, str]]) -> tuple[int, ...]:
         cards = self._placer.cards(number)
-        found: set[int] = set()
-        known: set[int] = set()
+        new: set[int] = set()
+        old: set[int] = set()
         for device, parts in zip(cards.reachable.devices, cards.layout.parts, strict=True):
-            target = known if device.id in seen else found
+            target = old if device.id in seen else new
             seen.add(device.id)
             target.update(part.card for part in parts)
-        return tuple(sorted(found - known))
+        return tuple(sorted(new - old))
 
     @property
     def used(self) -> float:
@@ -176,7 +176,7 @@ class CardMeter:
     def _of_node(self, number: int) -> tuple[int, int]:
         state = self._placer.card_state(number)
         free = [state.free[card] for card in self._counted[number]]
-        return sum(free), sum([each == WHOLE for each in free])
+        return sum(free), sum([left == WHOLE for left in free])
 
     def largest_share(self) -> float:
         shares = (

@@ -13,7 +13,7 @@ from virt_dra.scheduling.policies.placer import VmShape
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One VM, or a gang of VMs of which all start or none."""
+    """One VM, or a gang of VMs that start together."""
 
     at: float
     """Seconds since the beginning."""
@@ -92,4 +92,6 @@ class Experiment:
         """When it ends, in seconds."""
         if self.until is not None:
             return self.until
-        return max([self.arrivals[-1].at if self.arrivals else 0.0, *(each.at for each in self.disturbances)])
+        return max(
+            [self.arrivals[-1].at if self.arrivals else 0.0, *(disturbance.at for disturbance in self.disturbances)]
+        )

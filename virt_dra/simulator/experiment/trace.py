@@ -72,7 +72,7 @@ def read_trace(
     Raises BadExperiment with file, line and column.
     """
     cluster, slices = _cluster(nodes, nodes_name)
-    gpus = sum(len(each.spec.devices) for each in slices) * _WHOLE_GPU
+    gpus = sum(len(slice_.spec.devices) for slice_ in slices) * _WHOLE_GPU
     listed = _tasks(tasks, tasks_name, timed=inflate is None)
     if not listed:
         raise BadExperiment(f"{tasks_name}: has no task; give at least one row behind the columns")
@@ -116,7 +116,7 @@ def _as_it_was(tasks: Sequence[Task], shape_of: Callable[[Task], VmShape]) -> li
             f"{task.name}-{number}",
             None if task.deleted is None else task.deleted - created,
         )
-        for created, number, task in sorted(timed, key=lambda each: each[:2])
+        for created, number, task in sorted(timed, key=lambda entry: entry[:2])
     ]
 
 
@@ -184,7 +184,7 @@ def _task(row: _Row, *, timed: bool) -> Task:
             raise row.error("creation_time", "is required; or give --inflate, which doesn't use times")
         if deleted is not None and deleted < created:
             raise row.error("deletion_time", f"is before creation_time: {deleted:g} < {created:g}")
-    models = tuple(each.strip() for each in row.text("gpu_spec").split("|") if each.strip())
+    models = tuple(model.strip() for model in row.text("gpu_spec").split("|") if model.strip())
     memory, cpu = row.number("memory_mib"), row.number("cpu_milli")
     return Task(
         row.text("name") or f"line-{row.line}", cpu, memory, count, milli if count else 0, models, created, deleted
@@ -270,18 +270,18 @@ class _Row:
 def _rows(lines: Iterable[str], name: str, columns: Sequence[str]) -> Iterator[_Row]:
     reader = csv.DictReader(lines, strict=True)
     try:
-        found = [each.strip() for each in reader.fieldnames or ()]
-        reader.fieldnames = found
+        present = [column_name.strip() for column_name in reader.fieldnames or ()]
+        reader.fieldnames = present
         for column in columns:
-            if column not in found:
-                meant = nearest(column, found)
+            if column not in present:
+                meant = nearest(column, present)
                 hint = f'; "{meant}" is there' if meant is not None else ""
                 raise BadExperiment(
                     f"{name}:1: column {column!r} is missing{hint}; the columns are {', '.join(columns)}"
                 )
         for row in reader:
             if None in row:
-                raise BadExperiment(f"{name}:{reader.line_num}: more values than the {len(found)} columns")
+                raise BadExperiment(f"{name}:{reader.line_num}: more values than the {len(present)} columns")
             yield _Row(name, reader.line_num, row)
     except csv.Error as error:
         raise BadExperiment(f"{name}:{reader.reader.line_num}: not CSV: {error}") from None

@@ -10,7 +10,7 @@ from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.model import Arrival
 
 _Alike = tuple[VmShape, int]
-"""VMs, or gangs of one size, that differ in nothing but names: if the first of them doesn't fit, none does."""
+"""VMs, or gangs of one size, that differ only in their names: they fit if the first of them does."""
 
 
 class WaitingVms:

@@ -35,13 +35,13 @@ def counted(state: Json, compare: Compared) -> Json:
 
 def _ignored(value: Any, pattern: Sequence[str]) -> Any:
     if isinstance(value, list):
-        return [_ignored(each, pattern) for each in value]
+        return [_ignored(item, pattern) for item in value]
     if not isinstance(value, dict):
         return value
     first, rest = pattern[0], pattern[1:]
     return {
-        key: _ignored(each, rest) if fnmatchcase(key, first) else each
-        for key, each in value.items()
+        key: _ignored(member, rest) if fnmatchcase(key, first) else member
+        for key, member in value.items()
         if rest or not fnmatchcase(key, first)
     }
 
@@ -50,33 +50,37 @@ def _swapped(value: Any, names: re.Pattern[str], stands_for: str) -> Any:
     if isinstance(value, str):
         return names.sub(stands_for, value)
     if isinstance(value, list):
-        return [_swapped(each, names, stands_for) for each in value]
+        return [_swapped(item, names, stands_for) for item in value]
     if not isinstance(value, dict):
         return value
-    found: dict[str, list[Any]] = {}
-    for key, each in value.items():
-        found.setdefault(names.sub(stands_for, key), []).append(_swapped(each, names, stands_for))
-    return {key: each[0] if len(each) == 1 else sorted(each, key=_in_order) for key, each in found.items()}
+    by_name: dict[str, list[Any]] = {}
+    for key, member in value.items():
+        by_name.setdefault(names.sub(stands_for, key), []).append(_swapped(member, names, stands_for))
+    return {
+        key: members[0] if len(members) == 1 else sorted(members, key=_in_order) for key, members in by_name.items()
+    }
 
 
 def _in_order(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
+def differences(wanted: Any, answered: Any, path: str = "") -> Iterator[str]:
     """A line for each place at which two JSON values differ: the path, what was wanted and what was found."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in sorted(wanted.keys() | found.keys()):
-            yield from differences(wanted.get(key, _ABSENT), found.get(key, _ABSENT), f"{path}.{key}" if path else key)
-    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            yield from differences(one, other, f"{path}[{index}]")
-    elif wanted != found or type(wanted) is not type(found):
-        yield f"{path}: wanted {_shown(wanted)}, found {_shown(found)}"
+    if isinstance(wanted, dict) and isinstance(answered, dict):
+        for key in sorted(wanted.keys() | answered.keys()):
+            yield from differences(
+                wanted.get(key, _ABSENT), answered.get(key, _ABSENT), f"{path}.{key}" if path else key
+            )
+    elif isinstance(wanted, list) and isinstance(answered, list) and len(wanted) == len(answered):
+        for index, (item, other) in enumerate(zip(wanted, answered, strict=True)):
+            yield from differences(item, other, f"{path}[{index}]")
+    elif wanted != answered or type(wanted) is not type(answered):
+        yield f"{path}: wanted {_shown(wanted)}, found {_shown(answered)}"
 
 
 class _Absent:
-    """Stands for a value that isn't there."""
+    """Stands for a missing value."""
 
 
 _ABSENT: Final = _Absent()

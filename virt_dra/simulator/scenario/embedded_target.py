@@ -70,8 +70,8 @@ async def embedded_target(scenario: Scenario, loops: tuple[LoopKind, ...] = LOOP
         watches = [group.create_task(target.follow(kind)) for kind in COMPARED]
         async with control_plane(cluster, sources, gates=scenario.gates, timers=timers, loops=loops):
             yield target
-        for each in watches:
-            each.cancel()
+        for watch in watches:
+            watch.cancel()
 
 
 class EmbeddedTarget:

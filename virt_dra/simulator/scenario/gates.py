@@ -18,7 +18,7 @@ ELSEWHERE: Final = (
     })
     - EMBEDDED
 )  # fmt: skip
-"""Gates of 1.37.1 about DRA and pod groups that change nothing in the embedded cluster."""
+"""Gates of 1.37.1 about DRA and pod groups that have no effect in the embedded cluster."""
 _LOCKED: Final = (
     frozenset({"DynamicResourceAllocation", "KubeletPodResourcesDynamicResources", "KubeletPodResourcesGet"})
     & ELSEWHERE

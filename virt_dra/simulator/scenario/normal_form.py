@@ -56,15 +56,15 @@ class NormalForm:
         state: Json = {}
         shares = _Shares()
         for kind in COMPARED:
-            found = {
+            by_title = {
                 self._title(obj): _without_empty(self._replaced(shares.named(self._kept(kind, obj))))
                 for obj in sorted(
                     raw.objects.get(kind, ()),
                     key=lambda obj: (obj["metadata"].get("namespace", ""), obj["metadata"]["name"]),
                 )
             }
-            if found:
-                state[kind] = found
+            if by_title:
+                state[kind] = by_title
         state["events"] = self._events(raw)
         return state
 
@@ -74,17 +74,17 @@ class NormalForm:
         statuses = kept.get("resourceClaimStatuses")
         if statuses:
             templates = {
-                each["name"]
-                for each in obj.get("spec", {}).get("resourceClaims") or ()
-                if each.get("resourceClaimTemplateName")
+                entry["name"]
+                for entry in obj.get("spec", {}).get("resourceClaims") or ()
+                if entry.get("resourceClaimTemplateName")
             }
             kept["resourceClaimStatuses"] = [
-                {**each, "resourceClaimName": unseen(obj["metadata"]["name"], each["name"])}
-                if each["name"] in templates
-                and each.get("resourceClaimName")
-                and not self._symbols.knows(each["resourceClaimName"])
-                else each
-                for each in statuses
+                {**status, "resourceClaimName": unseen(obj["metadata"]["name"], status["name"])}
+                if status["name"] in templates
+                and status.get("resourceClaimName")
+                and not self._symbols.knows(status["resourceClaimName"])
+                else status
+                for status in statuses
             ]
         return kept
 
@@ -95,7 +95,7 @@ class NormalForm:
         return symbol if namespace in ("", PLAY) else f"{namespace}:{symbol}"
 
     def _events(self, raw: RawState) -> list[list[str]]:
-        found: set[tuple[str, str, str, str]] = set()
+        texts: set[tuple[str, str, str, str]] = set()
         for event in raw.events:
             about = event.get("involvedObject") or event.get("regarding") or {}
             if about.get("kind") not in COMPARED or self._symbols.symbol(about.get("uid", "")) is None:
@@ -111,17 +111,17 @@ class NormalForm:
             )
             reason = event.get("reason", "")
             text = "" if reason in _TEXTLESS else self._text(event.get("message") or event.get("note") or "")
-            found.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
-        return [list(each) for each in sorted(found)]
+            texts.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
+        return [list(text) for text in sorted(texts)]
 
     def _text(self, text: str) -> str:
         return self._symbols.replaced(text, self._bases)
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self._text(key): self._uid_or(key, each) for key, each in value.items()}
+            return {self._text(key): self._uid_or(key, member) for key, member in value.items()}
         if isinstance(value, list):
-            return [self._replaced(each) for each in value]
+            return [self._replaced(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
 
     def _uid_or(self, key: str, value: Any) -> Any:
@@ -137,10 +137,10 @@ class _Shares:
     def named(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: self._name(each) if key == "shareID" and isinstance(each, str) else self.named(each)
-                for key, each in value.items()
+                key: self._name(member) if key == "shareID" and isinstance(member, str) else self.named(member)
+                for key, member in value.items()
             }
-        return [self.named(each) for each in value] if isinstance(value, list) else value
+        return [self.named(item) for item in value] if isinstance(value, list) else value
 
     def _name(self, share: str) -> str:
         return self._names.setdefault(share, f"share{len(self._names) + 1}")
@@ -152,9 +152,12 @@ def _without_empty(kept: Mapping[str, Any]) -> Json:
 
 def _pod(raw: Json) -> Json:
     spec, status = raw.get("spec", {}), raw.get("status", {})
-    listed = [_condition(each) for each in status.get("conditions") or () if each["type"] in _POD_CONDITIONS]
+    listed = [
+        _condition(condition) for condition in status.get("conditions") or () if condition["type"] in _POD_CONDITIONS
+    ]
     conditions = {
-        each["type"]: {key: each[key] for key in ("status", "reason", "message") if key in each} for each in listed
+        condition["type"]: {key: condition[key] for key in ("status", "reason", "message") if key in condition}
+        for condition in listed
     }
     finished = status.get("phase") in FINISHED
     return {
@@ -195,7 +198,9 @@ def _pod_group(raw: Json) -> Json:
         "deleting": _deleting(raw),
         "finalizers": raw["metadata"].get("finalizers"),
         "conditions": _conditions(status),
-        "resourceClaimStatuses": sorted(status.get("resourceClaimStatuses") or (), key=lambda each: str(each["name"])),
+        "resourceClaimStatuses": sorted(
+            status.get("resourceClaimStatuses") or (), key=lambda status: str(status["name"])
+        ),
     }
 
 
@@ -235,7 +240,7 @@ def _with_conditions(value: Mapping[str, Any]) -> Json:
 
 
 def _conditions(status: Mapping[str, Any]) -> list[Json]:
-    return [_condition(each) for each in status.get("conditions") or ()]
+    return [_condition(condition) for condition in status.get("conditions") or ()]
 
 
 def _condition(raw: Mapping[str, Any]) -> Json:

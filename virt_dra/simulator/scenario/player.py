@@ -45,7 +45,7 @@ class ScenarioTarget(Protocol):
     """The index of the step that is performed, for the log; -1 while objects are given."""
 
     async def get(self, api_version: str, kind: str, name: str, namespace: str) -> Json | None:
-        """The object as the admin sees it; None if there is none."""
+        """The object as the admin sees it; None if it doesn't exist."""
 
     async def create(self, raw: Json, user: ActingUser | None) -> None:
         """A new Node gets its status and exactly its taints."""
@@ -107,16 +107,16 @@ class Play:
         """``{name, refusals, states, unsettled?}``."""
         claimants = {
             raw["metadata"]["name"]: raw
-            for each in (
+            for raw in (
                 *self.scenario.given,
                 *(obj for step in self.scenario.steps for obj in step.fields.get("objects", ())),
             )
-            if (raw := each)["kind"] in ("Pod", "PodGroup")
+            if raw["kind"] in ("Pod", "PodGroup")
         }
         form = NormalForm(self.target.log.table(), claimants.values())
         answer: Json = {
             "name": self.scenario.name,
-            "refusals": [form.refusal(each) for each in self.refusals],
+            "refusals": [form.refusal(refusal) for refusal in self.refusals],
             "states": {label: counted(form.state(raw), self.scenario.compare) for label, raw in self.states.items()},
         }
         return answer | ({"unsettled": True} if self.unsettled else {})
@@ -199,10 +199,10 @@ class Play:
         }
         state = {"running": {"startedAt": now}} if phase == "Running" else over
         statuses = [
-            {"name": each["name"], "image": each.get("image", ""), "imageID": "", "restartCount": 0,
+            {"name": container["name"], "image": container.get("image", ""), "imageID": "", "restartCount": 0,
                 "ready": phase == "Running",
              "started": phase == "Running", "state": state}
-            for each in (raw or {}).get("spec", {}).get("containers", ())
+            for container in (raw or {}).get("spec", {}).get("containers", ())
         ]  # fmt: skip
         patch = {"status": {"phase": phase, "containerStatuses": statuses}}
         await self._asked(step, self.target.patch(*place, patch, subresource="status", user=user))
@@ -249,8 +249,8 @@ class Play:
 def _plain(value: Any) -> Any:
     """Lists in place of tuples, as in JSON."""
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+        return {key: _plain(member) for key, member in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _with_times(device: Json, now: str) -> Json:
@@ -258,4 +258,4 @@ def _with_times(device: Json, now: str) -> Json:
     if not isinstance(conditions, list):
         return device
     defaults = {"reason": "Reported", "message": ""}
-    return {**device, "conditions": [{**defaults, **each, "lastTransitionTime": now} for each in conditions]}
+    return {**device, "conditions": [{**defaults, **condition, "lastTransitionTime": now} for condition in conditions]}

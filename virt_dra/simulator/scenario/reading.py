@@ -117,13 +117,13 @@ class _Reader:
         if not self._mapping(raw, "timers") or not isinstance(raw, dict):
             return {}
         self._known(raw, "timers", TIMERS)
-        found: dict[str, float] = {}
+        timers: dict[str, float] = {}
         for timer, seconds in raw.items():
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_WAIT:
                 self._fault(f"timers.{timer}", "must be a number of seconds, 0 to 604800")
             else:
-                found[timer] = float(seconds)
-        return found
+                timers[timer] = float(seconds)
+        return timers
 
     def _labels(self, raw: object) -> Mapping[str, str]:
         if not self._mapping(raw, "namespaceLabels") or not isinstance(raw, dict):
@@ -164,7 +164,7 @@ class _Reader:
             self._fault("steps", f"are {len(steps)}; at most {MOST_STEPS} are played")
             return ()
         return tuple(
-            step for index, each in enumerate(steps) if (step := self._step(each, f"steps[{index}]")) is not None
+            step for index, step_ in enumerate(steps) if (step := self._step(step_, f"steps[{index}]")) is not None
         )
 
     def _step(self, raw: object, path: str) -> Step | None:
@@ -244,7 +244,7 @@ class _Reader:
             self._fault(path, f"are {counted(len(objects), 'object')}; at most {MOST_OBJECTS} are applied")
             return ()
         return tuple(
-            obj for index, each in enumerate(objects) if (obj := self._object(each, f"{path}[{index}]")) is not None
+            obj for index, item in enumerate(objects) if (obj := self._object(item, f"{path}[{index}]")) is not None
         )
 
     def _object(self, raw: object, path: str) -> Json | None:
@@ -266,12 +266,12 @@ class _Reader:
     def _fault(self, path: str, message: str) -> None:
         self._problems.append((path, message))
 
-    def _known(self, raw: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+    def _known(self, raw: Mapping[str, Any], path: str, allowed: Collection[str]) -> None:
         for name in raw:
-            if name not in known:
+            if name not in allowed:
                 self._fault(
                     f"{path}.{name}" if path else str(name),
-                    f"{_unknown(str(name), known)}; known are {', '.join(known)}",
+                    f"{_unknown(str(name), allowed)}; known are {', '.join(allowed)}",
                 )
 
     def _mapping(self, raw: object, path: str) -> bool:
@@ -286,11 +286,11 @@ class _Reader:
         return raw
 
     def _texts(self, raw: object, path: str) -> list[str]:
-        found = self._list(raw, path)
-        for index, each in enumerate(found):
-            if not isinstance(each, str):
+        texts = self._list(raw, path)
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
                 self._fault(f"{path}[{index}]", "must be text")
-        return [str(each) for each in found]
+        return [str(text) for text in texts]
 
 
 def _is_duration(value: Any) -> bool:
@@ -298,11 +298,11 @@ def _is_duration(value: Any) -> bool:
 
 
 def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _unknown(name: str, known: Collection[str]) -> str:
-    near = nearest(name, known)
+def _unknown(name: str, names: Collection[str]) -> str:
+    near = nearest(name, names)
     return f"{name} is not known" + (f"; did you mean {near}?" if near else "")
 
 
@@ -375,7 +375,7 @@ class _StepCheck:
                 self._kept.add(named)
 
     def _remove(self, kind: str, name: str, index: int, step: Step) -> None:
-        """Not if it is the request of a user, who may not be allowed to."""
+        """Note a removal, unless a user requests it, who may lack the right."""
         named = (kind, "" if kind in CLUSTER_SCOPED else step.namespace, name)
         if named in self._made and named not in self._kept and step.user is None:
             self._removed[named] = index
@@ -389,6 +389,6 @@ class _StepCheck:
         if (kind, place, name) in self._removed:
             yield path, f"the {kind} {name} isn't there any more: steps[{self._removed[kind, place, name]}] removed it"
         elif (kind, place, name) not in self._made:
-            known = [each for other, where, each in self._made if (other, where) == (kind, place)]
-            near = nearest(name, known)
+            names = [made for other, where, made in self._made if (other, where) == (kind, place)]
+            near = nearest(name, names)
             yield path, f"no step before this one makes the {kind} {name}" + (f"; did you mean {near}?" if near else "")

@@ -59,9 +59,9 @@ class LeftBehind(RuntimeError):
 async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterator[ServerTarget]:
     """The cluster, made ready for a scenario, and cleaned afterwards, however the body ends. Raises :class:`NotEmpty`
     before anything is done, :class:`LeftBehind` for what could not be removed."""
-    found = await _objects(cluster, _WITHOUT)
-    if found:
-        shown = ", ".join(f"{kind} {name}" for kind, name in found[:5]) + (" …" if len(found) > 5 else "")
+    present = await _objects(cluster, _WITHOUT)
+    if present:
+        shown = ", ".join(f"{kind} {name}" for kind, name in present[:5]) + (" …" if len(present) > 5 else "")
         raise NotEmpty(
             f"the cluster must be empty for scenarios, and has {shown}; make "
             "cluster KUBEVIRT=none starts one of its own"
@@ -72,8 +72,8 @@ async def server_target(cluster: KubeCluster, scenario: Scenario) -> AsyncIterat
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(target.follow(kind)) for kind in COMPARED]
             yield target
-            for each in watches:
-                each.cancel()
+            for watch in watches:
+                watch.cancel()
     finally:
         await _clean(cluster, scenario, remove_play=made)
 
@@ -89,10 +89,10 @@ class ServerTarget:
 
     async def follow(self, kind: str) -> None:
         """Log every change of a kind, until cancelled."""
-        known = type_of(api_version_of({"kind": kind}), kind)
+        kind_type = type_of(api_version_of({"kind": kind}), kind)
         while True:
             try:
-                async for event in self._cluster.watch(known, resource_version="0"):
+                async for event in self._cluster.watch(kind_type, resource_version="0"):
                     if event.type == "BOOKMARK":
                         continue
                     self._last_change = time.monotonic()
@@ -190,7 +190,7 @@ class ServerTarget:
 
 
 async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tuple[Json, ...]:
-    """All objects of a kind; none of one that isn't served."""
+    """All objects of a kind, empty if it isn't served."""
     resource = resource_of(type_of(api_version or api_version_of({"kind": kind}), kind))
     head = {"apiVersion": resource.api_version, "kind": kind}
     try:
@@ -217,8 +217,8 @@ async def _namespace(cluster: KubeCluster, scenario: Scenario) -> bool:
     try:
         await cluster.create(Namespace(metadata=ObjectMeta(name=PLAY, labels=labels)))
     except AlreadyExists:
-        found = await cluster.get(Namespace, PLAY)
-        dropped = dict.fromkeys(found.metadata.labels.keys() - labels.keys())
+        namespace = await cluster.get(Namespace, PLAY)
+        dropped = dict.fromkeys(namespace.metadata.labels.keys() - labels.keys())
         await cluster.patch(Namespace, PLAY, merge={"metadata": {"labels": {**dropped, **labels}}})
         return False
     return True
@@ -278,8 +278,8 @@ def _applied(scenario: Scenario) -> Iterable[Json]:
 
 async def _delete(cluster: KubeCluster, kind: str, raw: Json) -> None:
     metadata = raw["metadata"]
-    known: type[TypedObject] = type_of(raw["apiVersion"], kind)
-    path = paths.item(resource_of(known), metadata.get("namespace", ""), metadata["name"])
+    kind_type: type[TypedObject] = type_of(raw["apiVersion"], kind)
+    path = paths.item(resource_of(kind_type), metadata.get("namespace", ""), metadata["name"])
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
     with suppress(NotFound):
         await cluster.transport.request(KubeRequest("DELETE", path, body=options, verb="delete"))

@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def unnoticed(self) -> bool:
-        """True if it came and went between two looks of somebody who doesn't see every change."""
+        """True if an observer that doesn't see every change may have missed it."""
         return self.gone == self.made and not self.shown
 
 
@@ -62,7 +62,7 @@ class ObjectLog:
             self._by_uid[uid] = Seen(kind, namespace, name, uid, series or name, generated, step)
 
     def lose(self, uid: str, step: int) -> None:
-        """Note that an object is gone."""
+        """Note that an object was deleted."""
         if uid in self._by_uid and self._by_uid[uid].gone is None:
             self._by_uid[uid].gone = step
 
@@ -78,7 +78,14 @@ class ObjectLog:
 
 def _series(metadata: Mapping[str, Any]) -> str | None:
     """``<owner>/<entry>`` of a generated claim with a controller; None for objects that have a name of their own."""
-    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    owner = next(
+        (
+            owner_reference
+            for owner_reference in metadata.get("ownerReferences") or ()
+            if owner_reference.get("controller")
+        ),
+        None,
+    )
     if not metadata.get("generateName") or owner is None:
         return None
     annotations = metadata.get("annotations") or {}
@@ -94,14 +101,16 @@ class SymbolTable:
         self._symbols: dict[str, str] = {}
         self._latest: dict[tuple[str, str], Seen] = {}
         numbers: defaultdict[tuple[str, str, str], int] = defaultdict(int)
-        for each in self._seen:
-            if each.unnoticed:
-                self._symbols[each.uid] = f"{each.series}#unseen"
+        for seen_object in self._seen:
+            if seen_object.unnoticed:
+                self._symbols[seen_object.uid] = f"{seen_object.series}#unseen"
                 continue
-            series = (each.kind, each.namespace, each.series)
+            series = (seen_object.kind, seen_object.namespace, seen_object.series)
             numbers[series] += 1
-            self._symbols[each.uid] = each.series if numbers[series] == 1 else f"{each.series}#{numbers[series]}"
-            self._latest[each.kind, each.series] = each
+            self._symbols[seen_object.uid] = (
+                seen_object.series if numbers[series] == 1 else f"{seen_object.series}#{numbers[series]}"
+            )
+            self._latest[seen_object.kind, seen_object.series] = seen_object
 
     def symbol(self, uid: str) -> str | None:
         """The symbol of the object with this UID, if it was seen."""
@@ -117,11 +126,13 @@ class SymbolTable:
 
     @cached_property
     def _uids(self) -> Mapping[str, str]:
-        return {each.uid: f"uid:{each.kind}/{self._symbols[each.uid]}" for each in self._seen}
+        return {
+            seen_object.uid: f"uid:{seen_object.kind}/{self._symbols[seen_object.uid]}" for seen_object in self._seen
+        }
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        return {each.name: self._symbols[each.uid] for each in self._seen if each.generated}
+        return {seen_object.name: self._symbols[seen_object.uid] for seen_object in self._seen if seen_object.generated}
 
     @cached_property
     def _known(self) -> re.Pattern[str] | None:
@@ -131,24 +142,26 @@ class SymbolTable:
     def replaced(self, text: str, bases: Iterable[str] = ()) -> str:
         """The text with symbols in place of generated names and UIDs. ``bases``: generateNames, after which the random
         part of a name that no object has becomes ``?????``."""
-        found = (
+        replaced = (
             self._known.sub(lambda match: self._names.get(match.group()) or self._uids[match.group()], text)
             if self._known
             else text
         )
         for base in bases:
-            found = re.sub(
-                rf"{re.escape(base)}[{ALPHABET}]{{{SUFFIX_LENGTH}}}(?![a-z0-9])", f"{base}{'?' * SUFFIX_LENGTH}", found
+            replaced = re.sub(
+                rf"{re.escape(base)}[{ALPHABET}]{{{SUFFIX_LENGTH}}}(?![a-z0-9])",
+                f"{base}{'?' * SUFFIX_LENGTH}",
+                replaced,
             )
-        return found
+        return replaced
 
     def real(self, value: Any) -> Any:
         """JSON with real names and UIDs in place of the references ``@X`` and ``uid:Kind/X``. Raises
         :class:`NoSuchSymbol`."""
         if isinstance(value, dict):
-            return {key: self.real(each) for key, each in value.items()}
+            return {key: self.real(member) for key, member in value.items()}
         if isinstance(value, list):
-            return [self.real(each) for each in value]
+            return [self.real(item) for item in value]
         if not isinstance(value, str):
             return value
         if value.startswith("@"):
@@ -159,17 +172,17 @@ class SymbolTable:
         return value
 
     def _referred(self, kind: str, symbol: str, text: str) -> Seen:
-        for each in self._seen:
-            if each.kind == kind and self._symbols[each.uid] == symbol and "#" in symbol:
-                return each
-        found = self._latest.get((kind, symbol))
-        if found is None:
+        for seen_object in self._seen:
+            if seen_object.kind == kind and self._symbols[seen_object.uid] == symbol and "#" in symbol:
+                return seen_object
+        latest = self._latest.get((kind, symbol))
+        if latest is None:
             raise NoSuchSymbol(f"{text}: no {kind} of that symbol was seen")
-        return found
+        return latest
 
 
 def unseen(owner: str, entry: str) -> str:
-    """What stands for the name of a claim that nobody saw."""
+    """The symbol for the name of a claim that was never observed."""
     return f"{owner}/{entry}#unseen"
 
 
