@@ -32,10 +32,10 @@ class DeviceSet:
     @classmethod
     def union(cls, sets: Iterable[DeviceSet]) -> DeviceSet:
         """The union of sets; a single set is returned itself, with what it has cached."""
-        given = list(dict.fromkeys(each for each in sets if each.devices))
+        given = list(dict.fromkeys(device_set for device_set in sets if device_set.devices))
         if len(given) == 1:
             return given[0]
-        return cls(tuple(dict.fromkeys(device for each in given for device in each.devices)))
+        return cls(tuple(dict.fromkeys(device for device_set in given for device in device_set.devices)))
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -52,13 +52,13 @@ class DeviceSet:
     @cached_property
     def without_address(self) -> tuple[tuple[SliceDevice, Unusable], ...]:
         """Each device without a usable address in its attributes (K-5.11), and why."""
-        found = ((device, device.addresses) for device in self.devices)
-        return tuple((device, why) for device, why in found if not isinstance(why, Addresses))
+        by_device = ((device, device.addresses) for device in self.devices)
+        return tuple((device, why) for device, why in by_device if not isinstance(why, Addresses))
 
     @cached_property
     def _without_pci(self) -> tuple[tuple[SliceDevice, Unusable], ...]:
-        found = ((device, needed("pci", device.addresses)) for device in self.devices)
-        return tuple((device, why) for device, why in found if isinstance(why, Unusable))
+        by_device = ((device, needed("pci", device.addresses)) for device in self.devices)
+        return tuple((device, why) for device, why in by_device if isinstance(why, Unusable))
 
     def without(self, needs: Need) -> tuple[tuple[SliceDevice, Unusable], ...]:
         """Each device that lacks the address that its entry in the VM needs, and why (K-5.11, K-5.32)."""
@@ -116,14 +116,14 @@ class DeviceSet:
     def products(self) -> Mapping[str, SliceDevice]:
         """The first device of each PCI vendor and product, as ``10DE:20B0`` (pciVendorSelector), of drivers that
         publish both."""
-        found: dict[str, SliceDevice] = {}
+        by_product: dict[str, SliceDevice] = {}
         for device in self.devices:
             vendor = device.text("vendorID") or device.text("vendor")
             product = device.text("deviceID") or device.text("device")
             if vendor and product:
                 key = ":".join(text.lower().removeprefix("0x").zfill(4).upper() for text in (vendor, product))
-                found.setdefault(key, device)
-        return found
+                by_product.setdefault(key, device)
+        return by_product
 
     def of_types(self, driver: str, types: frozenset[str]) -> tuple[SliceDevice, ...]:
         """The devices of a driver whose attribute ``type`` is one of the given ones."""

@@ -44,16 +44,19 @@ def request_drivers(
 def _of(linted: Linted, claim: NamedClaim, request: str) -> RequestDrivers:
     if claim.spec is None:
         # For a name that no object can have, the API server refuses the pod with a better message.
-        known = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
+        missing_kind = claim.kind in linted.inputs.known and not names.dns1123_subdomain(claim.name)
         by = f'resourceClaims entry "{visible(claim.entry)[:63]}" of the VM'
         return RequestDrivers(
-            complete=False, missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if known else ()
+            complete=False,
+            missing=(MissingObject(claim.kind, claim.name, linted.namespace, by),) if missing_kind else (),
         )
     drivers = linted.drivers(claim, request)
     if claim.allocated is not None:
         return RequestDrivers(drivers.names, not drivers.incomplete)
     options = claim.options_of(request)
-    missing = tuple(dict.fromkeys(each for option in options for each in _missing_class(linted, claim, option)))
+    missing = tuple(
+        dict.fromkeys(missing_object for option in options for missing_object in _missing_class(linted, claim, option))
+    )
     undecided = (
         None
         if drivers.names or missing or not options or _cut_short(linted, options)
@@ -87,7 +90,10 @@ def _cut_short(linted: Linted, options: Iterable[RequestOption]) -> bool:
 def _newest(linted: Linted, claim: NamedClaim, options: Iterable[RequestOption]) -> datetime:
     """The creation time of the newest object that defines the request: its claim or template, or a DeviceClass."""
     classes = (linted.class_of(option) for option in options)
-    texts = (claim.created, *(each.metadata.creation_timestamp for each in classes if each is not None))
+    texts = (
+        claim.created,
+        *(device_class.metadata.creation_timestamp for device_class in classes if device_class is not None),
+    )
     return max(_time(text) for text in texts)
 
 

@@ -36,10 +36,10 @@ def selector_error(linted: Linted) -> Iterator[FieldIssue]:
         fault = match.fault
         if fault is None or (fault.device is not None and match.devices):
             continue
-        what = "is not a valid selector" if fault.device is None else f"fails on the device {fault.device}"
+        fault_text = "is not a valid selector" if fault.device is None else f"fails on the device {fault.device}"
         yield FieldIssue(
             claim.field,
-            f"{_selector(linted, claim, option, fault)} {what}: {_first_line(fault.message)}. "
+            f"{_selector(linted, claim, option, fault)} {fault_text}: {_first_line(fault.message)}. "
             "Correct it; virt-dra cel tries a selector on devices",
         )
 

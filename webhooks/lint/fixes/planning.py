@@ -350,7 +350,7 @@ class _Hidden:
     """An object that counted as missing now exists for the VMs."""
     denied: frozenset[DocumentSource]
     """VMs with a denial, which were not tried any further."""
-    found: frozenset[FindingKey]
+    present: frozenset[FindingKey]
 
     @classmethod
     def by(cls, before: LintResult, after: LintResult) -> _Hidden:
@@ -372,4 +372,4 @@ class _Hidden:
             return True
         if BY_ID[id].last and source in self.denied:
             return True
-        return id in _HIDES and (source, _HIDES[id], place) in self.found
+        return id in _HIDES and (source, _HIDES[id], place) in self.present
