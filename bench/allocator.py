@@ -113,16 +113,16 @@ def main(json_file: Path, *, quick: bool) -> None:
 
 
 @contextmanager
-def _doing(console: Console, what: str) -> Iterator[None]:
+def _doing(console: Console, title: str) -> Iterator[None]:
     """Says what is being measured: while it lasts on a terminal, else in a line on standard error, since the tables
     come late."""
     if console.is_terminal:
-        with console.status(what):
+        with console.status(title):
             yield
         return
     begin = time.perf_counter()
     yield
-    sys.stderr.write(f"{what}: took {time.perf_counter() - begin:.1f} s\n")
+    sys.stderr.write(f"{title}: took {time.perf_counter() - begin:.1f} s\n")
 
 
 def _measure(console: Console, reference: Path | None, *, quick: bool) -> dict[str, list[Json]]:
@@ -259,17 +259,19 @@ def _decided(raw: Json) -> tuple[float, str, Placed | None]:
     workload = read_workload(raw)
     claims, (node,) = workload.claims(0), workload.nodes
     begin = time.perf_counter()
-    found: Allocated | Unsatisfiable | None = None
+    outcome: Allocated | Unsatisfiable | None = None
     try:
-        found = Allocator(workload.snapshot, claims, workload.features).allocate(node)
+        outcome = Allocator(workload.snapshot, claims, workload.features).allocate(node)
     except AllocationError as error:
         answer = f"error: {error}"
     else:
         answer = (
-            "fits" if isinstance(found, Allocated) or found.explanation is None else f"no: {found.explanation.summary}"
+            "fits"
+            if isinstance(outcome, Allocated) or outcome.explanation is None
+            else f"no: {outcome.explanation.summary}"
         )
     milliseconds = (time.perf_counter() - begin) * 1000
-    return milliseconds, answer, Placed(node, found.results) if isinstance(found, Allocated) else None
+    return milliseconds, answer, Placed(node, outcome.results) if isinstance(outcome, Allocated) else None
 
 
 def _explosion_table(rows: Sequence[Json]) -> Table:

@@ -54,9 +54,9 @@ async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
         "spec": {"spec": {"resourceClassName": "gpu"}},
     }
     await cluster.create(read_classic(template))
-    for each in range(max(number // 100, 1)):
-        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{each:05d}"}}))
-    for each in range(number):
+    for index in range(max(number // 100, 1)):
+        await cluster.create(Node.from_wire({"metadata": {"name": f"node-{index:05d}"}}))
+    for index in range(number):
         spec = {
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
             "containers": [{"name": "compute", "image": "launcher"}],
@@ -64,7 +64,7 @@ async def _classic_pods(cluster: MemoryCluster, number: int) -> None:
         raw = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"vm-{each}", "namespace": NAMESPACE},
+            "metadata": {"name": f"vm-{index}", "namespace": NAMESPACE},
             "spec": spec,
         }
         await cluster.create(read_classic(raw))

@@ -50,7 +50,7 @@ def _answers(nodes: int, pods: int) -> None:
     for policy in POLICIES:
         seconds, memory = asyncio.run(_asked(policy, nodes, pods))
         p99 = sorted(seconds)[int(0.99 * len(seconds))]
-        cells = [f"{1000 * each:.1f}" for each in (statistics.median(seconds), p99, max(seconds))]
+        cells = [f"{1000 * duration:.1f}" for duration in (statistics.median(seconds), p99, max(seconds))]
         table.add_row(policy, *cells, "met" if p99 < GOAL_P99 else "missed", f"{memory:.0f}")
     Console().print(table)
 
@@ -94,8 +94,8 @@ async def _beside(nodes: int, pods: int) -> None:
     alone = await _placed(nodes, pods, None)
     table.add_row("without", f"{alone:.0f}", "")
     for policy in POLICIES:
-        found = await _placed(nodes, pods, policy)
-        table.add_row(policy, f"{found:.0f}", f"{100 * found / alone:.0f}%")
+        rate = await _placed(nodes, pods, policy)
+        table.add_row(policy, f"{rate:.0f}", f"{100 * rate / alone:.0f}%")
     Console().print(table)
 
 

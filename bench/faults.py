@@ -148,8 +148,11 @@ SCENARIOS: Final = (
 
 def command(arguments: Sequence[str]) -> None:
     """``python -m bench faults …``."""
-    listed = "\n".join(f"  {each.title:28} {each.vms[0]:4} VMs, {each.faults[0]:4} faults, about {each.takes:g} min"
-                       f"{'' if each.by_default else '; only if named'}" for each in SCENARIOS)  # fmt: skip
+    listed = "\n".join(
+        f"  {scenario.title:28} {scenario.vms[0]:4} VMs, {scenario.faults[0]:4} faults, "
+        f"about {scenario.takes:g} min{'' if scenario.by_default else '; only if named'}"
+        for scenario in SCENARIOS
+    )
     parser = argparse.ArgumentParser(
         prog="python -m bench faults", description=__doc__, epilog=f"scenarios:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -159,7 +162,7 @@ def command(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of VMs and faults, for a look")
     options = parser.parse_args(arguments)
-    titles = [each.title for each in SCENARIOS]
+    titles = [scenario.title for scenario in SCENARIOS]
     unknown = [name for name in options.scenarios if name not in titles]
     if unknown:
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(titles)}")
@@ -169,16 +172,16 @@ def command(arguments: Sequence[str]) -> None:
 def main(*, quick: bool = False, named: Sequence[str] = ()) -> None:
     """Exits with 1 if a scenario failed; the others are run all the same."""
     console = Console(width=180)
-    wanted = [each for each in SCENARIOS if (each.title in named if named else each.by_default)]
+    wanted = [scenario for scenario in SCENARIOS if (scenario.title in named if named else scenario.by_default)]
     table = Table("scenario", "VMs", "faults", "took", "then settled", "created", "patched", "updated", "Events",
         "refused", "besides",
                   title=f"Faults on a real control plane, seed {SEED}")  # fmt: skip
     failed = []
     for overlay in (BESIDE_KUBEVIRT, STANDALONE):
-        here = [each for each in wanted if each.overlay == overlay]
+        here = [scenario for scenario in wanted if scenario.overlay == overlay]
         if not here:
             continue
-        with _site(overlay, sum(each.vms[quick] for each in here)) as made:
+        with _site(overlay, sum(scenario.vms[quick] for scenario in here)) as made:
             for scenario in here:
                 began = time.monotonic()
                 try:
@@ -210,8 +213,10 @@ def _site(overlay: Overlay, devices: int) -> Iterator[Site]:
 
 
 def _add(table: Table, report: Report, took: float) -> None:
-    by_verb = [sum(count for what, count in report.done.items() if what.startswith(verb) and "events" not in what)
-               for verb in ("create", "patch", "update")]  # fmt: skip
+    by_verb = [
+        sum(count for write, count in report.done.items() if write.startswith(verb) and "events" not in write)
+        for verb in ("create", "patch", "update")
+    ]
     refused = ", ".join(f"{code}: {count}" for code, count in sorted(report.refused.items()))
     reported = ", ".join(f"{reason}: {count}" for reason, count in sorted(report.reported.items()))
     notes = [f"{name}: {count}" for name, count in report.notes.items()]

@@ -48,17 +48,17 @@ Command = Callable[[Sequence[str]], list[str]]
 
 def main() -> None:
     console = Console()
-    found = archives()
-    if not found:
+    built = archives()
+    if not built:
         console.print(f"image: nothing is measured: {ADVICE}", highlight=False)
         return
     sizes = Table("image", "compressed MB", "goal MB", "unpacked MB", title="Size of the images")
-    for name, path in found.items():
+    for name, path in built.items():
         size = ImageArchive(path).sizes()
         sizes.add_row(name, f"{size.compressed / 1e6:.0f}", str(GOALS[name]), f"{size.uncompressed / 1e6:.0f}")
     console.print(sizes)
     try:
-        with contained({"virt-dra": found["virt-dra"]}) as (containerd, _), _components() as components:
+        with contained({"virt-dra": built["virt-dra"]}) as (containerd, _), _components() as components:
             console.print(_starts(containerd, components))
     except ContainerdError as error:
         console.print(f"image: starts aren't measured: {error}", highlight=False)
@@ -113,13 +113,13 @@ def _starts(containerd: Containerd, components: dict[str, tuple[tuple[str, ...],
         return [*here, *arguments]
 
     helped = [
-        statistics.median(_ended(each(("--help",))) for _ in range(ROUNDS)) for each in (process, contained_in(None))
+        statistics.median(_ended(start(("--help",))) for _ in range(ROUNDS)) for start in (process, contained_in(None))
     ]
     rows = {"virt-dra --help": helped}
     for name, (arguments, folder) in components.items():
         rows[f"virt-dra {name}, until /readyz"] = [
-            statistics.median(_ready(each, arguments) for _ in range(ROUNDS))
-            for each in (process, contained_in(folder))
+            statistics.median(_ready(start, arguments) for _ in range(ROUNDS))
+            for start in (process, contained_in(folder))
         ]
     for name, (alone, inside) in rows.items():
         ratio = inside / alone

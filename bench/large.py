@@ -147,14 +147,14 @@ class _Api:
         await answer.write(b"]}")
 
 
-def serve(what: str, number: int, port: int) -> None:
+def serve(scene: str, number: int, port: int) -> None:
     """The API server, in a process of its own."""
     lists = {
         "tenant": lambda: _tenant(number),
         "pool": lambda: _driver(number // 8, 8, one_pool=True),
         "pool of large slices": lambda: _driver(max(number // 128, 1), 128, one_pool=True),
         "nodes": lambda: _driver(number // 8, 8, one_pool=False),
-    }[what]()
+    }[scene]()
 
     async def run() -> None:
         runner = web.ServerRunner(web.Server(_Api(lists).handle, access_log=None))
@@ -169,20 +169,20 @@ def main(*, quick: bool = False) -> None:
     share = 10 if quick else 1
     table = Table("what", "ready after", "CPU", "memory: peak; then", "probe: slowest before; after", "ended after",
                   title="The operator over what one tenant or driver can make")  # fmt: skip
-    for title, what, number in (
+    for title, scene, number in (
         (f"{10_000 // share:,} VMIs, pods and claims, 256 KiB of annotations each", "tenant", 10_000 // share),
         (f"{100_000 // share:,} devices in one pool, 8 a slice", "pool", 100_000 // share),
         (f"{100_000 // share:,} devices in one pool, 128 a slice", "pool of large slices", 100_000 // share),
         (f"{100_000 // share:,} devices, 8 a node", "nodes", 100_000 // share),
     ):
-        table.add_row(title, *_measured(what, number))
+        table.add_row(title, *_measured(scene, number))
     Console(width=150).print(table)
 
 
-def _measured(what: str, number: int) -> tuple[str, ...]:
+def _measured(scene: str, number: int) -> tuple[str, ...]:
     port, plain, health = free_port(), free_port(), free_port()
     server = subprocess.Popen(
-        [sys.executable, "-c", f"from bench.large import serve; serve({what!r}, {number}, {port})"]
+        [sys.executable, "-c", f"from bench.large import serve; serve({scene!r}, {number}, {port})"]
     )
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
@@ -248,5 +248,5 @@ def _cpu(process: subprocess.Popen[bytes]) -> float:
 
 
 def _mib(process: subprocess.Popen[bytes], field: str) -> float:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    match_ = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    return int(match_[1]) / 1024 if match_ else 0.0

@@ -58,8 +58,8 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
     driver = "gpu.example.com"
     selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
     await cluster.create(DeviceClass.from_wire({"metadata": {"name": "gpu"}, "spec": {"selectors": [selector]}}))
-    for each in range(number):
-        name = f"node-{each:05d}"
+    for index in range(number):
+        name = f"node-{index:05d}"
         await cluster.create(
             Node.from_wire(
                 {
@@ -72,9 +72,9 @@ async def _devices_and_pods(cluster: MemoryCluster, number: int) -> None:
         spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": [{"name": "gpu-0"}]}
         await cluster.create(ResourceSlice.from_wire({"metadata": {"name": name}, "spec": spec}))
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
-        named = {"name": f"vm-{each}", "namespace": NAMESPACE}
+        named = {"name": f"vm-{index}", "namespace": NAMESPACE}
         await cluster.create(ResourceClaim.from_wire({"metadata": named, "spec": {"devices": {"requests": [request]}}}))
-        entry = {"name": "gpu", "resourceClaimName": f"vm-{each}"}
+        entry = {"name": "gpu", "resourceClaimName": f"vm-{index}"}
         containers = [{"name": "compute", "image": "launcher", "resources": {"claims": [{"name": "gpu"}]}}]
         await cluster.create(
             Pod.from_wire({"metadata": named, "spec": {"resourceClaims": [entry], "containers": containers}})
@@ -88,8 +88,8 @@ async def all_bound(cluster: MemoryCluster) -> bool:
 async def _running_vms(cluster: MemoryCluster, number: int) -> None:
     """Each VM's pod is on its node and has the node's device."""
     await _devices_and_pods(cluster, number)
-    for each in range(number):
-        name, node = f"vm-{each}", f"node-{each:05d}"
+    for index in range(number):
+        name, node = f"vm-{index}", f"node-{index:05d}"
         pod = await cluster.patch(Pod, name, NAMESPACE, merge={"spec": {"nodeName": node}})
         result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
         consumer = {"resource": "pods", "name": name, "uid": pod.metadata.uid}
@@ -109,8 +109,8 @@ async def _one_rule_for_all(cluster: MemoryCluster, number: int) -> None:
 
 async def _a_rule_for_each(cluster: MemoryCluster, number: int) -> None:
     await _running_vms(cluster, number)
-    for each in range(number):
-        await _rule(cluster, f"rule-{each:05d}", {"driver": "gpu.example.com", "pool": f"node-{each:05d}"})
+    for index in range(number):
+        await _rule(cluster, f"rule-{index:05d}", {"driver": "gpu.example.com", "pool": f"node-{index:05d}"})
 
 
 async def _all_evicted(cluster: MemoryCluster) -> bool:
@@ -132,14 +132,14 @@ async def _request(cluster: MemoryCluster, name: str, pool: dict[str, str]) -> N
 
 async def _requests_for_all_pools(cluster: MemoryCluster, number: int) -> None:
     await _running_vms(cluster, number)
-    for each in range(number // 100):
-        await _request(cluster, f"request-{each:05d}", {})
+    for index in range(number // 100):
+        await _request(cluster, f"request-{index:05d}", {})
 
 
 async def _a_request_for_each_pool(cluster: MemoryCluster, number: int) -> None:
     await _running_vms(cluster, number)
-    for each in range(number):
-        await _request(cluster, f"request-{each:05d}", {"poolName": f"node-{each:05d}"})
+    for index in range(number):
+        await _request(cluster, f"request-{index:05d}", {"poolName": f"node-{index:05d}"})
 
 
 async def _all_answered(cluster: MemoryCluster) -> bool:
@@ -154,12 +154,12 @@ async def _pods_of_a_template(cluster: MemoryCluster, number: int) -> None:
         "spec": {"spec": {"devices": {"requests": requests}}},
     }
     await cluster.create(ResourceClaimTemplate.from_wire(template))
-    for each in range(number):
+    for index in range(number):
         spec = {
             "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
             "containers": [{"name": "compute", "image": "launcher"}],
         }
-        await cluster.create(Pod.from_wire({"metadata": {"name": f"vm-{each}", "namespace": NAMESPACE}, "spec": spec}))
+        await cluster.create(Pod.from_wire({"metadata": {"name": f"vm-{index}", "namespace": NAMESPACE}, "spec": spec}))
 
 
 async def _all_recorded(cluster: MemoryCluster) -> bool:

@@ -234,8 +234,8 @@ def _scrape(port: int) -> str:
 
 def _metrics(port: int) -> dict[str, float]:
     """Reconciles by result."""
-    found = re.findall(r'^virt_dra_reconciles_total\{result="(\w+)"\} (\S+)', _scrape(port), re.MULTILINE)
-    return {result: float(count) for result, count in found}
+    counts = re.findall(r'^virt_dra_reconciles_total\{result="(\w+)"\} (\S+)', _scrape(port), re.MULTILINE)
+    return {result: float(count) for result, count in counts}
 
 
 async def _allocate(cluster: KubeCluster, first: int, number: int, nodes: int) -> tuple[list[float], list[float]]:
@@ -275,7 +275,7 @@ async def _allocate(cluster: KubeCluster, first: int, number: int, nodes: int) -
 
 
 async def _done(wanted: set[str], *seen: dict[str, float]) -> bool:
-    return all(wanted <= each.keys() for each in seen)
+    return all(wanted <= column.keys() for column in seen)
 
 
 # --- around it ---

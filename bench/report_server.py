@@ -164,8 +164,8 @@ async def _waits(cluster: KubeCluster, number: int) -> None:
 def _child(parent: int) -> int:
     """The rendering process of the serving one."""
     children = Path(f"/proc/{parent}/task").glob("*/children")
-    found = [int(pid) for path in children for pid in path.read_text().split()]
-    return next(pid for pid in found if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    pids = [int(pid) for path in children for pid in path.read_text().split()]
+    return next(pid for pid in pids if b"virt_dra.sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 def _processor(pid: int) -> float:
@@ -175,5 +175,5 @@ def _processor(pid: int) -> float:
 
 
 def _peak_mib(pid: int, name: str = "VmHWM") -> float:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    match_ = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match_[1]) / 1024 if match_ else 0.0

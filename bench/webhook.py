@@ -276,13 +276,13 @@ async def _open(port: int, trust: ssl.SSLContext) -> tuple[list[float], float]:
     taken: list[float] = []
 
     async def client() -> None:
-        one = await _Client.to(port, trust)
+        connection = await _Client.to(port, trust)
         while (next_ := await due.get()) is not None:
             when, question = next_
-            code, _ = await one.ask(question)
+            code, _ = await connection.ask(question)
             assert code == 200, code
             taken.append(time.perf_counter() - when)
-        await one.close()
+        await connection.close()
 
     asked = list(islice(questions(), RATE * SECONDS))
     clients = [asyncio.create_task(client()) for _ in range(CLIENTS)]
@@ -304,10 +304,10 @@ async def _closed(port: int, trust: ssl.SSLContext, count: int) -> float:
     left = iter(list(islice(questions(), count)))
 
     async def client() -> None:
-        one = await _Client.to(port, trust)
+        connection = await _Client.to(port, trust)
         for question in left:
-            await one.ask(question)
-        await one.close()
+            await connection.ask(question)
+        await connection.close()
 
     begin = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(CLIENTS)))
@@ -316,14 +316,14 @@ async def _closed(port: int, trust: ssl.SSLContext, count: int) -> float:
 
 async def _hostile(port: int, trust: ssl.SSLContext) -> tuple[float, int]:
     """The slowest answer in seconds, and how many were wrong."""
-    one = await _Client.to(port, trust)
+    connection = await _Client.to(port, trust)
     slowest, wrong = 0.0, 0
     for hostile in islice(hostile_reviews(3), HOSTILE):
         begin = time.perf_counter()
-        code, content = await one.ask((hostile.path, hostile.body))
+        code, content = await connection.ask((hostile.path, hostile.body))
         slowest = max(slowest, time.perf_counter() - begin)
         wrong += not _is_right(code, json.loads(content), hostile)
-    await one.close()
+    await connection.close()
     return slowest, wrong
 
 

@@ -76,7 +76,7 @@ def nodes(count: int) -> list[Json]:
 
 def device_class(name: str, driver: str, *expressions: str) -> Json:
     selectors = [f'device.driver == "{driver}"', *expressions]
-    return wire("DeviceClass", name, {"selectors": [{"cel": {"expression": each}} for each in selectors]})
+    return wire("DeviceClass", name, {"selectors": [{"cel": {"expression": expression}} for expression in selectors]})
 
 
 def resource_slice(
@@ -99,7 +99,7 @@ def alternative(name: str, class_name: str, *expressions: str, count: int = 1) -
 
 
 def _wanted(class_name: str, expressions: Iterable[str], count: int, more: Json) -> Json:
-    selectors = [{"cel": {"expression": each}} for each in expressions]
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
     wanted: Json = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count, **more}
     return {**wanted, "selectors": selectors} if selectors else wanted
 
@@ -401,8 +401,8 @@ def unsuitable_cluster(count: int) -> Json:
 _BOTH, _ALL = {"1": 5.0, "auto": 20.0}, {"1": 2.0, "auto": 10.0}
 
 WORKLOADS = {
-    each.name: each
-    for each in (
+    workload.name: workload
+    for workload in (
         Workload("one-device", "500 nodes × 10, one device", one_device, 5000, _BOTH, {"auto": 2000}),
         Workload(
             "first-available", "500 nodes × 10, firstAvailable of 3", first_available, 5000, _BOTH, {"auto": 2000}

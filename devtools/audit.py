@@ -85,20 +85,24 @@ class Report:
 
     audited: int
     skipped: tuple[str, ...]
-    found: tuple[Vulnerability, ...]
+    vulnerabilities: tuple[Vulnerability, ...]
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Report:
         packages = answer["dependencies"]
         return cls(
-            sum("vulns" in each for each in packages),
-            tuple(sorted(each["name"] for each in packages if "skip_reason" in each)),
+            sum("vulns" in package for package in packages),
+            tuple(sorted(package["name"] for package in packages if "skip_reason" in package)),
             tuple(
                 Vulnerability(
-                    one["id"], tuple(one["aliases"]), each["name"], each["version"], tuple(one["fix_versions"])
+                    vulnerability["id"],
+                    tuple(vulnerability["aliases"]),
+                    package["name"],
+                    package["version"],
+                    tuple(vulnerability["fix_versions"]),
                 )
-                for each in packages
-                for one in each.get("vulns", ())
+                for package in packages
+                for vulnerability in package.get("vulns", ())
             ),
         )
 
@@ -108,9 +112,9 @@ def ignored(text: str) -> list[Ignored]:
     content = tomllib.loads(text)
     if not content.keys() <= {"ignore"} or not isinstance(content.get("ignore", []), list):
         raise ValueError("only [[ignore]] may stand there")
-    entries = [Ignored.of(each) for each in content.get("ignore", [])]
+    entries = [Ignored.of(entry) for entry in content.get("ignore", [])]
     for entry in entries:
-        if sum((each.id, each.package) == (entry.id, entry.package) for each in entries) > 1:
+        if sum((other.id, other.package) == (entry.id, entry.package) for other in entries) > 1:
             raise ValueError(f"{entry.id} of {entry.package} is there twice")
     return entries
 
@@ -120,25 +124,27 @@ def faults(report: Report | None, ignores: Iterable[Ignored], today: date) -> li
     expiry."""
     ignores = list(ignores)
     lines = [
-        f"{each.id} of {each.package} was ignored until {each.until}: review it"
-        for each in ignores
-        if each.until < today
+        f"{entry.id} of {entry.package} was ignored until {entry.until}: review it"
+        for entry in ignores
+        if entry.until < today
     ]
     if report is None:
         return lines
     lines += [f"{name} was not audited: the service doesn't know it" for name in report.skipped]
     used: set[Ignored] = set()
-    for each in report.found:
+    for vulnerability in report.vulnerabilities:
         matching = [
-            entry for entry in ignores if entry.package == each.package and entry.id in (each.id, *each.aliases)
+            entry
+            for entry in ignores
+            if entry.package == vulnerability.package and entry.id in (vulnerability.id, *vulnerability.aliases)
         ]
         used.update(matching)
         if not matching:
-            lines.append(str(each))
+            lines.append(str(vulnerability))
     return lines + [
-        f"{each.id} of {each.package} is on the list, and nothing has it any more: remove it"
-        for each in ignores
-        if each not in used
+        f"{entry.id} of {entry.package} is on the list, and nothing has it any more: remove it"
+        for entry in ignores
+        if entry not in used
     ]
 
 
@@ -201,7 +207,7 @@ def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -
         reports.append(report)
         if not report.skipped:
             break
-    best = min(reports, key=lambda each: len(each.skipped), default=None)
+    best = min(reports, key=lambda report: len(report.skipped), default=None)
     lines = faults(best, ignores, today or datetime.now(UTC).date())
     sys.stderr.writelines(f"audit: {line}\n" for line in lines)
     if best is None:
@@ -209,7 +215,7 @@ def main(arguments: Sequence[str] | None = None, *, today: date | None = None) -
         sys.stdout.write(f"audit: not done, {why}\n")
         return 1 if lines or options.strict else 0
     sys.stdout.write(
-        f"audit: {best.audited} packages, {len(best.found)} known vulnerabilities, {len(ignores)} ignored\n"
+        f"audit: {best.audited} packages, {len(best.vulnerabilities)} known vulnerabilities, {len(ignores)} ignored\n"
     )
     return 1 if lines else 0
 

@@ -34,7 +34,9 @@ def table_text() -> str:
 
 
 def _lines(command: click.Command, indent: str) -> str:
-    shown = (each for each in command.params if not (isinstance(each, click.Option) and each.hidden))
+    shown = (
+        parameter for parameter in command.params if not (isinstance(parameter, click.Option) and parameter.hidden)
+    )
     rows = [json.dumps(_row(parameter), ensure_ascii=False) for parameter in shown]
     return ",".join(f"\n{indent}{row}" for row in rows)
 
@@ -54,11 +56,11 @@ def _row(parameter: click.Parameter) -> dict[str, Any]:
 def _values(parameter: click.Parameter) -> dict[str, Any]:
     """What is known of the values."""
     metavar = parameter.metavar or ""
-    found = parameter.shell_complete(click.Context(click.Command("x")), "")
-    if found and found[0].type in ("file", "dir"):
-        return {"path": found[0].type}
-    if found:
-        return {"values": [item.value for item in found], **({"list": True} if metavar.endswith(",...") else {})}
+    completions = parameter.shell_complete(click.Context(click.Command("x")), "")
+    if completions and completions[0].type in ("file", "dir"):
+        return {"path": completions[0].type}
+    if completions:
+        return {"values": [item.value for item in completions], **({"list": True} if metavar.endswith(",...") else {})}
     return {"path": "file"} if _FILE.search(metavar) else {}
 
 

@@ -39,7 +39,9 @@ class Locked:
     def version(self) -> str:
         """The pinned version; empty where it isn't pinned to exactly one."""
         pins = [
-            each.version for each in self.requirement.specifier if each.operator == "==" and "*" not in each.version
+            specifier.version
+            for specifier in self.requirement.specifier
+            if specifier.operator == "==" and "*" not in specifier.version
         ]
         return pins[0] if len(pins) == len(self.requirement.specifier) == 1 else ""
 
@@ -61,34 +63,38 @@ def read(text: str) -> tuple[list[Locked], list[str]]:
         if requirement.url is not None:
             odd.append(line)
         else:
-            entries.append(Locked(requirement, tuple(each.strip() for each in hashes)))
+            entries.append(Locked(requirement, tuple(digest.strip() for digest in hashes)))
     return entries, odd
 
 
 def problems(project: Mapping[str, Any], locks: Mapping[str, str]) -> list[str]:
     """Where lock files (texts by name) disagree with ``pyproject.toml`` (parsed) or with each other, a line each."""
-    found: list[str] = []
+    lines: list[str] = []
     versions: dict[str, tuple[str, str]] = {}
     for name, text in sorted(locks.items()):
         entries, odd = read(text)
-        found += [f"{name}.txt: no locked requirement: {line[:80]}" for line in odd]
-        for each in entries:
-            if not each.version:
-                found.append(f"{name}.txt: {each.requirement.name} is not locked to one version")
-            if not each.hashes or not all(each.startswith("sha256:") and len(each) == 71 for each in each.hashes):
-                found.append(f"{name}.txt: {each.requirement.name} has no hash (or no sha256)")
-            other, version = versions.setdefault(f"{each.name} {each.requirement.marker or ''}", (name, each.version))
-            if version != each.version:
-                found.append(f"{each.name} is {version} in {other}.txt and {each.version} in {name}.txt")
+        lines += [f"{name}.txt: no locked requirement: {line[:80]}" for line in odd]
+        for entry in entries:
+            if not entry.version:
+                lines.append(f"{name}.txt: {entry.requirement.name} is not locked to one version")
+            if not entry.hashes or not all(
+                digest.startswith("sha256:") and len(digest) == 71 for digest in entry.hashes
+            ):
+                lines.append(f"{name}.txt: {entry.requirement.name} has no hash (or no sha256)")
+            other, version = versions.setdefault(
+                f"{entry.name} {entry.requirement.marker or ''}", (name, entry.version)
+            )
+            if version != entry.version:
+                lines.append(f"{entry.name} is {version} in {other}.txt and {entry.version} in {name}.txt")
     for name, extras in EXTRAS_OF.items():
         if name not in locks:
-            found.append(f"{name}.txt is missing")
+            lines.append(f"{name}.txt is missing")
             continue
         entries, _ = read(locks[name])
-        found += [f"{name}.txt: {line}" for line in _unmet(_wanted(project["project"], extras), entries)]
+        lines += [f"{name}.txt: {line}" for line in _unmet(_wanted(project["project"], extras), entries)]
     setup, _ = read(locks.get("setup", ""))
-    found += [f"setup.txt: {line}" for line in _unmet(map(Requirement, project["build-system"]["requires"]), setup)]
-    return found
+    lines += [f"setup.txt: {line}" for line in _unmet(map(Requirement, project["build-system"]["requires"]), setup)]
+    return lines
 
 
 def unmet_of_installed(entries: Sequence[Locked], requires: Mapping[str, Sequence[str]]) -> list[str]:
@@ -99,10 +105,10 @@ def unmet_of_installed(entries: Sequence[Locked], requires: Mapping[str, Sequenc
     """
     here = _here()
     return [
-        f"{each.name} needs {line}"
-        for each in entries
-        if each.holds_in(here)
-        for line in _unmet(map(Requirement, requires.get(each.name, ())), entries, [here], each.requirement.extras)
+        f"{entry.name} needs {line}"
+        for entry in entries
+        if entry.holds_in(here)
+        for line in _unmet(map(Requirement, requires.get(entry.name, ())), entries, [here], entry.requirement.extras)
     ]
 
 
@@ -119,9 +125,9 @@ def _unmet(
             ):
                 continue
             candidates = [
-                each
-                for each in entries
-                if each.name == canonicalize_name(requirement.name) and each.holds_in(environment)
+                entry
+                for entry in entries
+                if entry.name == canonicalize_name(requirement.name) and entry.holds_in(environment)
             ]
             if len(candidates) != 1:
                 yield (

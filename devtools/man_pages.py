@@ -46,8 +46,8 @@ def escaped(text: str) -> str:
     >>> print(escaped("-o a\\\\b"))
     \\-o a\\eb
     """
-    known = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
-    shown = "".join(known.get(char) or (char if char.isascii() else rf"\[u{ord(char):04X}]") for char in text)
+    escapes = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
+    shown = "".join(escapes.get(char) or (char if char.isascii() else rf"\[u{ord(char):04X}]") for char in text)
     return rf"\&{shown}" if shown.startswith(".") else shown
 
 
@@ -109,7 +109,7 @@ def _page(
                     else _paragraph(text)
                 )
     yield ".SH SEE ALSO"
-    yield ",\n".join(rf"\fB{escaped(each)}\fR(1)" for each in also)
+    yield ",\n".join(rf"\fB{escaped(page_name)}\fR(1)" for page_name in also)
 
 
 def _commands() -> Iterator[str]:
@@ -129,7 +129,11 @@ def _names(heading: str) -> str:
 
 def _split(text: str) -> list[str]:
     """Paragraphs; a mark of click's stays in front of its own."""
-    return [each for each in re.split(r"\n\s*\n", textwrap.dedent(_dedented(text)).strip("\n")) if each.strip()]
+    return [
+        paragraph
+        for paragraph in re.split(r"\n\s*\n", textwrap.dedent(_dedented(text)).strip("\n"))
+        if paragraph.strip()
+    ]
 
 
 def _dedented(text: str) -> str:

@@ -47,7 +47,7 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
             raise ReleaseError(f"{source} has no {name} in {commit}")
     # Of the commit that is built, which may lock another version than the one that this file is of.
     locked, _ = locks.read(_read(source, commit, _SETUP).decode())
-    wanted = next((each.version for each in locked if each.name == "setuptools"), "")
+    wanted = next((entry.version for entry in locked if entry.name == "setuptools"), "")
     if not wanted:
         raise ReleaseError(f"{_SETUP} of {commit} locks no setuptools")
     if version("setuptools") != wanted:
@@ -86,13 +86,13 @@ def built(source: Path, out: Path, commit: str = "HEAD") -> list[Path]:
         return paths
 
 
-def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str], what: str) -> None:
+def _run(words: Sequence[str], folder: Path, environment: Mapping[str, str], step: str) -> None:
     """Raises ReleaseError with the last line of the errors."""
     answer = subprocess.run(
         words, cwd=folder, env=environment, umask=0o022, capture_output=True, text=True, check=False
     )
     if answer.returncode:
-        raise ReleaseError(f"{what} failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise ReleaseError(f"{step} failed: {(answer.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def same_sdist(content: bytes, epoch: int) -> bytes:
@@ -103,7 +103,7 @@ def same_sdist(content: bytes, epoch: int) -> bytes:
         tarfile.open(fileobj=io.BytesIO(content)) as given,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made,
     ):
-        for member in sorted(given.getmembers(), key=lambda each: each.name):
+        for member in sorted(given.getmembers(), key=lambda member: member.name):
             member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = (
                 epoch,
                 0,
@@ -129,7 +129,7 @@ def statement(
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": dict(parameters),
-                "resolvedDependencies": [dict(each) for each in materials],
+                "resolvedDependencies": [dict(material) for material in materials],
             },
             "runDetails": {"builder": {"id": builder}},
         },
@@ -138,18 +138,18 @@ def statement(
 
 def materials(source: Path, commit: str, uri: str) -> list[dict[str, Any]]:
     """What a build of the commit is made of: the commit, the lock files, the image that the Containerfile stands on."""
-    found: list[dict[str, Any]] = [
+    listed: list[dict[str, Any]] = [
         {"uri": uri, "digest": {"gitCommit": _git(source, "rev-parse", f"{commit}^{{commit}}")}}
     ]
     for name in _git(
         source, "ls-tree", "-r", "--name-only", commit, "requirements/", "tools/control-plane/"
     ).splitlines():
         if name.endswith((".txt", "go.sum")):
-            found.append({"name": name, "digest": {"sha256": _sha256(_read(source, commit, name))}})
+            listed.append({"name": name, "digest": {"sha256": _sha256(_read(source, commit, name))}})
     base = _BASE.search(_read(source, commit, "Containerfile").decode())
     if base is None:
         raise ReleaseError("the Containerfile names no base image by digest")
-    return [*found, {"uri": f"oci://{base[1]}", "digest": {"sha256": base[2]}}]
+    return [*listed, {"uri": f"oci://{base[1]}", "digest": {"sha256": base[2]}}]
 
 
 def bill(source: Path, commit: str, image: str, program: Path) -> bytes:
@@ -196,15 +196,15 @@ def image_bill(archive: ImageArchive, image: str, python: Mapping[str, Any]) -> 
 
     Raises ReleaseError where its Python packages are others than those of the bill.
     """
-    found = archive.packages()
+    packages = archive.packages()
     locked = {component["name"]: component["version"] for component in python["components"]}
-    there = {package.name: package.version for package in found.python if package.name != "virt-dra"}
+    there = {package.name: package.version for package in packages.python if package.name != "virt-dra"}
     if there != locked:
         wrong = sorted(name for name in there.keys() | locked.keys() if there.get(name) != locked.get(name))
         raise ReleaseError(
             f"{archive.path}: its Python packages aren't those of requirements/{BILLS[image]}.txt: {', '.join(wrong)}"
         )
-    debian = [_debian_component(package, found.release) for package in found.debian]
+    debian = [_debian_component(package, packages.release) for package in packages.debian]
     metadata = dict(python["metadata"])
     component: dict[str, Any] = {
         "type": "container",
@@ -222,7 +222,7 @@ def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]
     distribution = f"&distro=debian-{release}" if release else ""
     version = quote(package.version, safe="")
     purl = f"pkg:deb/debian/{quote(package.name)}@{version}?arch={package.architecture}{distribution}"
-    found: dict[str, Any] = {
+    component: dict[str, Any] = {
         "type": "library",
         "name": package.name,
         "version": package.version,
@@ -230,8 +230,8 @@ def _debian_component(package: InstalledPackage, release: str) -> dict[str, Any]
         "bom-ref": purl,
     }
     if package.source:
-        found["properties"] = [{"name": "debian:source", "value": package.source}]
-    return found
+        component["properties"] = [{"name": "debian:source", "value": package.source}]
+    return component
 
 
 def write_image_bills(source: Path, out: Path, commit: str, program: Path, images: Mapping[str, Path]) -> list[Path]:

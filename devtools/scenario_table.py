@@ -50,7 +50,7 @@ def outcome(answer: Json) -> str:
 def _objects(state: Json, kind: str) -> list[Json]:
     """Those of a kind; interchangeable ones stand in lists."""
     values = state.get(kind, {}).values()
-    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [obj for value in values for obj in (value if isinstance(value, list) else [value])]
 
 
 def scenarios() -> Iterator[tuple[str, Json]]:

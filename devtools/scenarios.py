@@ -81,14 +81,14 @@ async def play_on(plane: ControlPlane, scenario: Scenario) -> Json:
 
 def read(paths: Sequence[str]) -> list[Scenario]:
     """All scenarios of files: YAML documents, JSON lines. Raises ScenarioError with the file and line."""
-    found = []
+    scenarios = []
     for path in paths:
         for document in read_documents(Path(path).read_bytes(), path):
             try:
-                found.append(read_scenario(document.raw))
+                scenarios.append(read_scenario(document.raw))
             except ScenarioError as error:
                 raise SystemExit(f"{document.source}: {error}") from None
-    return found
+    return scenarios
 
 
 def answers_of_real_planes(scenarios: Sequence[Scenario]) -> Iterator[tuple[Scenario, Json]]:
@@ -128,11 +128,11 @@ def main(arguments: Sequence[str]) -> int:
         begin = time.monotonic()
         own = play_embedded(scenario)
         took = time.monotonic() - begin
-        found = list(differences(real, own))
-        differing += bool(found)
+        differing_lines = list(differences(real, own))
+        differing += bool(differing_lines)
         recorded.append(json.dumps(real, ensure_ascii=False))
-        print(f"{'DIFFERS' if found else 'same   '} {scenario.name} ({took:.2f} s embedded)", flush=True)  # noqa: T201 - a command
-        for line in found:
+        print(f"{'DIFFERS' if differing_lines else 'same   '} {scenario.name} ({took:.2f} s embedded)", flush=True)  # noqa: T201 - a command
+        for line in differing_lines:
             print(f"    {line}")  # noqa: T201 - a command
         if given.show:
             print(json.dumps(real, indent=1))  # noqa: T201 - a command

@@ -61,10 +61,10 @@ class SyncError:
     message: str
 
 
-def check_failure(known: Iterable[Json], error: SyncError | None, now: datetime) -> tuple[Json, ...]:
+def check_failure(present: Iterable[Json], error: SyncError | None, now: datetime) -> tuple[Json, ...]:
     """Conditions with ``Synchronized``: absent without an error. Its message is that of the first error of its reason
     (K-12.9)."""
-    listed = tuple(known)
+    listed = tuple(present)
     if error is None:
         return conditions.without(listed, "Synchronized")
     if any(
@@ -216,9 +216,9 @@ class FakeKubeVirt:
 
     async def _open_gate(self, pod: Pod) -> None:
         """The readiness gate of K-4.1: true while the guest isn't paused."""
-        known = [condition.to_wire() for condition in pod.status.conditions]
-        changed = conditions.put(known, UNPAUSED, "True", "NotPaused", "", self._clock())
-        if list(changed) != known:
+        present = [condition.to_wire() for condition in pod.status.conditions]
+        changed = conditions.put(present, UNPAUSED, "True", "NotPaused", "", self._clock())
+        if list(changed) != present:
             merge = {
                 "metadata": {"resourceVersion": pod.metadata.resource_version},
                 "status": {"conditions": list(changed)},
@@ -320,7 +320,7 @@ class FakeKubeVirt:
             for pod in pods
             if pod.status.phase == "Running"
         ]
-        container = next((each for each in containers if each is not None), None)
+        container = next((candidate for candidate in containers if candidate is not None), None)
         if container is None:
             return SyncError(SYNC_FAILED, "the launcher isn't there yet")
         self.syncs[key] = self.syncs.get(key, 0) + 1

@@ -120,13 +120,13 @@ def patch_between(before: Json, after: Json) -> tuple[Json, ...]:
     annotations."""
     operations: list[Json] = []
     for holder, members in ((("metadata",), ("finalizers", "annotations")), ((), ("spec", "status"))):
-        one, other = before, after
+        old, other = before, after
         for step in holder:
-            one, other = one.get(step) or {}, other.get(step) or {}
+            old, other = old.get(step) or {}, other.get(step) or {}
         for member in members:
             path = "/" + "/".join((*holder, member))
-            if member in other and one.get(member) != other[member]:
+            if member in other and old.get(member) != other[member]:
                 operations.append({"op": "add", "path": path, "value": other[member]})
-            elif member in one and member not in other:
+            elif member in old and member not in other:
                 operations.append({"op": "remove", "path": path})
     return tuple(operations)

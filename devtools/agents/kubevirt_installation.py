@@ -90,9 +90,9 @@ def _remove(control_plane: ControlPlane) -> None:
     for plural in plurals:  # before their kinds, which would look for them only now and then
         for item in (_tolerating(404, control_plane, "GET", f"/apis/kubevirt.io/v1/{plural}") or {}).get("items", ()):
             metadata = item["metadata"]
-            one = f"/apis/kubevirt.io/v1/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
-            _tolerating(404, control_plane, "PATCH", one, {"metadata": {"finalizers": None}}, _MERGE)
-            _tolerating(404, control_plane, "DELETE", one)
+            item_path = f"/apis/kubevirt.io/v1/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+            _tolerating(404, control_plane, "PATCH", item_path, {"metadata": {"finalizers": None}}, _MERGE)
+            _tolerating(404, control_plane, "DELETE", item_path)
     for plural in plurals:
         _tolerating(404, control_plane, "DELETE", f"{_CRDS}/{plural}.kubevirt.io")
     for plural in plurals:

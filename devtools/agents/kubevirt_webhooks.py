@@ -144,7 +144,9 @@ class EmbeddedBesideKubeVirt:
     ) -> None:
         self._cluster, self._admission, self._user = cluster, admission, user
         self._clock = clock or (lambda: datetime.now(UTC))
-        self._definitions = {each["spec"]["names"]["kind"]: each for each in definitions(admission.gates.version)}
+        self._definitions = {
+            definition["spec"]["names"]["kind"]: definition for definition in definitions(admission.gates.version)
+        }
 
     async def get(self, kind: type[ObjectT], name: str, namespace: str = "") -> ObjectT:
         return await self._cluster.get(kind, name, namespace)

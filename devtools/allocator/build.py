@@ -46,7 +46,7 @@ def slice_(given: Mapping[str, Any]) -> ResourceSlice:
         spec["nodeName"] = given.pop("node")
     if "counters" in given:
         spec["sharedCounters"] = [
-            {"name": name, "counters": _counters(each)} for name, each in given.pop("counters").items()
+            {"name": name, "counters": _counters(counters)} for name, counters in given.pop("counters").items()
         ]
     if "zone" in given:
         term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [given.pop("zone")]}]}
@@ -162,8 +162,8 @@ def _result(given: str | Mapping[str, Any]) -> Json:
 def snapshot(given: Mapping[str, Any]) -> Snapshot:
     used = [claim({"name": "other", "allocated": given["used"]})] if given.get("used") else []
     built = Snapshot.build(
-        [slice_(each) for each in given.get("slices", ())],
-        [device_class(each) for each in given.get("classes", ("gpu",))],
+        [slice_(slice_spec) for slice_spec in given.get("slices", ())],
+        [device_class(class_spec) for class_spec in given.get("classes", ("gpu",))],
         used,
     )
     return built.with_uses(_use(entry) for entries in given.get("state", {}).values() for entry in entries)

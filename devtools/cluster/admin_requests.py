@@ -118,8 +118,8 @@ class AdminRequests:
         """Until the kind of a CustomResourceDefinition is served. Raises :class:`ControlPlaneError`."""
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}"
         plural, _, group = definition.partition(".")
-        found = self.request("GET", path)
-        served = f"/apis/{group}/{found['spec']['versions'][0]['name']}/{plural}"
+        definition_ = self.request("GET", path)
+        served = f"/apis/{group}/{definition_['spec']['versions'][0]['name']}/{plural}"
         self._wait(lambda: self._answers(served), f"{definition} isn't served")
 
     def wait_until_gone(self, path: str) -> None:
@@ -167,8 +167,10 @@ class AdminRequests:
 
     def _empty(self, path: str) -> None:
         with _tolerating(404, 405):
-            found = self.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
-            for item in found.get("items", ()):
+            listed = self.request(
+                "DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+            )
+            for item in listed.get("items", ()):
                 if not item["metadata"].get("finalizers"):
                     continue
                 with _tolerating(404):

@@ -77,7 +77,8 @@ class Credentials:
             "kubeConfigFile": str(kubeconfig)
         }  # fmt: skip
         plugins = [
-            {"name": f"{what}AdmissionWebhook", "configuration": configuration} for what in ("Validating", "Mutating")
+            {"name": f"{action}AdmissionWebhook", "configuration": configuration}
+            for action in ("Validating", "Mutating")
         ]
         file = folder / "admission.json"
         file.write_text(
@@ -139,7 +140,7 @@ def client_certificate(
     builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     if dns_names:
         builder = builder.add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(each) for each in dns_names]), critical=False
+            x509.SubjectAlternativeName([x509.DNSName(dns_name) for dns_name in dns_names]), critical=False
         )
     return KeyPair(builder.sign(signer.key, hashes.SHA256()), key)
 

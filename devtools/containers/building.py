@@ -61,15 +61,15 @@ def build(*, renew: bool = False, root: Path = ROOT) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = {} if renew else archives(root)
-        if not found:
+        built = {} if renew else archives(root)
+        if not built:
             if os.geteuid():
                 raise BuildError("building needs root: buildah and mmdebstrap change owners and mount")
             begun = time.monotonic()
             _Build(folder, root).run(renew)
             sys.stderr.write(f"image: built in {time.monotonic() - begun:.0f} s\n")
-            found = archives(root)
-        return found
+            built = archives(root)
+        return built
 
 
 class _Build:
@@ -113,8 +113,8 @@ class _Build:
         """The image ``localhost/base``: what Debian's own slim image of that version has, of today's packages."""
         if not self._base.exists():
             text = (self._root / "Containerfile").read_text(encoding="utf-8")
-            found = _BASE.search(text)
-            suite = SUITES.get(found[1]) if found else None
+            base = _BASE.search(text)
+            suite = SUITES.get(base[1]) if base else None
             if suite is None:
                 raise BuildError(
                     f"the Containerfile stands on no Debian that {Path(__file__).name} knows: {', '.join(SUITES)}"
@@ -182,13 +182,13 @@ def sources(suite: str, mirror: str = MIRROR) -> tuple[str, ...]:
 
 def pip_settings(listed: Iterable[str]) -> dict[str, str]:
     """What of ``pip config list`` a build needs, the environment's last as pip has it; ``cert`` too."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in sorted(listed, key=lambda text: text.startswith(":env:")):
         name, _, value = line.partition("=")
         option = name.rpartition(".")[2]
         if option in (*_PIP, "cert"):
-            found[option] = str(ast.literal_eval(value))
-    return found
+            settings[option] = str(ast.literal_eval(value))
+    return settings
 
 
 def pip_configuration(settings: Mapping[str, str], authorities: str) -> str:

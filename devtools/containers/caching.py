@@ -31,12 +31,12 @@ def cache() -> Path:
 
 def copied(containerfile: str) -> tuple[str, ...]:
     """The paths of the repository that a Containerfile copies into an image, in its order."""
-    found: list[str] = []
+    paths: list[str] = []
     for line in containerfile.splitlines():
         instruction, *words = line.split() or [""]
         if instruction == "COPY" and not words[0].startswith("--from="):
-            found.extend(words[:-1])
-    return tuple(found)
+            paths.extend(words[:-1])
+    return tuple(paths)
 
 
 def key(root: Path = ROOT) -> str:
@@ -57,23 +57,23 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    for each in sorted(path.iterdir()):
-        if not each.name.endswith(_DERIVED) and not (each.is_symlink() and each.is_dir()):
-            yield from _files(each)
+    for child in sorted(path.iterdir()):
+        if not child.name.endswith(_DERIVED) and not (child.is_symlink() and child.is_dir()):
+            yield from _files(child)
 
 
 def archives(root: Path = ROOT) -> dict[str, Path]:
     """The OCI archive of each image, where this content has been built; else none."""
     folder = cache() / key(root)
-    found = {target: folder / f"{target}.tar" for target in TARGETS}
-    return found if all(path.exists() for path in found.values()) else {}
+    paths = {target: folder / f"{target}.tar" for target in TARGETS}
+    return paths if all(path.exists() for path in paths.values()) else {}
 
 
 def require() -> dict[str, Path]:
     """The archives. Skips the test, with one line of advice, where they aren't built of this content: make test doesn't
     build them, since that takes minutes and programs that a machine for tests may not have."""
     needs.use("images")
-    found = archives()
-    if not found:
+    built = archives()
+    if not built:
         pytest.skip(ADVICE)
-    return found
+    return built

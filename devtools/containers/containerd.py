@@ -94,10 +94,10 @@ class Containerd:
         """Ends it and all containers at once."""
         self._supervisor.close()
         for folder in self._cgroup_folders():
-            for each in (*folder.glob("*"), folder):
-                if each.is_dir():
+            for group in (*folder.glob("*"), folder):
+                if group.is_dir():
                     with suppress(OSError):  # a process of it is just ending: an empty cgroup does no harm
-                        each.rmdir()
+                        group.rmdir()
 
     def load(self, name: str, archive: Path) -> None:
         """Containers can be of this image from now on, under the name. Raises :class:`ContainerdError`."""
@@ -146,11 +146,11 @@ class Containerd:
 
     def processes(self, identity: str) -> tuple[int, ...]:
         """The ids of a container's processes, as they are outside of it; () where it doesn't run."""
-        found: set[int] = set()
+        ids: set[int] = set()
         for folder in self._cgroup_folders():
             with suppress(OSError):
-                found.update(map(int, (folder / identity / "cgroup.procs").read_text(encoding="ascii").split()))
-        return tuple(sorted(found))
+                ids.update(map(int, (folder / identity / "cgroup.procs").read_text(encoding="ascii").split()))
+        return tuple(sorted(ids))
 
     def memory(self, identity: str) -> tuple[int, int]:
         """Bytes of a container's memory: its limit, and the most that it had. Raises OSError where it doesn't run."""

@@ -91,15 +91,15 @@ class ImageArchive:
 
     def names(self) -> frozenset[str]:
         """The paths of all layers, without a leading slash; also of what a later layer removes."""
-        found: set[str] = set()
+        paths: set[str] = set()
         for layer in self._layers():
             with tarfile.open(fileobj=layer, mode="r|") as files:
-                found.update(str(PurePosixPath(member.name)) for member in files)
-        return frozenset(found)
+                paths.update(str(PurePosixPath(member.name)) for member in files)
+        return frozenset(paths)
 
     def files(self, wanted: Callable[[str], object]) -> dict[str, bytes]:
         """The content of regular files whose path, without a leading slash, is wanted, as a container sees them."""
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         for layer in self._layers():
             with tarfile.open(fileobj=layer, mode="r|") as members:
                 for member in members:
@@ -108,15 +108,15 @@ class ImageArchive:
                         gone = str(
                             path.parent if path.name == _OPAQUE else path.with_name(path.name.removeprefix(_WHITEOUT))
                         )
-                        found = {
+                        contents = {
                             name: content
-                            for name, content in found.items()
+                            for name, content in contents.items()
                             if name != gone and not name.startswith(f"{gone}/")
                         }
                     elif member.isreg() and wanted(str(path)):
                         content = members.extractfile(member)
-                        found[str(path)] = content.read() if content is not None else b""
-        return found
+                        contents[str(path)] = content.read() if content is not None else b""
+        return contents
 
     def packages(self) -> Packages:
         """What is installed in it, by what the installers left there."""
@@ -139,14 +139,14 @@ class Packages:
 
 def debian_packages(status: str) -> tuple[InstalledPackage, ...]:
     """The installed packages of dpkg's status file, sorted."""
-    found = []
+    packages = []
     for paragraph in status.strip().split("\n\n"):
         fields = HeaderParser().parsestr(paragraph)
         if fields.get("Status") == "install ok installed":
             # "Source: glibc (2.41-1)" where the version differs, too.
             source = (fields.get("Source") or "").partition(" ")[0]
-            found.append(InstalledPackage(fields["Package"], fields["Version"], fields["Architecture"], source))
-    return tuple(sorted(found))
+            packages.append(InstalledPackage(fields["Package"], fields["Version"], fields["Architecture"], source))
+    return tuple(sorted(packages))
 
 
 def _python(metadata: bytes) -> InstalledPackage:
@@ -159,7 +159,7 @@ def _blob(digest: str) -> str:
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    found = archive.extractfile(name)
-    if found is None:
+    content = archive.extractfile(name)
+    if content is None:
         raise KeyError(name)
-    return found
+    return content

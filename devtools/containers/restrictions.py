@@ -64,8 +64,8 @@ def restrictions_of(pod: Json, container: Json, image_user: str) -> Restrictions
     ``ctr`` starts it: another one is refused. Raises :class:`NotApplicable`."""
     outer: Json = pod.get("securityContext") or {}
     inner: Json = container.get("securityContext") or {}
-    for where, context, known in (("the pod", outer, _POD), (f"container {container['name']}", inner, _CONTAINER)):
-        if unknown := sorted(context.keys() - known):
+    for where, context, applicable in (("the pod", outer, _POD), (f"container {container['name']}", inner, _CONTAINER)):
+        if unknown := sorted(context.keys() - applicable):
             raise NotApplicable(f"securityContext of {where}: {', '.join(unknown)} can't be applied here")
     if inner.get("privileged"):
         raise NotApplicable(f"container {container['name']} is privileged, which isn't applied here")

@@ -94,8 +94,9 @@ def asked(log: Path, length: int | None = None) -> Iterator[Asked]:
 def used(right: Right, requests: Iterable[Right]) -> bool:
     """Whether a request needed the right."""
     return any(
-        (each.account, each.verb, each.group, each.resource) == (right.account, right.verb, right.group, right.resource)
-        and right.namespace in ("", each.namespace)
-        and right.name in ("", each.name)
-        for each in requests
+        (request.account, request.verb, request.group, request.resource)
+        == (right.account, right.verb, right.group, right.resource)
+        and right.namespace in ("", request.namespace)
+        and right.name in ("", request.name)
+        for request in requests
     )

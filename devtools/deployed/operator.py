@@ -190,12 +190,14 @@ class Vms:
 
     def address(self, name: str) -> str | None:
         """As it is published."""
-        found = self.devices(name)
-        return found["status"]["devices"][0].get("pciAddress") if found else None
+        devices = self.devices(name)
+        return devices["status"]["devices"][0].get("pciAddress") if devices else None
 
     def events(self, name: str) -> list[tuple[str, int]]:
         """Reasons and counts of a VMI's Events."""
         reported = self._plane.request("GET", self.path("events"))["items"]
         return sorted(
-            (each["reason"], each.get("count", 1)) for each in reported if each["involvedObject"].get("name") == name
+            (event["reason"], event.get("count", 1))
+            for event in reported
+            if event["involvedObject"].get("name") == name
         )

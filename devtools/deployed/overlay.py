@@ -43,8 +43,8 @@ class Installed:
         stack.enter_context(processes.certificates(plane, self._accounts["certificates"], *own))
         self.webhook = self._webhook()
         self.operator = self._operator()
-        for each in (self.webhook, self.operator):
-            each.ready()
+        for component in (self.webhook, self.operator):
+            component.ready()
 
     def start_webhook(self) -> None:
         self.webhook = self._webhook().ready()
@@ -106,15 +106,15 @@ def run(plane: ControlPlane, *arguments: str) -> str:
 
 def configurations(plane: ControlPlane) -> tuple[tuple[str, Json], ...]:
     """The webhook configurations that are there: path and object. An overlay may have only one of them."""
-    found = []
+    present = []
     for kind in ("validating", "mutating"):
         path = f"{_WEBHOOKS}/{kind}webhookconfigurations/virt-dra"
         try:
-            found.append((path, plane.request("GET", path)))
+            present.append((path, plane.request("GET", path)))
         except RequestError as error:
             if error.status != 404:
                 raise
-    return tuple(found)
+    return tuple(present)
 
 
 def redirect(plane: ControlPlane, port: int) -> None:

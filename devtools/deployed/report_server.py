@@ -61,8 +61,8 @@ class RunningReport:
             assert self.process.poll() is None, f"it ended: {self.log[-5:]}"
             return self.said("serving")
 
-        found: Json = until(said)[0]
-        return found
+        line: Json = until(said)[0]
+        return line
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -188,7 +188,7 @@ def report_server(kubeconfig: Path, folder: Path, *options: str) -> Iterator[Run
 def token_of(plane: ControlPlane, namespace: str, account: str, seconds: int = 3600) -> str:
     """A token of a ServiceAccount, which is made where it is missing."""
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    if account not in {each["metadata"]["name"] for each in plane.request("GET", accounts)["items"]}:
+    if account not in {item["metadata"]["name"] for item in plane.request("GET", accounts)["items"]}:
         plane.request("POST", accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}})
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
     token: str = plane.request("POST", f"{accounts}/{account}/token", body)["status"]["token"]

@@ -92,10 +92,10 @@ def _served(plane: ControlPlane, path: str) -> bool:
     return True
 
 
-def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
+def until(look: Any, seconds: float = WAIT_SECONDS) -> Any:
     """Waits until a function answers something true, and answers it."""
     end = time.monotonic() + seconds
-    while not (answer := what()):
+    while not (answer := look()):
         assert time.monotonic() < end, "it does not come"
         time.sleep(0.05)
     return answer
@@ -138,14 +138,14 @@ _PLURALS = {"Validating": "validatingwebhookconfigurations", "Mutating": "mutati
 @contextmanager
 def configured(plane: ControlPlane, *given: dict[str, Any]) -> Iterator[None]:
     paths = [
-        f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[each['kind'].removesuffix('WebhookConfiguration')]}"
-        for each in given
+        f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[configuration['kind'].removesuffix('WebhookConfiguration')]}"
+        for configuration in given
     ]
     made = []
     try:
-        for path, each in zip(paths, given, strict=True):
-            plane.request("POST", path, each)
-            made.append(f"{path}/{each['metadata']['name']}")
+        for path, configuration in zip(paths, given, strict=True):
+            plane.request("POST", path, configuration)
+            made.append(f"{path}/{configuration['metadata']['name']}")
         yield
     finally:
         for path in made:
@@ -247,16 +247,16 @@ def balanced(*ports: int) -> Iterator[int]:
         both = {back, writer}
         open_ones.update(both)
         await asyncio.gather(_copied(reader, back), _copied(there, writer))
-        for each in both:
-            each.close()
+        for writer_ in both:
+            writer_.close()
         open_ones.difference_update(both)
 
     async def serve() -> None:
         async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
             began.put(server.sockets[0].getsockname()[1])
             await asyncio.to_thread(end.wait)
-        for each in open_ones:
-            each.transport.abort()
+        for writer_ in open_ones:
+            writer_.transport.abort()
         while open_ones:
             await asyncio.sleep(0.01)
 

@@ -183,8 +183,8 @@ class World:
             return None
 
     def all(self, plural: str, query: str = "") -> list[Json]:
-        found: list[Json] = self.plane.request("GET", f"{self.path(plural)}{query}")["items"]
-        return found
+        items: list[Json] = self.plane.request("GET", f"{self.path(plural)}{query}")["items"]
+        return items
 
     def patch(self, plural: str, name: str, merge: Json) -> Json:
         return self.plane.request("PATCH", self.path(plural, name), merge, MERGE)
@@ -209,19 +209,19 @@ class World:
         return answer
 
     def in_phase(self, name: str, phase: str, plural: str = "virtualmachineinstances") -> Json:
-        def reached(found: Json | None) -> bool:
-            return found is not None and found.get("status", {}).get("phase") == phase
+        def reached(candidate: Json | None) -> bool:
+            return candidate is not None and candidate.get("status", {}).get("phase") == phase
 
-        found = self.eventually(lambda: self.find(plural, name), reached)
-        assert found is not None
-        return found
+        reached_object = self.eventually(lambda: self.find(plural, name), reached)
+        assert reached_object is not None
+        return reached_object
 
     def devices(self, name: str, holds: Callable[[Json], object]) -> Json:
         """The status of a VMI's VirtualMachineInstanceDevices, once it ``holds``."""
 
         def look() -> Json:
-            found: Json = (self.find("virtualmachineinstancedevices", name) or {}).get("status", {})
-            return found
+            status: Json = (self.find("virtualmachineinstancedevices", name) or {}).get("status", {})
+            return status
 
         return self.eventually(look, lambda status: status and holds(status))
 

@@ -63,7 +63,7 @@ class Asked:
 
     at: float
     method: str
-    what: str
+    resource: str
     """``pods``, ``leases``, ``virtualmachineinstances/status`` …"""
     path: str
     fault: Fault | None
@@ -73,27 +73,27 @@ class Asked:
 class Answering:
     """``choose``: what befalls a write: of the resource, path, and how often it was tried before. ``late``: seconds."""
 
-    choose: Callable[[str, str, int], Fault | None] = lambda what, path, before: None
+    choose: Callable[[str, str, int], Fault | None] = lambda resource, path, before: None
     late: float = 31.0
     asked: list[Asked] = field(default_factory=list)
     tries: Counter[tuple[str, str]] = field(default_factory=Counter)
     url: str = ""
 
     def fault_of(self, method: str, path: str) -> Fault | None:
-        found = _RESOURCE.match(path)
-        if method not in WRITES or found is None:
+        match_ = _RESOURCE.match(path)
+        if method not in WRITES or match_ is None:
             return None
-        what = found["plural"] + (f"/{found['sub']}" if found["sub"] else "")
-        fault = self.choose(what, path, self.tries[method, path])
+        resource = match_["plural"] + (f"/{match_['sub']}" if match_["sub"] else "")
+        fault = self.choose(resource, path, self.tries[method, path])
         self.tries[method, path] += 1
-        self.asked.append(Asked(time.monotonic(), method, what, path, fault))
+        self.asked.append(Asked(time.monotonic(), method, resource, path, fault))
         return fault
 
 
 def each_once(faults: tuple[Fault, ...], seed: int, times: int = 1) -> Callable[[str, str, int], Fault | None]:
     """The first so many attempts of each write (by path) go wrong, each in a way that chance picks."""
     chance = random.Random(seed)
-    return lambda what, path, before: chance.choice(faults) if before < times else None
+    return lambda resource, path, before: chance.choice(faults) if before < times else None
 
 
 @asynccontextmanager

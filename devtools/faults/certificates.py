@@ -57,11 +57,12 @@ def changing(site: Site, *, rounds: int = 1, replicas: int = 2, per_second: floa
     reviews = Reviews()
     with ExitStack() as stack:
         running = [stack.enter_context(processes.webhook(site.plane, account)) for _ in range(replicas)]
-        for each in running:
-            each.ready()
+        for replica in running:
+            replica.ready()
         done, trust = threading.Event(), _Trust(site.plane)
         askers = [
-            threading.Thread(target=_ask, args=(each.port, trust, reviews, done, 1 / per_second)) for each in running
+            threading.Thread(target=_ask, args=(replica.port, trust, reviews, done, 1 / per_second))
+            for replica in running
         ]
         changes = threading.Thread(target=_change, args=(site.plane, running, trust, reviews, done, rounds))
         for thread in (*askers, changes):
@@ -135,7 +136,7 @@ def _renew(plane: ControlPlane, running: list[Component], number: int) -> None:
     names = _names(old)
     _store(plane, renewed(replace(old, serving=bootstrap(names, now, keys).serving), names, now, keys))
     _until(
-        lambda: all(each.metrics().get(_LOADED, 0) >= number for each in running),
+        lambda: all(replica.metrics().get(_LOADED, 0) >= number for replica in running),
         "the renewed certificate isn't served",
     )
 

@@ -28,10 +28,10 @@ _NEAR: Final = timedelta(minutes=10)
 
 def library() -> Path:
     """libfaketime. Skips the test where it is missing."""
-    found = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
-    if found is None:
+    path = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
+    if path is None:
         pytest.skip("no libfaketime: apt-get install faketime")
-    return found
+    return path
 
 
 class Clock:

@@ -145,11 +145,11 @@ class Audit:
 
     def done(self, namespace: str) -> Counter[str]:
         """What was stored: ``verb resource`` -> how often."""
-        return Counter(f"{each.verb} {each.resource}" for each in self.writes(namespace) if 200 <= each.code < 300)
+        return Counter(f"{write.verb} {write.resource}" for write in self.writes(namespace) if 200 <= write.code < 300)
 
     def refused(self, namespace: str) -> Counter[int]:
         """Codes of writes that weren't stored."""
-        return Counter(each.code for each in self.writes(namespace) if each.code >= 300)
+        return Counter(write.code for write in self.writes(namespace) if write.code >= 300)
 
 
 def _writes(lines: Iterable[bytes], namespace: str) -> Iterable[Written]:

@@ -77,7 +77,7 @@ def killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "killed") 
                 time.sleep(chance.uniform(0, 0.6 if number % 4 else 1.5))
                 killed_at.append(datetime.now(UTC))
                 running.kill()
-    writes = [each.at for each in audit.writes(site.namespace)]
+    writes = [write.at for write in audit.writes(site.namespace)]
     report.notes["killed within 100 ms after a write"] = sum(
         any(at - _AMID <= write <= at for write in writes) for at in killed_at
     )
@@ -95,17 +95,17 @@ def two_at_once(site: Site, vms: int, prefix: str = "two") -> Report:
     apart."""
     audit, report = site.audit(), Report("two operators at once, without a Lease", site.names(prefix, vms), 1)
     with (
-        site.operator("--no-election", "--identity", "a") as one,
+        site.operator("--no-election", "--identity", "a") as first,
         site.operator("--no-election", "--identity", "b") as two,
     ):
-        one.ready()
+        first.ready()
         two.ready()
         for name in report.vms:
             site.create(name)
         report.settled = site.until_all_run(report.vms)
         time.sleep(0.5)  # Events are written a little later
-        for each in (one, two):
-            assert each.terminate() == 0
+        for operator in (first, two):
+            assert operator.terminate() == 0
     return finish(site, report, audit)
 
 
@@ -303,7 +303,7 @@ def webhook_killed(site: Site, vms: int, kills: int, seed: int, prefix: str = "w
 def ask_at(plane: ControlPlane, port: int) -> None:
     """Webhook configurations ask another port of loopback."""
     for path, configuration in configurations(plane):
-        for index, each in enumerate(configuration["webhooks"]):
-            url = re.sub(r":\d+/", f":{port}/", each["clientConfig"]["url"])
+        for index, webhook in enumerate(configuration["webhooks"]):
+            url = re.sub(r":\d+/", f":{port}/", webhook["clientConfig"]["url"])
             patch = [{"op": "replace", "path": f"/webhooks/{index}/clientConfig/url", "value": url}]
             plane.request("PATCH", path, patch, "application/json-patch+json")

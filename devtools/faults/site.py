@@ -106,8 +106,8 @@ class Site:
 
     def list(self, plural: str) -> dict[str, Json]:
         """By name."""
-        found = self.persistently(lambda: self.plane.request("GET", self.path(plural)))
-        return {item["metadata"]["name"]: item for item in found["items"]}
+        listed = self.persistently(lambda: self.plane.request("GET", self.path(plural)))
+        return {item["metadata"]["name"]: item for item in listed["items"]}
 
     def persistently(self, ask: Callable[[], Json], *, there_is_fine: bool = False) -> Json:
         """An answer, whatever outage there is meanwhile."""
@@ -150,10 +150,10 @@ class Site:
             text: str = vmi["metadata"].get("annotations", {}).get("virt-dra.io/device-status", "")
             return text.partition('"pciAddress":"')[2].partition('"')[0] or None
         statuses = vmi["status"].get("deviceStatus", {}).get("gpuStatuses", [])
-        found: str | None = (
+        address: str | None = (
             statuses[0]["deviceResourceClaimStatus"]["attributes"].get("pciAddress") if statuses else None
         )
-        return found
+        return address
 
     def until_all_run(
         self, names: Iterable[str], tend: Callable[[], None] = lambda: None, seconds: float = PATIENCE

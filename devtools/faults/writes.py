@@ -31,8 +31,8 @@ def _operator_behind(site: Site, *options: str) -> Iterator[tuple[Answering, Kep
 def behind(kubeconfig: Path, url: str) -> Path:
     """A copy that leads to another URL, with the same token."""
     content = json.loads(kubeconfig.read_text())
-    for each in content["clusters"]:
-        each["cluster"] = {"server": url}
+    for cluster in content["clusters"]:
+        cluster["cluster"] = {"server": url}
     path = kubeconfig.with_suffix(".answering")
     path.write_text(json.dumps(content))
     return path
@@ -52,15 +52,15 @@ def answered_wrongly(
         with making(site, report.vms, 0.05):
             pass
         report.settled = site.until_all_run(report.vms, kept.tend)
-        state.choose = lambda what, path, before: None
+        state.choose = lambda resource, path, before: None
         kept.end()
         report.ends = kept.ends
         asked = list(state.asked)
-    report.faults = sum(each.fault is not None for each in asked)
+    report.faults = sum(request.fault is not None for request in asked)
     report.notes |= _counted(asked)
     # What goes wrong twice is tried a third time, and what depends on it is planned anew: not more than a few times
     # what is needed.
-    assert len(asked) <= 30 * vms + 60, Counter(each.what for each in asked)
+    assert len(asked) <= 30 * vms + 60, Counter(request.resource for request in asked)
     return finish(site, report, audit)
 
 
@@ -70,21 +70,21 @@ def refused_for(site: Site, vms: int, seconds: float, fault: Fault, *, prefix: s
     audit = site.audit()
     report = Report(f"all writes answered with {fault} for {seconds:.0f} s, {site.overlay}", site.names(prefix, vms), 1)
     with _operator_behind(site) as (state, kept):
-        state.choose = lambda what, path, before: None if what == "leases" else fault
+        state.choose = lambda resource, path, before: None if resource == "leases" else fault
         began = time.monotonic()
         with making(site, report.vms, 0.02):
             pass
         while time.monotonic() < began + seconds:
             kept.tend()
             time.sleep(0.2)
-        asked = [each for each in state.asked if each.what != "leases"]
+        asked = [request for request in state.asked if request.resource != "leases"]
         last = asked[-1].at if asked else began
-        state.choose = lambda what, path, before: None
+        state.choose = lambda resource, path, before: None
         report.settled = site.until_all_run(report.vms, kept.tend)
         kept.end()
         report.ends = kept.ends
-    report.notes |= {"tries": len(asked), "in the last second": sum(each.at > last - 1 for each in asked)}
-    by_path = Counter((each.method, each.path) for each in asked if each.what != "events")
+    report.notes |= {"tries": len(asked), "in the last second": sum(request.at > last - 1 for request in asked)}
+    by_path = Counter((request.method, request.path) for request in asked if request.resource != "events")
     busiest = max((count // vms if method == "POST" else count for (method, _), count in by_path.items()), default=0)
     report.notes["of one write"] = busiest
     # 5 ms, 10 ms, … : about 8 in the first second, one more each time the time doubles; where a plan is old, every 5 s
@@ -94,5 +94,5 @@ def refused_for(site: Site, vms: int, seconds: float, fault: Fault, *, prefix: s
 
 
 def _counted(asked: list[Asked]) -> dict[str, int]:
-    wrong = Counter(each.what for each in asked if each.fault is not None)
-    return {"tries": len(asked), **{f"wrong {what}": count for what, count in sorted(wrong.items())}}
+    wrong = Counter(request.resource for request in asked if request.fault is not None)
+    return {"tries": len(asked), **{f"wrong {resource}": count for resource, count in sorted(wrong.items())}}

@@ -116,21 +116,21 @@ def _template(claim_: Json) -> Json:
 
 def _wishes(mix: Mix, app: str) -> Json:
     """nodeSelector, affinity, tolerations and topology spread, of a VM as of a pod."""
-    found: Json = {}
+    wishes: Json = {}
     if mix.chance(0.2):
-        found["nodeSelector"] = mix.choice(({"zone": mix.choice(ZONES)}, {"gpu": "yes"}))
+        wishes["nodeSelector"] = mix.choice(({"zone": mix.choice(ZONES)}, {"gpu": "yes"}))
     affinity = clusters.relations(mix, 0.3).get("affinity", {})
     if mix.chance(0.2):
         affinity["nodeAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_term(mix)]}
         }
     if affinity:
-        found["affinity"] = affinity
+        wishes["affinity"] = affinity
     if mix.chance(0.5):
-        found["tolerations"] = [_toleration(mix) for _ in range(mix.choice((1, 1, 2)))]
+        wishes["tolerations"] = [_toleration(mix) for _ in range(mix.choice((1, 1, 2)))]
     if mix.chance(0.45):
-        found["topologySpreadConstraints"] = [_spread(mix, app)]
-    return found
+        wishes["topologySpreadConstraints"] = [_spread(mix, app)]
+    return wishes
 
 
 def _term(mix: Mix) -> Json:

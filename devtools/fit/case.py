@@ -37,7 +37,7 @@ class FitCase:
 
     @cached_property
     def documents(self) -> tuple[Document, ...]:
-        return tuple(Document(each, DocumentSource("cluster.yaml", number)) for number, each in enumerate(self.raw, 1))
+        return tuple(Document(raw, DocumentSource("cluster.yaml", number)) for number, raw in enumerate(self.raw, 1))
 
     @cached_property
     def sourced(self) -> tuple[Sourced[TypedObject], ...]:

@@ -75,8 +75,8 @@ def _surroundings() -> list[Json]:
 
 
 def _classes(mix: Mix) -> list[Json]:
-    found = [_class(mix, name) for name in CLASSES]
-    return [each for each in found if accepted(each) and not mix.chance(0.02)]
+    classes = [_class(mix, name) for name in CLASSES]
+    return [raw for raw in classes if accepted(raw) and not mix.chance(0.02)]
 
 
 def _class(mix: Mix, name: str) -> Json:

@@ -45,7 +45,7 @@ def _compared(case: FitCase, surfaces: list[FitSurface]) -> Compared:
 
 def contradictions(seed: int) -> str:
     """A report of the contradictions about the case of a seed; "" where all agree."""
-    reports = [_report(seed, each) for each in compared(fit_case(seed), seed) if each.contradictions]
+    reports = [_report(seed, comparison) for comparison in compared(fit_case(seed), seed) if comparison.contradictions]
     return "\n".join(reports)
 
 

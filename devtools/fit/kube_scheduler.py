@@ -106,9 +106,9 @@ class KubeSchedulerRounds:
 
     def _set_status(self, raw: Json, uids: Mapping[str, str]) -> None:
         status = {key: value for key, value in raw["status"].items() if key != "reservedFor"}
-        reserved = [each for each in raw["status"].get("reservedFor", ()) if each["uid"] in uids]
+        reserved = [consumer for consumer in raw["status"].get("reservedFor", ()) if consumer["uid"] in uids]
         if reserved:
-            status["reservedFor"] = [{**each, "uid": uids[each["uid"]]} for each in reserved]
+            status["reservedFor"] = [{**consumer, "uid": uids[consumer["uid"]]} for consumer in reserved]
         try:
             self._patch(raw["kind"], raw["metadata"]["name"], {"status": status}, "/status")
         except RequestError as error:
@@ -191,7 +191,9 @@ class KubeSchedulerRounds:
         """Whether claims are reserved for it: it is bound once its devices are ready, of which no driver tells here."""
         uid = pod["metadata"]["uid"]
         claims = self._plane.request("GET", _PATHS["ResourceClaim"])["items"]
-        return any(uid == each["uid"] for claim in claims for each in claim.get("status", {}).get("reservedFor", ()))
+        return any(
+            uid == consumer["uid"] for claim in claims for consumer in claim.get("status", {}).get("reservedFor", ())
+        )
 
 
 def _ungated(raw: Json) -> Json:

@@ -56,21 +56,21 @@ def compared(seed: int, loops: tuple[LoopKind, ...] = LOOPS, gates: FeatureGates
     told = story(seed, groups=gates.workload_resource_claims)
     calm = run_virtually(_Stage(told, Random(seed), None, loops, gates).play())
     rough = run_shuffled(_Stage(told, Random(seed + 1), TurbulenceRates(), loops, gates).play(), Random(seed + 2))
-    found = [f"undisturbed: {finding}" for finding in calm.findings] + list(rough.findings)
+    findings = [f"undisturbed: {finding}" for finding in calm.findings] + list(rough.findings)
     for episode, expected, state in zip(told.episodes, calm.states, rough.states, strict=True):
         if state != expected:
-            found += [f"after '{episode.name}': {line}" for line in _differences(expected, state)]
+            findings += [f"after '{episode.name}': {line}" for line in _differences(expected, state)]
             break
-    return tuple(found)
+    return tuple(findings)
 
 
 def _differences(expected: Json, state: Json) -> list[str]:
     lines = []
     for kind in expected:
         for name in sorted(expected[kind].keys() | state[kind].keys()):
-            one, other = expected[kind].get(name), state[kind].get(name)
-            if one != other:
-                lines.append(f"{kind} {name}: undisturbed {json.dumps(one)}, disturbed {json.dumps(other)}")
+            calm, other = expected[kind].get(name), state[kind].get(name)
+            if calm != other:
+                lines.append(f"{kind} {name}: undisturbed {json.dumps(calm)}, disturbed {json.dumps(other)}")
     return lines
 
 
@@ -107,9 +107,9 @@ class _Stage:
             for episode in self._story.episodes:
                 await self._perform(episode)
                 await self._calm()
-                found = await stored(self._cluster)
-                states.append(normal_form(found))
-                findings += [f"after '{episode.name}': {problem}" for problem in problems(found)]
+                state = await stored(self._cluster)
+                states.append(normal_form(state))
+                findings += [f"after '{episode.name}': {problem}" for problem in problems(state)]
             for task in tasks:
                 task.cancel()
         return History(tuple(states), tuple(findings))

@@ -149,12 +149,12 @@ class Daemon:
                 return
             time.sleep(0.05)
         code = self._process.poll()
-        what = f"ended with {code}" if code is not None else f"does not answer after {_START_SECONDS:.0f} s"
+        end_text = f"ended with {code}" if code is not None else f"does not answer after {_START_SECONDS:.0f} s"
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
         mode = self._plan.mode
         self.close()
         self._plan = None
-        raise NoDaemon(f"libvirtd ({mode}) {what}: {' / '.join(said)}; packages: see tools/libvirt.sh")
+        raise NoDaemon(f"libvirtd ({mode}) {end_text}: {' / '.join(said)}; packages: see tools/libvirt.sh")
 
 
 SHARED: Final = Daemon()

@@ -85,9 +85,9 @@ async def standing(
     """``folder`` gets ``domains`` and ``logs`` of our pods, both emptied first; ``scratch``: for temporary files;
     ``starter``: of our pods' containers, which are processes if it is None."""
     domains, logs = folder / "domains", folder / "logs"
-    for each in (domains, logs):
-        each.mkdir(parents=True, exist_ok=True)
-        for left in (*each.glob("*.xml"), *each.glob("*.log")):
+    for target in (domains, logs):
+        target.mkdir(parents=True, exist_ok=True)
+        for left in (*target.glob("*.xml"), *target.glob("*.log")):
             left.unlink()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(network.served())

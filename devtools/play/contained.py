@@ -18,10 +18,10 @@ def contained(built: Mapping[str, Path] | None = None) -> Iterator[tuple[Contain
 
     Raises :class:`~devtools.containers.containerd.ContainerdError`, also where there are none.
     """
-    found = archives() if built is None else built
-    if not found:
+    images = archives() if built is None else built
+    if not images:
         raise ContainerdError(ADVICE)
     with Containerd() as containerd:
-        for name, archive in found.items():
+        for name, archive in images.items():
             containerd.load(name, archive)
         yield containerd, ContainerdStarter(containerd)

@@ -126,12 +126,12 @@ def _listening(container: RunningContainer, address: str) -> tuple[str, ...]:
 
 def _here(container: RunningContainer) -> list[str]:
     """The container's arguments; those that name a mounted folder name it where this machine has it."""
-    found = []
+    arguments = []
     for argument in container.spec.args:
         option, equals, value = argument.partition("=")
         mounted = any(
             value == mount.mount_path or value.startswith(f"{mount.mount_path}/")
             for mount in container.spec.volume_mounts
         )
-        found.append(f"{option}{equals}{container.path(value)}" if mounted else argument)
-    return found
+        arguments.append(f"{option}{equals}{container.path(value)}" if mounted else argument)
+    return arguments

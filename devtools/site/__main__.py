@@ -22,9 +22,9 @@ def build_site(target: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     staging.write(staging.staged(ROOT, PAGES), ROOT, source)
     building.build(source.resolve(), target.resolve())
-    found = checking.problems(target.resolve())
-    if found:
-        raise building.BuildFailed("\n".join(found))
+    faults = checking.problems(target.resolve())
+    if faults:
+        raise building.BuildFailed("\n".join(faults))
 
 
 def main(arguments: list[str]) -> int:

@@ -57,6 +57,6 @@ def build(source: Path, target: Path) -> None:
             freshenv=True,
         )
         application.build(force_all=True)
-    found = warnings.getvalue().replace(f"{source}/", "").strip()
-    if found or application.statuscode:
-        raise BuildFailed(found or f"Sphinx ended with {application.statuscode}")
+    reported = warnings.getvalue().replace(f"{source}/", "").strip()
+    if reported or application.statuscode:
+        raise BuildFailed(reported or f"Sphinx ended with {application.statuscode}")

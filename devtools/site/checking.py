@@ -21,16 +21,16 @@ def problems(site: Path) -> list[str]:
     """Each fault of the site on a line: the file, and what is wrong."""
     pages = {page: html.parse(page) for page in sorted(site.rglob("*.html"))}
     anchors = {page: {*tree.xpath("//@id"), *tree.xpath("//a/@name")} for page, tree in pages.items()}
-    found = [
-        f"{page.relative_to(site)}: {each}"
+    faults = [
+        f"{page.relative_to(site)}: {fault}"
         for page, tree in pages.items()
-        for each in _of_page(site, page, tree, anchors)
+        for fault in _of_page(site, page, tree, anchors)
     ]
     for sheet in sorted(site.rglob("*.css")):
-        found += [f"{sheet.relative_to(site)}: {each}" for each in _loaded(sheet.read_text(encoding="utf-8"))]
+        faults += [f"{sheet.relative_to(site)}: {fault}" for fault in _loaded(sheet.read_text(encoding="utf-8"))]
     for image in sorted(site.rglob("*.svg")):
-        found += [f"{image.relative_to(site)}: {each}" for each in _of_image(image.read_text(encoding="utf-8"))]
-    return found
+        faults += [f"{image.relative_to(site)}: {fault}" for fault in _of_image(image.read_text(encoding="utf-8"))]
+    return faults
 
 
 def _of_page(

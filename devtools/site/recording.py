@@ -114,7 +114,7 @@ def steady(printed: str) -> str:
 
 def lines_of(printed: str) -> list[Line]:
     """The lines with their looks."""
-    found: list[Line] = []
+    lines: list[Line] = []
     for line in Text.from_ansi(printed).split("\n", allow_blank=True):
         spans: list[Span] = []
         edges = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
@@ -123,10 +123,10 @@ def lines_of(printed: str) -> list[Line]:
             spans.append(
                 Span(line.plain[start:end], tuple(dict.fromkeys(look for style in styles for look in _looks(style))))
             )
-        found.append(tuple(spans))
-    while found and not found[-1]:
-        found.pop()
-    return found
+        lines.append(tuple(spans))
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def animated(command: str, lines: Sequence[Line]) -> str:

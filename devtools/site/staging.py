@@ -143,8 +143,10 @@ class _Staging:
                 pages.append(name)
                 continue
             folder = name.removesuffix("*")
-            found = (file[:-3] for file in self._files if file.startswith(folder) and file.endswith(".md"))
-            pages += sorted(page for page in found if page != section.below and "/" not in page.removeprefix(folder))
+            pages_there = (file[:-3] for file in self._files if file.startswith(folder) and file.endswith(".md"))
+            pages += sorted(
+                page for page in pages_there if page != section.below and "/" not in page.removeprefix(folder)
+            )
         return tuple(pages)
 
     def _front(self, listed: Iterable[tuple[MenuSection, tuple[str, ...]]]) -> str:

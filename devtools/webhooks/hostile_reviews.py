@@ -200,12 +200,12 @@ def _change(dice: random.Random, obj: dict[str, Any]) -> None:
         if isinstance(inner, dict | list) and inner and dice.random() < 0.8:
             place = inner
             continue
-        what = dice.randrange(4)
-        if what == 0:
+        action = dice.randrange(4)
+        if action == 0:
             del place[key]
-        elif what == 1 and isinstance(place, list):
+        elif action == 1 and isinstance(place, list):
             place.append(inner)
-        elif what == 2 and isinstance(place, dict):
+        elif action == 2 and isinstance(place, dict):
             place[dice.choice(TEXTS)] = inner
         else:
             place[key] = _value(dice, 3)

@@ -96,7 +96,7 @@ def mutated(rng: random.Random, texts: list[str]) -> str:
 def generations(rng: random.Random, best: list[Tried]) -> Iterator[str]:
     """Selectors that are accepted, for ever."""
     while True:
-        text = mutated(rng, [each.text for each in best])
+        text = mutated(rng, [selector.text for selector in best])
         if accepted(text):
             yield text
 
@@ -108,12 +108,12 @@ class ChangingCluster:
     preflight: Preflight
 
 
-async def tried(served: Served, known: ChangingCluster, texts: list[str], number: int) -> list[Tried]:
+async def tried(served: Served, changing: ChangingCluster, texts: list[str], number: int) -> list[Tried]:
     """Ask about several at once, with probes and another tenant's reviews meanwhile."""
     more = [(f"a{number}-{n}", f"h{number}-{n}", text) for n, text in enumerate(texts)]
     more += [(f"b{number}-{n}", f"o{number}-{n}", unseen(number * 100 + n)) for n in range(3)]
-    before = known.preflight
-    known.preflight = with_templates(before, more)
+    before = changing.preflight
+    changing.preflight = with_templates(before, more)
     probes: list[float] = []
     others: list[float] = []
 
@@ -142,7 +142,7 @@ async def tried(served: Served, known: ChangingCluster, texts: list[str], number
     reviews = await reviewing
     done.set()
     await probing
-    known.preflight = before
+    changing.preflight = before
     return [
         Tried(text, took, percentile(probes, 90), percentile(others, 50))
         for text, took in zip(texts, reviews, strict=True)
@@ -152,25 +152,25 @@ async def tried(served: Served, known: ChangingCluster, texts: list[str], number
 async def search(folder: Path, seconds: float, seed: int) -> list[Tried]:
     """The worst that were found, the worst first."""
     rng = random.Random(seed)
-    known = ChangingCluster(cluster({}, slices=20))
+    changing = ChangingCluster(cluster({}, slices=20))
     best = [Tried(text, 0, 0, 0) for text in HOSTILE.values() if accepted(text)]
     until = time.monotonic() + seconds
     number = 0
-    async with serving(folder, lambda: known.preflight, callers=Callers(TELL)) as served:
-        await tried(served, known, ["true"] * TOGETHER, 10**6)
+    async with serving(folder, lambda: changing.preflight, callers=Callers(TELL)) as served:
+        await tried(served, changing, ["true"] * TOGETHER, 10**6)
         while time.monotonic() < until:
             number += 1
             candidates = generations(rng, best)
-            texts = [each.text for each in best if not each.review][:TOGETHER]
+            texts = [selector.text for selector in best if not selector.review][:TOGETHER]
             texts += [next(candidates) for _ in range(TOGETHER - len(texts))]
-            found = await tried(served, known, texts, number)
+            generation = await tried(served, changing, texts, number)
             best = sorted(
-                {each.text: each for each in (*best, *found)}.values(),
-                key=lambda each: (each.review == 0, each.harm),
+                {selector.text: selector for selector in (*best, *generation)}.values(),
+                key=lambda selector: (selector.review == 0, selector.harm),
                 reverse=True,
             )
             best = best[:POPULATION]
-    return sorted((each for each in best if each.review), key=lambda each: each.harm, reverse=True)
+    return sorted((selector for selector in best if selector.review), key=lambda selector: selector.harm, reverse=True)
 
 
 def main() -> None:
@@ -180,11 +180,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         worst = asyncio.run(search(Path(folder), options.seconds, options.seed))
-    for each in worst[:5]:
+    for selector in worst[:5]:
         sys.stdout.write(
-            f"review {each.review:.3f} s, probe {each.probe:.3f} s, others {each.other:.3f} s: {each.text[:200]}\n"
+            f"review {selector.review:.3f} s, probe {selector.probe:.3f} s, "
+            f"others {selector.other:.3f} s: {selector.text[:200]}\n"
         )
-    bad = [each for each in worst if each.review > 1 or each.probe > 0.1]
+    bad = [selector for selector in worst if selector.review > 1 or selector.probe > 0.1]
     sys.stdout.write(f"seed {options.seed}: {len(bad)} selectors beyond the goals (review 1 s, probe 0.1 s)\n")
     raise SystemExit(1 if bad else 0)
 

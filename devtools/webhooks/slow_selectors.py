@@ -43,18 +43,18 @@ HOSTILE = {name: f"({text}) && {_DIFFERENT}" for name, text in _SLOW.items()}
 def cluster(templates: dict[str, str], *, namespace: str = "attacker", devices: int = 8, slices: int = 4) -> Preflight:
     """As the webhook knows it: templates with a selector each, by name, in one namespace."""
     objects = [*_published(devices, slices), *(_template(name, text, namespace) for name, text in templates.items())]
-    return Preflight(LintInputs.of([read_object(each) for each in objects]), LintSettings.for_admission())
+    return Preflight(LintInputs.of([read_object(raw) for raw in objects]), LintSettings.for_admission())
 
 
-def with_templates(known: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:
+def with_templates(before: Preflight, templates: Iterable[tuple[str, str, str]]) -> Preflight:
     """The same cluster with more templates: namespace, name, selector."""
     more = [read_object(_template(name, text, namespace)) for namespace, name, text in templates]
-    return replace(known, inputs=replace(known.inputs, model=known.inputs.model.changed(more)))
+    return replace(before, inputs=replace(before.inputs, model=before.inputs.model.changed(more)))
 
 
 def _published(devices: int, slices: int) -> list[dict[str, Any]]:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    found: list[dict[str, Any]] = [
+    objects: list[dict[str, Any]] = [
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
@@ -81,7 +81,7 @@ def _published(devices: int, slices: int) -> list[dict[str, Any]]:
                 for n in range(devices)
             ],
         }
-        found.append(
+        objects.append(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceSlice",
@@ -89,7 +89,7 @@ def _published(devices: int, slices: int) -> list[dict[str, Any]]:
                 "spec": spec,
             }
         )
-    return found
+    return objects
 
 
 def _template(name: str, text: str, namespace: str) -> dict[str, Any]:

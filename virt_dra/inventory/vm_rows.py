@@ -237,10 +237,12 @@ def _of_plugins(listed: Iterable[VmDevice], stored: VirtualMachineInstanceDevice
 
 
 def _of_plugin(device: VmiDevice) -> VmDevice:
-    named = device.driver and device.pool and device.device
+    id = (
+        DeviceId(device.driver, device.pool, device.device) if device.driver and device.pool and device.device else None
+    )
     return VmDevice(
         device.name, device.kind, device.mdev_uuid or device.pci_address or "", device.resource_claim_name or "",
-        device.request_name, DeviceId(device.driver, device.pool, device.device) if named else None,
+        device.request_name, id,
         device.state == "Resolved", device.reason or "", device.message or "",
     )  # fmt: skip
 

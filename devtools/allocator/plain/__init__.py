@@ -56,12 +56,12 @@ def plain_answer(problem: Json, corrected: Collection[str] = CORRECTIONS, *, ste
         try:
             pools = visible_pools(facts)
             search = Search(facts, pools, read_claims(facts, pools), step_limit)
-            found = results(facts, search) if search.run() else None
+            written = results(facts, search) if search.run() else None
         except NodeOnly as error:
             return {"results": None, "error": str(error), "node_error": True}
         except Fatal as error:
             return {"results": None, "error": str(error), "node_error": False}
-    return {"results": found, "error": None, "node_error": False}
+    return {"results": written, "error": None, "node_error": False}
 
 
 def _in_milli(range_: CapacityRequestPolicyRange, *, fractional: bool) -> bool:

@@ -48,19 +48,19 @@ class Kind:
         self.values.pop()
 
     def _all_differ(self, values: Values) -> bool:
-        return all(kind != values[0] or not (each & values[1]) for kind, each in self.values)
+        return all(kind != values[0] or not (present & values[1]) for kind, present in self.values)
 
     def _all_share(self, values: Values) -> bool:
         if not self.values:
             return True
         common = values[1]
-        for kind, each in self.values:
-            common = common & each if kind == values[0] else frozenset()
+        for kind, present in self.values:
+            common = common & present if kind == values[0] else frozenset()
         return bool(common)
 
     def _attribute(self, wanted: Wanted, candidate: Candidate) -> DeviceAttribute | None:
         driver, published = candidate.slice.spec.driver, candidate.device.attributes
-        derived = {each.name: each.expression for each in wanted.of.derived_attributes}
+        derived = {derived.name: derived.expression for derived in wanted.of.derived_attributes}
         if self.name in derived:
             try:
                 return compile_derived_attribute(derived[self.name]).evaluate(device_input(driver, candidate.device))
@@ -83,15 +83,15 @@ class Constraint:
 
 def constraints(facts: Facts, claim: ResourceClaim) -> list[Constraint]:
     """With both kinds in one entry, matchAttribute alone counts where AC-5 isn't corrected."""
-    found = []
-    for each in claim.spec.devices.constraints:
+    constraints_ = []
+    for constraint in claim.spec.devices.constraints:
         kinds = [
-            Kind(facts, name, each.requests, distinct)
-            for name, distinct in ((each.match_attribute, False), (each.distinct_attribute, True))
+            Kind(facts, name, constraint.requests, distinct)
+            for name, distinct in ((constraint.match_attribute, False), (constraint.distinct_attribute, True))
             if name is not None
         ]
-        found.append(Constraint(tuple(kinds if facts.fixed("AC-5") else kinds[:1])))
-    return found
+        constraints_.append(Constraint(tuple(kinds if facts.fixed("AC-5") else kinds[:1])))
+    return constraints_
 
 
 def _nothing() -> None:

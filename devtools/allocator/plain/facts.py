@@ -39,14 +39,14 @@ class Facts:
         self._corrected = corrected
         self._features = problem.get("features")
         self.node = Node.from_wire(problem["node"])
-        self.slices = [ResourceSlice.from_wire(each) for each in problem["slices"]]
-        self.classes = {each["metadata"]["name"]: DeviceClass.from_wire(each) for each in problem["classes"]}
-        self.claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
+        self.slices = [ResourceSlice.from_wire(raw) for raw in problem["slices"]]
+        self.classes = {raw["metadata"]["name"]: DeviceClass.from_wire(raw) for raw in problem["classes"]}
+        self.claims = [ResourceClaim.from_wire(raw) for raw in problem["claims"]]
         self.exclusive: set[Id] = set()
         self.shared: set[Id] = set()
         self.consumed: dict[Id, dict[str, int]] = {}
         """Billionths by capacity name."""
-        for claim in (ResourceClaim.from_wire(each) for each in problem["allocated"]):
+        for claim in (ResourceClaim.from_wire(raw) for raw in problem["allocated"]):
             self._use(claim)
         state = problem.get("allocated_state", {})
         self.exclusive |= {_id(entry) for entry in state.get("devices", ())}

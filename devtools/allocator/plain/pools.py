@@ -29,14 +29,14 @@ class Pool:
     @property
     def last(self) -> bool:
         """A-5.6."""
-        return any(each.device.given("binding_conditions") for each in self.targeting)
+        return any(candidate.device.given("binding_conditions") for candidate in self.targeting)
 
 
 def visible_pools(facts: Facts) -> list[Pool]:
     """In the order of the search."""
     seen: dict[tuple[str, str], list[ResourceSlice]] = {}
-    local = [each for each in facts.slices if each.spec.node_name == facts.node.name]
-    shared = [each for each in facts.slices if not each.spec.node_name]
+    local = [slice_ for slice_ in facts.slices if slice_.spec.node_name == facts.node.name]
+    shared = [slice_ for slice_ in facts.slices if not slice_.spec.node_name]
     for slice_ in local + shared:
         if not _usable(facts, slice_) or not _relevant(facts, slice_):
             continue
@@ -59,7 +59,9 @@ def _usable(facts: Facts, slice_: ResourceSlice) -> bool:
 
 
 def _grouped(slice_: ResourceSlice) -> bool:
-    return any(each.compatibility_groups for device in slice_.spec.devices for each in device.consumes_counters)
+    return any(
+        consumption.compatibility_groups for device in slice_.spec.devices for consumption in device.consumes_counters
+    )
 
 
 def _relevant(facts: Facts, slice_: ResourceSlice) -> bool:
@@ -96,37 +98,46 @@ def _selects(
 
 def _pool(facts: Facts, key: tuple[str, str], seen: list[ResourceSlice]) -> Pool | None:
     """None for a pool of which the node sees only what is obsolete."""
-    every = [each for each in facts.slices if (each.spec.driver, each.spec.pool.name) == key]
+    every = [slice_ for slice_ in facts.slices if (slice_.spec.driver, slice_.spec.pool.name) == key]
     generation, count = seen[0].spec.pool.generation, seen[0].spec.pool.resource_slice_count
-    current = [each for each in every if each.spec.pool.generation == generation]
-    counted = [each for each in current if facts.on("CompatibilityGroups") or not _grouped(each)]
+    current = [slice_ for slice_ in every if slice_.spec.pool.generation == generation]
+    counted = [slice_ for slice_ in current if facts.on("CompatibilityGroups") or not _grouped(slice_)]
     everything = facts.fixed("AC-4/15/16")
     pool = Pool(*key)
     if not everything and len(seen) == count:
         return _filled(facts, pool, seen, [])
-    if any(each.spec.pool.generation > generation for each in every):
+    if any(slice_.spec.pool.generation > generation for slice_ in every):
         return None
-    agreed = not everything or all(each.spec.pool.resource_slice_count == count for each in current)
+    agreed = not everything or all(slice_.spec.pool.resource_slice_count == count for slice_ in current)
     if len(counted) != count or not agreed:
         pool.problem = INCOMPLETE
         return pool
-    return _filled(facts, pool, seen, [each for each in counted if not any(each is one for one in seen)])
+    return _filled(
+        facts, pool, seen, [slice_ for slice_ in counted if not any(slice_ is seen_slice for seen_slice in seen)]
+    )
 
 
 def _filled(facts: Facts, pool: Pool, seen: list[ResourceSlice], unseen: list[ResourceSlice]) -> Pool:
     """A-5.3, A-5.4."""
     partitions = facts.on("PartitionableDevices")
-    counter_slices = [each for each in sorted(seen, key=_name) + unseen if partitions and each.spec.shared_counters]
+    counter_slices = [
+        slice_ for slice_ in sorted(seen, key=_name) + unseen if partitions and slice_.spec.shared_counters
+    ]
     pool.targeting = [
         c
-        for each in sorted(seen, key=_name)
-        if not any(each is one for one in counter_slices)
-        for c in _candidates(each)
+        for slice_ in sorted(seen, key=_name)
+        if not any(slice_ is counter_slice for counter_slice in counter_slices)
+        for c in _candidates(slice_)
     ]
-    pool.elsewhere = [c for each in unseen if not any(each is one for one in counter_slices) for c in _candidates(each)]
-    names = [each.device.name for each in pool.targeting]
+    pool.elsewhere = [
+        c
+        for slice_ in unseen
+        if not any(slice_ is counter_slice for counter_slice in counter_slices)
+        for c in _candidates(slice_)
+    ]
+    names = [candidate.device.name for candidate in pool.targeting]
     if facts.fixed("AC-4/15/16"):
-        names += [each.device.name for each in pool.elsewhere]
+        names += [candidate.device.name for candidate in pool.elsewhere]
     if len(set(names)) < len(names) or (partitions and not _counters(facts, pool, counter_slices)):
         return Pool(pool.driver, pool.name, INVALID)
     return pool
@@ -135,12 +146,14 @@ def _filled(facts: Facts, pool: Pool, seen: list[ResourceSlice], unseen: list[Re
 def _counters(facts: Facts, pool: Pool, slices: list[ResourceSlice]) -> bool:
     """Whether the pool's counters are valid, with AC-3."""
     negative = False
-    for counter_set in (counter_set for each in slices for counter_set in each.spec.shared_counters):
+    for counter_set in (counter_set for slice_ in slices for counter_set in slice_.spec.shared_counters):
         if counter_set.name in pool.counters:
             return False
         pool.counters[counter_set.name] = {name: counter.value.nano for name, counter in counter_set.counters.items()}
         negative = negative or any(amount < 0 for amount in pool.counters[counter_set.name].values())
-    for consumption in (each for c in pool.targeting + pool.elsewhere for each in c.device.consumes_counters):
+    for consumption in (
+        consumption for c in pool.targeting + pool.elsewhere for consumption in c.device.consumes_counters
+    ):
         if not consumption.counters.keys() <= pool.counters.get(consumption.counter_set, {}).keys():
             return False
         if consumption.counter_set not in pool.counters:

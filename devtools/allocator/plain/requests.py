@@ -141,7 +141,7 @@ def _wanted(
 
 def _everything(facts: Facts, pools: list[Pool], wanted: Wanted) -> list[Candidate]:
     """A-9.1, A-9.2."""
-    found = []
+    candidates = []
     for pool in pools:
         if pool.problem in (INCOMPLETE, INVALID):
             text = (
@@ -152,8 +152,8 @@ def _everything(facts: Facts, pools: list[Pool], wanted: Wanted) -> list[Candida
             if selectable(facts, wanted, candidate) and (
                 not facts.on("ConsumableCapacity") or taken(facts, wanted, candidate) is not None
             ):
-                found.append(candidate)
-    return found
+                candidates.append(candidate)
+    return candidates
 
 
 def selectable(facts: Facts, wanted: Wanted, candidate: Candidate) -> bool:
@@ -211,14 +211,16 @@ def _taken(facts: Facts, wanted: Wanted, candidate: Candidate) -> Consumption | 
     driver = candidate.slice.spec.driver
     if not facts.fixed("AC-13"):  # literally: as if every name that isn't asked for were someone else's
         driver = "no.such.driver"
-    found = consumption.resolve(driver, candidate.device.capacity, wish, fractional=facts.on("FractionalCapacityRange"))
-    if isinstance(found, Fault):
-        if found.text.endswith(", but no min") and not facts.fixed("AC-23"):
-            _without_min(facts, wish.get(found.text.split('"')[1]))
+    consumed = consumption.resolve(
+        driver, candidate.device.capacity, wish, fractional=facts.on("FractionalCapacityRange")
+    )
+    if isinstance(consumed, Fault):
+        if consumed.text.endswith(", but no min") and not facts.fixed("AC-23"):
+            _without_min(facts, wish.get(consumed.text.split('"')[1]))
             return None
         shown = candidate.device.name if wanted.of.allocation_mode == "All" else candidate.shown
-        raise Fatal(f"{wanted.subject}: checking capacity for device {shown}: {found.text}")
-    return found if isinstance(found, Consumption) else None
+        raise Fatal(f"{wanted.subject}: checking capacity for device {shown}: {consumed.text}")
+    return consumed if isinstance(consumed, Consumption) else None
 
 
 def _without_min(facts: Facts, amount: Quantity | None) -> None:

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 def results(facts: Facts, search: Search) -> list[Json]:
     names: list[str] = []
-    found = []
+    written = []
     for c, claim in enumerate(facts.claims):
         selected = [entry.alternatives[search.selected.get((c, q), 0)] for q, entry in enumerate(search.entries[c])]
         config = _config(claim.to_wire(), selected)
@@ -27,31 +27,33 @@ def results(facts: Facts, search: Search) -> list[Json]:
         }
         if selector := _node_selector(facts, claim.name, search.chosen[c]):
             result["nodeSelector"] = selector
-        found.append(result)
-    return found
+        written.append(result)
+    return written
 
 
 def _device(facts: Facts, choice: Choice, shares: list[str]) -> Json:
     wanted, candidate = choice.wanted, choice.candidate
     driver, pool, device = candidate.id
     published = candidate.device.to_wire()
-    found: Json = {"request": wanted.full_name, "driver": driver, "pool": pool, "device": device}
+    written: Json = {"request": wanted.full_name, "driver": driver, "pool": pool, "device": device}
     if wanted.admin:
-        found["adminAccess"] = True
+        written["adminAccess"] = True
     if wanted.of.tolerations:
-        found["tolerations"] = [each.to_wire() for each in wanted.of.tolerations]
+        written["tolerations"] = [toleration.to_wire() for toleration in wanted.of.tolerations]
     if facts.on("DeviceBindingAndStatus"):
-        found |= {key: published[key] for key in ("bindingConditions", "bindingFailureConditions") if key in published}
+        written |= {
+            key: published[key] for key in ("bindingConditions", "bindingFailureConditions") if key in published
+        }
     if facts.on("OptionalNodeOperations") and candidate.slice.spec.skip_node_operations:
-        found["skipNodeOperations"] = list(candidate.slice.spec.skip_node_operations)
+        written["skipNodeOperations"] = list(candidate.slice.spec.skip_node_operations)
     if facts.multi(candidate):
         shares.append(device)
-        found["shareID"] = f"share-{len(shares)}"
+        written["shareID"] = f"share-{len(shares)}"
         share = taken(facts, wanted, candidate)
-        found["consumedCapacity"] = (
+        written["consumedCapacity"] = (
             {name: str(amount) for name, amount in share.quantities.items()} if share is not None else {}
         )
-    return found
+    return written
 
 
 def _config(claim: Json, selected: list[Wanted]) -> list[Json]:
@@ -61,15 +63,15 @@ def _config(claim: Json, selected: list[Wanted]) -> list[Json]:
         name = wanted.device_class.name
         if name not in of_class:
             configs = wanted.device_class.to_wire()["spec"].get("config", ())
-            of_class[name] = [{"source": "FromClass", "requests": [], **each} for each in configs]
+            of_class[name] = [{"source": "FromClass", "requests": [], **config} for config in configs]
             entries += of_class[name]
         for entry in of_class[name]:
             entry["requests"].append(wanted.full_name)
     names = [{wanted.full_name, wanted.parent or wanted.name} for wanted in selected]
-    for each in claim["spec"]["devices"].get("config", ()):
-        listed = each.get("requests", [])
+    for config in claim["spec"]["devices"].get("config", ()):
+        listed = config.get("requests", [])
         if not listed or any(mine & set(listed) for mine in names):
-            entries.append({"source": "FromClaim", **each})
+            entries.append({"source": "FromClaim", **config})
     return [
         {
             key: value
@@ -95,13 +97,13 @@ def _node_selector(facts: Facts, claim: str, chosen: list[Choice]) -> Json | Non
             )
         for kind, requirements in ((kind, term.get(kind, ())) for term in terms for kind in merged):
             for new in requirements:
-                if not any(_same(new, known) for known in merged[kind]):
+                if not any(_same(new, present) for present in merged[kind]):
                     merged[kind].append(new)
     return {"nodeSelectorTerms": [merged]} if any(merged.values()) else None
 
 
-def _same(one: Json, other: Json) -> bool:
+def _same(present: Json, other: Json) -> bool:
     keys = ("key", "operator")
-    return all(one.get(key) == other.get(key) for key in keys) and set(one.get("values", ())) == set(
+    return all(present.get(key) == other.get(key) for key in keys) and set(present.get("values", ())) == set(
         other.get("values", ())
     )

@@ -213,8 +213,8 @@ class Search:
     def _compatible(self, candidate: Candidate) -> bool:
         """A-13, folded anew each time."""
         pool = self._pool_of[candidate.pool]
-        before = [each for each in pool.targeting + pool.elsewhere if self._facts.allocated(each.id)]
-        before += [each for each in self._members if each.pool == candidate.pool]
+        before = [member for member in pool.targeting + pool.elsewhere if self._facts.allocated(member.id)]
+        before += [member for member in self._members if member.pool == candidate.pool]
         sets: dict[str, Groups] = {}
         for member in before:
             for name, groups in _groups(member):
@@ -230,20 +230,20 @@ class Search:
     def _counters_suffice(self, candidate: Candidate) -> bool:
         """A-12, AC-2, AC-10."""
         facts, pool = self._facts, self._pool_of[candidate.pool]
-        published = {each.id for each in pool.targeting + pool.elsewhere}
+        published = {member.id for member in pool.targeting + pool.elsewhere}
         used = facts.exclusive | facts.shared | facts.consumed.keys()
         if facts.fixed("AC-2") and any(place[:2] == candidate.pool and place not in published for place in used):
             return False
         available = {
             (name, counter): amount for name, counters in pool.counters.items() for counter, amount in counters.items()
         }
-        for each in pool.targeting + pool.elsewhere:
-            if facts.allocated(each.id):
-                for key, amount in _consumed(each):
+        for member in pool.targeting + pool.elsewhere:
+            if facts.allocated(member.id):
+                for key, amount in _consumed(member):
                     available[key] -= amount
         wanted = dict.fromkeys(available, 0)
-        for each in [*(each for each in self._charged if each.pool == candidate.pool), candidate]:
-            for key, amount in _consumed(each):
+        for member in [*(charged for charged in self._charged if charged.pool == candidate.pool), candidate]:
+            for key, amount in _consumed(member):
                 wanted[key] += amount
         if not facts.fixed("AC-10"):
             return all(wanted[key] <= available[key] for key in available)

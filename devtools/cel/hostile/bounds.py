@@ -13,15 +13,15 @@ RATIO = 8.0
 
 def exceeded(times: Times) -> str:
     """Which bound is exceeded; empty if none is."""
-    found = []
+    bounds = []
     if times.compiling + times.estimating > COMPILING:
-        found.append("compiling")
+        bounds.append("compiling")
     if times.watched > WATCHED:
-        found.append("watched")
+        bounds.append("watched")
     if times.stretch > STRETCH:
-        found.append("stretch")
+        bounds.append("stretch")
     if times.free > FREE:
-        found.append("unwatched")
+        bounds.append("unwatched")
     if times.watched > 0.05 and times.ratio > RATIO:  # what takes less is measured too roughly on a loaded machine
-        found.append("ratio")
-    return ", ".join(found)
+        bounds.append("ratio")
+    return ", ".join(bounds)

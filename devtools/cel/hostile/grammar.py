@@ -264,14 +264,14 @@ def _assigned(result: Type, wanted: Type) -> dict[Type, Type] | None:
     assigned: dict[Type, Type] = {}
     waiting = [(result, wanted)]
     while waiting:
-        one, two = waiting.pop()
-        if one.kind is TypeKind.PARAM:
-            if assigned.setdefault(one, two) is not two:
+        type_, two = waiting.pop()
+        if type_.kind is TypeKind.PARAM:
+            if assigned.setdefault(type_, two) is not two:
                 return None
-        elif one is not two:
-            if one.kind is not two.kind or one.name != two.name or len(one.params) != len(two.params):
+        elif type_ is not two:
+            if type_.kind is not two.kind or type_.name != two.name or len(type_.params) != len(two.params):
                 return None
-            waiting += zip(one.params, two.params, strict=True)
+            waiting += zip(type_.params, two.params, strict=True)
     return assigned
 
 

@@ -44,14 +44,14 @@ def search(objective: str, seed: int, seconds: float, seeds: list[str]) -> list[
     score = OBJECTIVES[objective]
     end = time.monotonic() + seconds
     population: list[tuple[float, Tree, Find]] = []
-    known: set[str] = set()
+    tried: set[str] = set()
     for tree in _candidates(maker, rng, population, seeds):
         if time.monotonic() > end:
             break
         text = tree.text()
-        if text in known:
+        if text in tried:
             continue
-        known.add(text)
+        tried.add(text)
         times = measured(text, free=objective == "free")
         if times is None:
             continue
@@ -107,7 +107,7 @@ def _changed(maker: Maker, rng: random.Random, tree: Tree, population: list[tupl
             return tree.replaced(path, maker.make(part.type, rng.choice((1, 2, 3))))
         case 1:
             other = rng.choice(population)[1]
-            fitting = [each for _, each in other.places() if each.type is part.type]
+            fitting = [place for _, place in other.places() if place.type is part.type]
             return tree.replaced(path, rng.choice(fitting)) if fitting else tree
         case 2 if part.type is BOOL:
             sign = rng.choice(("&&", "||", "=="))

@@ -79,7 +79,7 @@ def read_drawing(text: str) -> Drawing:
     except yaml.YAMLError as error:
         raise DiagramError(f"not YAML: {error}") from None
     except ValidationError as error:
-        lines = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        lines = (f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in error.errors())
         raise DiagramError("\n".join(lines)) from None
     named = [name for arrow in drawing.arrows for name in (arrow.start, arrow.end)]
     named += [name for group in drawing.groups for name in group.boxes]

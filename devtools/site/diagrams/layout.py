@@ -61,7 +61,7 @@ class Layout:
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """What a line of a sans-serif font takes at most, estimated: a font's own measures depend on where the picture is
     seen."""
-    ems = sum(0.32 if each in _NARROW else 0.88 if each in _WIDE else 0.68 if each.isupper() else 0.57 for each in text)
+    ems = sum(0.32 if char in _NARROW else 0.88 if char in _WIDE else 0.68 if char.isupper() else 0.57 for char in text)
     return ems * size * (1.14 if bold else 1.0)
 
 
@@ -74,23 +74,23 @@ def lay_out(drawing: Drawing) -> Layout:
     starts_y = _starts(rows, top, drawing.gaps[1])
     boxes = {name: _rectangle(box, starts_x, starts_y, columns, rows) for name, box in drawing.boxes.items()}
     groups = tuple((group, _frame([boxes[name] for name in group.boxes])) for group in drawing.groups)
-    width = max([each.right for each in boxes.values()] + [frame.right for _, frame in groups]) + MARGIN
-    height = max([each.bottom for each in boxes.values()] + [frame.bottom for _, frame in groups]) + MARGIN
+    width = max([box.right for box in boxes.values()] + [frame.right for _, frame in groups]) + MARGIN
+    height = max([box.bottom for box in boxes.values()] + [frame.bottom for _, frame in groups]) + MARGIN
     return Layout(width, height, boxes, groups, _paths(drawing.arrows, boxes))
 
 
 def _extents(drawing: Drawing, axis: int) -> list[float]:
     """The width of each column, or the height of each row: that of the largest box that is in it alone."""
     count = max(box.at[axis] + box.span[axis] for box in drawing.boxes.values())
-    found = [0.0] * count
+    extents = [0.0] * count
     for box in drawing.boxes.values():
         if box.span[axis] == 1:
-            found[box.at[axis]] = max(found[box.at[axis]], _wanted(box)[axis])
+            extents[box.at[axis]] = max(extents[box.at[axis]], _wanted(box)[axis])
     for box in drawing.boxes.values():  # what spans several widens the last of them
         within = range(box.at[axis], box.at[axis] + box.span[axis])
-        has = sum(found[each] for each in within) + drawing.gaps[axis] * (len(within) - 1)
-        found[within[-1]] += max(0.0, _wanted(box)[axis] - has)
-    return found
+        has = sum(extents[position] for position in within) + drawing.gaps[axis] * (len(within) - 1)
+        extents[within[-1]] += max(0.0, _wanted(box)[axis] - has)
+    return extents
 
 
 def _wanted(box: Box) -> tuple[float, float]:
@@ -112,10 +112,8 @@ def _rectangle(box: Box, xs: list[float], ys: list[float], columns: list[float],
 
 
 def _frame(boxes: Sequence[Rectangle]) -> Rectangle:
-    x, y = min(each.x for each in boxes) - _FRAME, min(each.y for each in boxes) - _FRAME - _FRAME_TITLE
-    return Rectangle(
-        x, y, max(each.right for each in boxes) + _FRAME - x, max(each.bottom for each in boxes) + _FRAME - y
-    )
+    x, y = min(box.x for box in boxes) - _FRAME, min(box.y for box in boxes) - _FRAME - _FRAME_TITLE
+    return Rectangle(x, y, max(box.right for box in boxes) + _FRAME - x, max(box.bottom for box in boxes) + _FRAME - y)
 
 
 def _paths(arrows: Sequence[Arrow], boxes: Mapping[str, Rectangle]) -> tuple[Path, ...]:
@@ -153,7 +151,7 @@ def _middle(box: Rectangle, side: Side) -> float:
 
 def _port(box: Rectangle, side: Side, users: list[tuple[float, int]], number: int) -> float:
     """The coordinate along the side at which this arrow touches it."""
-    place = [each for _, each in sorted(users)].index(number)
+    place = [user for _, user in sorted(users)].index(number)
     start, length = (box.y, box.height) if side in ("left", "right") else (box.x, box.width)
     return start + length * (place + 1) / (len(users) + 1)
 

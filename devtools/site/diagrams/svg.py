@@ -78,7 +78,7 @@ def _frames(place: Layout) -> list[str]:
 
 
 def _boxes(drawing: Drawing, place: Layout) -> list[str]:
-    found: list[str] = []
+    shapes: list[str] = []
     for name, box in drawing.boxes.items():
         at = place.boxes[name]
         x = _number(at.x + at.width / 2)
@@ -89,8 +89,8 @@ def _boxes(drawing: Drawing, place: Layout) -> list[str]:
             f'text-anchor="middle">{escape(line)}</text>'
             for number, (kind, line) in enumerate(lines)
         )
-        found.append(f"{_rectangle(at, box.look, 8)}{''.join(texts)}")
-    return found
+        shapes.append(f"{_rectangle(at, box.look, 8)}{''.join(texts)}")
+    return shapes
 
 
 def _line(path: Path) -> str:

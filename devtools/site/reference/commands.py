@@ -78,13 +78,13 @@ def _epilog(command: click.Command) -> Iterator[str]:
 
 def _sentences(lines: list[str]) -> Iterator[str]:
     """Lines, each with those that continue it; exit codes begin a new one."""
-    found: list[str] = []
+    sentences: list[str] = []
     for line in lines:
-        if found and not line.startswith("Exit codes: "):
-            found[-1] = f"{found[-1]} {line.strip()}"
+        if sentences and not line.startswith("Exit codes: "):
+            sentences[-1] = f"{sentences[-1]} {line.strip()}"
         else:
-            found.append(line.strip())
-    yield from found
+            sentences.append(line.strip())
+    yield from sentences
 
 
 def _paragraphs(text: str) -> Iterator[str]:

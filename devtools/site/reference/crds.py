@@ -98,4 +98,4 @@ def _limits(schema: Schema, required: bool) -> str:
     ]
     if "pattern" in schema and not schema.get("x-kubernetes-int-or-string"):
         limits.append(f"Pattern {code(schema['pattern'])}.")
-    return "".join(f" {each}" for each in limits)
+    return "".join(f" {limit}" for limit in limits)

@@ -77,10 +77,14 @@ def library_page() -> str:
     for name, purpose in MODULES.items():
         module = importlib.import_module(name)
         parts += [f"## {name}: {purpose}\n", as_markdown(inspect.getdoc(module) or "")]
-        for each in public_names(module):
-            parts += [f"### {name}.{each.name}\n", code_block(_signature(each.node), "python"), as_markdown(each.text)]
-            if isinstance(each.node, ast.ClassDef):
-                parts += _members(each.node)
+        for entry in public_names(module):
+            parts += [
+                f"### {name}.{entry.name}\n",
+                code_block(_signature(entry.node), "python"),
+                as_markdown(entry.text),
+            ]
+            if isinstance(entry.node, ast.ClassDef):
+                parts += _members(entry.node)
     return "\n".join(parts)
 
 
@@ -114,14 +118,14 @@ def _outside_code(text: str) -> str:
 def _definitions(module: ModuleType) -> dict[str, PublicName]:
     if module.__file__ is None:
         raise LookupError(f"{module.__name__} has no source file")
-    found: dict[str, PublicName] = {}
+    names: dict[str, PublicName] = {}
     body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
     for node, below in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, _Function | ast.ClassDef):
-            found[node.name] = PublicName(node.name, node, ast.get_docstring(node) or "")
+            names[node.name] = PublicName(node.name, node, ast.get_docstring(node) or "")
         elif (target := _assigned(node)) is not None:
-            found[target] = PublicName(target, node, _string(below))
-    return found
+            names[target] = PublicName(target, node, _string(below))
+    return names
 
 
 def _imported(module: ModuleType, name: str) -> PublicName:
@@ -131,7 +135,7 @@ def _imported(module: ModuleType, name: str) -> PublicName:
         if (
             isinstance(node, ast.ImportFrom)
             and node.module is not None
-            and any((each.asname or each.name) == name for each in node.names)
+            and any((alias.asname or alias.name) == name for alias in node.names)
         ):
             source = importlib.import_module(node.module)
             return _definitions(source).get(name) or _imported(source, name)
@@ -167,7 +171,7 @@ def _call(node: _Function) -> str:
     line = f"{start} {node.name}({arguments}){result}"
     if len(line) <= WIDE:
         return line
-    return "\n".join((f"{start} {node.name}(", *(f"    {each}," for each in _listed(arguments)), f"){result}"))
+    return "\n".join((f"{start} {node.name}(", *(f"    {argument}," for argument in _listed(arguments)), f"){result}"))
 
 
 def _listed(arguments: str) -> Iterator[str]:
@@ -187,19 +191,19 @@ def _listed(arguments: str) -> Iterator[str]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[ast.stmt]:
-    for each in node.body:
-        name = _assigned(each)
-        if name is not None and not name.startswith("_") and isinstance(each, ast.AnnAssign):
-            yield each
+    for statement in node.body:
+        name = _assigned(statement)
+        if name is not None and not name.startswith("_") and isinstance(statement, ast.AnnAssign):
+            yield statement
 
 
 def _members(node: ast.ClassDef) -> Iterator[str]:
     """What an object of the class offers: methods and properties, and fields with a docstring of their own."""
     lines: list[str] = []
-    for each, below in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(each, _Function) and not each.name.startswith("_"):
-            text, shown = ast.get_docstring(each) or "", _method(each)
-        elif (name := _assigned(each)) is not None and not name.startswith("_") and _string(below):
+    for statement, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(statement, _Function) and not statement.name.startswith("_"):
+            text, shown = ast.get_docstring(statement) or "", _method(statement)
+        elif (name := _assigned(statement)) is not None and not name.startswith("_") and _string(below):
             text, shown = _string(below), name
         else:
             continue
@@ -214,7 +218,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
 def _method(node: _Function) -> str:
     """``name(arguments) -> result``; of a property the name and type only."""
     result = ast.unparse(node.returns) if node.returns is not None else ""
-    decorators = {ast.unparse(each) for each in node.decorator_list}
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     if decorators & {"property", "cached_property"}:
         return f"{node.name}: {result}"
     arguments = ast.parse(f"def f({ast.unparse(node.args)}): ...").body[0]

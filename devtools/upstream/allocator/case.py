@@ -14,23 +14,23 @@ from virt_dra.allocator import DEFAULT
 
 def as_case(problem: Json, answer: Json) -> str:
     """YAML with ``given`` and ``features`` of the problem; ``want`` is ``answer``, a comparable one."""
-    given: Json = {"slices": [_slice(each) for each in problem["slices"]]}
+    given: Json = {"slices": [_slice(slice_) for slice_ in problem["slices"]]}
     node = {"name": problem["node"]["metadata"]["name"], "labels": problem["node"]["metadata"].get("labels", {})}
     node |= {key: value for key, value in problem["node"].items() if key != "metadata"}
     if node != {"name": "n1", "labels": {}}:
         given["node"] = {key: value for key, value in node.items() if value}
-    given["classes"] = [_class(each) for each in problem["classes"]]
+    given["classes"] = [_class(device_class) for device_class in problem["classes"]]
     claims = [
-        each["status"]["allocation"]["devices"]
-        for each in problem["allocated"]
-        if "allocation" in each.get("status", {})
+        claim["status"]["allocation"]["devices"]
+        for claim in problem["allocated"]
+        if "allocation" in claim.get("status", {})
     ]
     used = [_used(result) for devices in claims for result in devices.get("results", ())]
     if used:
         given["used"] = used
     if problem.get("allocated_state"):
         given["state"] = problem["allocated_state"]
-    given["claims"] = [_claim(each) for each in problem["claims"]]
+    given["claims"] = [_claim(claim) for claim in problem["claims"]]
     case: Json = {"given": given}
     on = ours.features(problem)
     different = {name: value for name, value in vars(on).items() if value != getattr(DEFAULT, name)}
@@ -56,7 +56,7 @@ def _slice(slice_: Json) -> Json:
             short[name] = pool[key]
     if "nodeName" in spec:
         short["node"] = spec.pop("nodeName")
-    devices = [_device(each) for each in spec.pop("devices", ())]
+    devices = [_device(device) for device in spec.pop("devices", ())]
     return short | spec | ({"devices": devices} if devices else {})
 
 
@@ -74,7 +74,7 @@ def _attribute(value: Json) -> Any:
 
 
 def _selectors(wanted: Json) -> list[str]:
-    return [each.get("cel", {}).get("expression", "(none)") for each in wanted.get("selectors", ())]
+    return [selector.get("cel", {}).get("expression", "(none)") for selector in wanted.get("selectors", ())]
 
 
 def _class(device_class: Json) -> Any:
@@ -82,7 +82,7 @@ def _class(device_class: Json) -> Any:
     if selectors := _selectors(device_class["spec"]):
         short["when"] = selectors
     if "config" in device_class["spec"]:
-        short["config"] = [_config(each)["text"] for each in device_class["spec"]["config"]]
+        short["config"] = [_config(config)["text"] for config in device_class["spec"]["config"]]
     return short["name"] if list(short) == ["name"] else short
 
 
@@ -99,8 +99,11 @@ def _used(result: Json) -> Any:
 
 def _claim(claim: Json) -> Json:
     devices = claim["spec"]["devices"]
-    short: Json = {"name": claim["metadata"]["name"], "requests": [_request(each) for each in devices["requests"]]}
-    constraints = [dict(each) for each in devices.get("constraints", ())]
+    short: Json = {
+        "name": claim["metadata"]["name"],
+        "requests": [_request(request) for request in devices["requests"]],
+    }
+    constraints = [dict(constraint) for constraint in devices.get("constraints", ())]
     for constraint in constraints:
         for key, name in (("matchAttribute", "match"), ("distinctAttribute", "distinct")):
             if key in constraint:
@@ -108,13 +111,13 @@ def _claim(claim: Json) -> Json:
     if constraints:
         short["constraints"] = constraints
     if "config" in devices:
-        short["config"] = [_config(each) for each in devices["config"]]
+        short["config"] = [_config(config) for config in devices["config"]]
     return short
 
 
 def _request(request: Json) -> Json:
     if "firstAvailable" in request:
-        return {"name": request["name"], "first": [_wanted(each) for each in request["firstAvailable"]]}
+        return {"name": request["name"], "first": [_wanted(subrequest) for subrequest in request["firstAvailable"]]}
     return {"name": request["name"]} | (_wanted(request["exactly"]) if "exactly" in request else {"empty": True})
 
 

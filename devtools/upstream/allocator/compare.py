@@ -48,11 +48,11 @@ def comparable(answer: Json) -> Json:
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
-            kept = {key: strip(each) for key, each in value.items()}
-            return {key: each for key, each in kept.items() if each not in ({}, [], "", None)}
-        return [strip(each) for each in value] if isinstance(value, list) else value
+            kept = {key: strip(member) for key, member in value.items()}
+            return {key: member for key, member in kept.items() if member not in ({}, [], "", None)}
+        return [strip(item) for item in value] if isinstance(value, list) else value
 
-    results = None if answer["results"] is None else [strip(each) for each in answer["results"]]
+    results = None if answer["results"] is None else [strip(result) for result in answer["results"]]
     return {
         "results": results,
         "error": _UNREADABLE.sub(r"\1", answer["error"] or "") or None,
@@ -114,11 +114,12 @@ def _has_a_choice(given: Json, theirs: Json, mine: Json) -> bool:
     """Whether the order of a map may decide the reference's answer (A-19.1): of several errors about capacities, or
     which form of a name CEL sees (AC-17)."""
     if any(
-        "capacity" in (each["error"] or "") or (each["error"] or "").startswith("panic: ") for each in (theirs, mine)
+        "capacity" in (answer["error"] or "") or (answer["error"] or "").startswith("panic: ")
+        for answer in (theirs, mine)
     ):
         return True
     devices = (
-        (each["spec"]["driver"], device) for each in given["slices"] for device in each["spec"].get("devices", ())
+        (slice_["spec"]["driver"], device) for slice_ in given["slices"] for device in slice_["spec"].get("devices", ())
     )
     return any(f"{driver}/{name}" in names for driver, device in devices for names in _names(device) for name in names)
 
@@ -127,8 +128,8 @@ def _names(device: Json) -> tuple[Json, Json]:
     return device.get("attributes", {}), device.get("capacity", {})
 
 
-def _equal(one: Json, other: Json) -> bool:
-    return comparable(one) == comparable(other)
+def _equal(left: Json, other: Json) -> bool:
+    return comparable(left) == comparable(other)
 
 
 @dataclass
@@ -153,12 +154,12 @@ class Outcome:
 
     @property
     def total(self) -> int:
-        return sum(self.counts[each] for each in ("allocated", "none", "error", "node error"))
+        return sum(self.counts[outcome] for outcome in ("allocated", "none", "error", "node error"))
 
     @property
     def undecided(self) -> int:
         """Problems that were too hard for one of the allocators."""
-        return sum(self.counts[each] for each in (REFERENCE_LIMIT, OUR_LIMIT, TOO_LONG))
+        return sum(self.counts[outcome] for outcome in (REFERENCE_LIMIT, OUR_LIMIT, TOO_LONG))
 
 
 def batch(seed: int, number: int, size: int = BATCH) -> list[Json]:
@@ -225,7 +226,7 @@ def main() -> None:
     with built() as binary:
         with ProcessPoolExecutor(options.processes) as pool:
             for done in as_completed(
-                [pool.submit(_share, binary, *each) for each in batches(options.seed, options.count)]
+                [pool.submit(_share, binary, *batch) for batch in batches(options.seed, options.count)]
             ):
                 outcome.merge(done.result())
                 if outcome.total >= reported + 10_000:

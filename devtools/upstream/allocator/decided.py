@@ -14,7 +14,7 @@ Edit = Callable[[Json], None]
 
 
 def _devices(problem: Json) -> Iterator[Json]:
-    return (device for each in problem["slices"] for device in each["spec"].get("devices", ()))
+    return (device for slice_ in problem["slices"] for device in slice_["spec"].get("devices", ()))
 
 
 def _wanted(problem: Json) -> Iterator[Json]:
@@ -32,37 +32,37 @@ def _without(key: str, *places: Callable[[Json], Iterator[Json]]) -> Edit:
     """Takes a field away wherever it is."""
 
     def edit(problem: Json) -> None:
-        for each in (each for place in places for each in place(problem)):
-            each.pop(key, None)
+        for part in (part for place in places for part in place(problem)):
+            part.pop(key, None)
 
     return edit
 
 
 def _specs(problem: Json) -> Iterator[Json]:
-    return (each["spec"] for each in problem["slices"])
+    return (slice_["spec"] for slice_ in problem["slices"])
 
 
 def _classes(problem: Json) -> Iterator[Json]:
-    return (each["spec"] for each in problem["classes"])
+    return (device_class["spec"] for device_class in problem["classes"])
 
 
 def _consumptions(problem: Json) -> Iterator[Json]:
-    return (each for device in _devices(problem) for each in device.get("consumesCounters", ()))
+    return (consumption for device in _devices(problem) for consumption in device.get("consumesCounters", ()))
 
 
 def _capacities(problem: Json) -> Iterator[Json]:
-    return (each for device in _devices(problem) for each in device.get("capacity", {}).values())
+    return (amount for device in _devices(problem) for amount in device.get("capacity", {}).values())
 
 
 def _constraints(problem: Json) -> Iterator[Json]:
-    return (each for claim in _claims(problem) for each in claim.get("constraints", ()))
+    return (constraint for claim in _claims(problem) for constraint in claim.get("constraints", ()))
 
 
 def _no_constraint(kind: str) -> Edit:
     def edit(problem: Json) -> None:
         for claim in _claims(problem):
             if "constraints" in claim:
-                claim["constraints"] = [each for each in claim["constraints"] if kind not in each]
+                claim["constraints"] = [constraint for constraint in claim["constraints"] if kind not in constraint]
 
     return edit
 
@@ -181,7 +181,7 @@ class Decided:
 
 
 def decided(asked: Reference, sample: Sequence[Json]) -> Decided:
-    found = Decided(len(sample))
+    counted = Decided(len(sample))
     changed: list[tuple[int, str, Json]] = []
     for number, problem in enumerate(sample):
         for name, edit in WITHOUT.items():
@@ -190,17 +190,17 @@ def decided(asked: Reference, sample: Sequence[Json]) -> Decided:
             if without != problem:
                 changed.append((number, name, without))
     before = list(asked.ask_all(sample))
-    for (number, name, _), after in zip(changed, asked.ask_all([each for _, _, each in changed]), strict=True):
-        found.occurs[name] += 1
+    for (number, name, _), after in zip(changed, asked.ask_all([edited for _, _, edited in changed]), strict=True):
+        counted.occurs[name] += 1
         if _choice(after) != _choice(before[number]):
-            found.decides[name] += 1
+            counted.decides[name] += 1
         elif after["results"] != before[number]["results"]:
-            found.shapes[name] += 1
-    return found
+            counted.shapes[name] += 1
+    return counted
 
 
 def _choice(answer: Json) -> tuple[object, ...]:
     if answer["results"] is None:
         return answer["error"], answer["node_error"]
     devices = (device for result in answer["results"] for device in result["devices"].get("results") or ())
-    return tuple((each["request"], each["driver"], each["pool"], each["device"]) for each in devices)
+    return tuple((device["request"], device["driver"], device["pool"], device["device"]) for device in devices)

@@ -40,9 +40,9 @@ def features(problem: Json) -> Features:
 
 def snapshot(problem: Json) -> Snapshot:
     built = Snapshot.build(
-        [ResourceSlice.from_wire(each) for each in problem["slices"]],
-        [DeviceClass.from_wire(each) for each in problem["classes"]],
-        [ResourceClaim.from_wire(each) for each in problem["allocated"]],
+        [ResourceSlice.from_wire(raw) for raw in problem["slices"]],
+        [DeviceClass.from_wire(raw) for raw in problem["classes"]],
+        [ResourceClaim.from_wire(raw) for raw in problem["allocated"]],
     )
     state = problem.get("allocated_state")
     return built if state is None else built.with_uses(_use(entry) for entries in state.values() for entry in entries)
@@ -55,7 +55,7 @@ def _use(entry: Json) -> DeviceUse:
 
 def ours(problem: Json, effort: Effort = DEFAULT_EFFORT) -> Json:
     """``{"results", "error", "node_error"}``."""
-    claims = [ResourceClaim.from_wire(each) for each in problem["claims"]]
+    claims = [ResourceClaim.from_wire(raw) for raw in problem["claims"]]
     node, on = Node.from_wire(problem["node"]), features(problem)
     return wire_answer(
         lambda: Allocator(snapshot(problem), claims, on, step_limit=STEPS, effort=effort).allocate(node, explain=False)
@@ -65,11 +65,13 @@ def ours(problem: Json, effort: Effort = DEFAULT_EFFORT) -> Json:
 def wire_answer(decide: Callable[[], Allocated | Unsatisfiable]) -> Json:
     """What was decided, in the protocol's words."""
     try:
-        found = decide()
+        decision = decide()
     except AllocationError as error:
         return {"results": None, "error": str(error), "node_error": isinstance(error, NodeError)}
     results = (
-        _with_share_names([result.to_wire() for result in found.results]) if isinstance(found, Allocated) else None
+        _with_share_names([result.to_wire() for result in decision.results])
+        if isinstance(decision, Allocated)
+        else None
     )
     return {"results": results, "error": None, "node_error": False}
 

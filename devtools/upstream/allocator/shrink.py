@@ -63,8 +63,8 @@ def _outline(answer: Json) -> str:
 def _differing(left: Any, right: Any, key: str) -> Iterator[str]:
     """The innermost keys below which two results differ."""
     if isinstance(left, dict) and isinstance(right, dict):
-        for each in left.keys() | right.keys():
-            yield from _differing(left.get(each), right.get(each), each)
+        for name in left.keys() | right.keys():
+            yield from _differing(left.get(name), right.get(name), name)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         for ours, theirs in zip(left, right, strict=True):
             yield from _differing(ours, theirs, key)
@@ -111,13 +111,13 @@ def _edits(problem: Json) -> Iterator[Edit]:
     for path in paths:
         for simpler in _simpler(_at(problem, path), path[-1]):
             yield partial(_replace, path, simpler)
-    yield lambda changed: changed["slices"].sort(key=lambda each: each["metadata"]["name"])
+    yield lambda changed: changed["slices"].sort(key=lambda slice_: slice_["metadata"]["name"])
 
 
 def _drop_slice(number: int, problem: Json) -> None:
     """Its pool stays complete."""
     gone = problem["slices"].pop(number)["spec"]
-    for other in (each["spec"] for each in problem["slices"]):
+    for other in (slice_["spec"] for slice_ in problem["slices"]):
         if (other["driver"], other["pool"]["name"]) == (gone["driver"], gone["pool"]["name"]):
             other["pool"] = other["pool"] | {"resourceSliceCount": other["pool"]["resourceSliceCount"] - 1}
 
@@ -151,13 +151,13 @@ def _simpler(value: Any, key: str | int) -> Iterator[Any]:
 def _paths(value: Any, path: Path) -> Iterator[Path]:
     """Of everything inside."""
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, member in value.items():
             yield (*path, key)
-            yield from _paths(each, (*path, key))
+            yield from _paths(member, (*path, key))
     elif isinstance(value, list):
-        for i, each in enumerate(value):
+        for i, item in enumerate(value):
             yield (*path, i)
-            yield from _paths(each, (*path, i))
+            yield from _paths(item, (*path, i))
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -127,7 +127,7 @@ async def compare(server: Server, rng: Random, cases: int) -> int:
     for case in range(cases):
         if rng.random() < 0.3:
             body = changed({**stored, "status": status}, "status", rng)
-            step, known = {"verb": "updateStatus", "object": body}, stored
+            step, before = {"verb": "updateStatus", "object": body}, stored
             reported = (
                 reply(server, "PUT", path_of(DRA, "resourceclaims", "default", "compared", "status"), body)
                 if knows_all(body)
@@ -137,13 +137,13 @@ async def compare(server: Server, rng: Random, cases: int) -> int:
             body = changed(rng.choice(bodies), "spec", rng)
             namespace = "default" if body["kind"] in ("ResourceClaim", "ResourceClaimTemplate") else ""
             body["metadata"] = {"name": "x", **({"namespace": namespace} if namespace else {})}
-            step, known = {"verb": "create", "object": body}, None
+            step, before = {"verb": "create", "object": body}, None
             path = path_of(body["apiVersion"], PLURALS[body["kind"]], namespace)
             reported = reply(server, "POST", path, body) if knows_all(body) else None
-        fault = difference(step, reported, await answer(in_memory(known), step)) if reported is not None else ""
+        fault = difference(step, reported, await answer(in_memory(before), step)) if reported is not None else ""
         if fault:
             differing += 1
-            sys.stdout.write(f"case {case}: {json.dumps(body.get('status' if known else 'spec'))[:1500]}{fault}\n")
+            sys.stdout.write(f"case {case}: {json.dumps(body.get('status' if before else 'spec'))[:1500]}{fault}\n")
     server.forget()
     return differing
 

@@ -159,7 +159,7 @@ def main() -> None:
             {"metadata": {"name": "admin", "labels": {"resource.kubernetes.io/admin-access": "true"}}},
         )
         server.forget()
-    found: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for scenario in scenarios():
         name = scenario[0]
         if chosen.only not in name:
@@ -171,16 +171,16 @@ def main() -> None:
                 line["plain"] = without_alpha
             if without_any != without_alpha:
                 line["off"] = without_any
-        found.setdefault(name.partition("/")[0], []).append(
+        by_group.setdefault(name.partition("/")[0], []).append(
             json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         )
     if chosen.only:
-        sys.stdout.writelines(f"{line}\n" for lines in found.values() for line in lines)
+        sys.stdout.writelines(f"{line}\n" for lines in by_group.values() for line in lines)
         return
     RECORDED.mkdir(exist_ok=True)
-    for group, lines in found.items():
+    for group, lines in by_group.items():
         (RECORDED / f"{group}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sys.stdout.write(f"{sum(map(len, found.values()))} scenarios recorded\n")
+    sys.stdout.write(f"{sum(map(len, by_group.values()))} scenarios recorded\n")
 
 
 if __name__ == "__main__":

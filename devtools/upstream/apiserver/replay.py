@@ -59,10 +59,10 @@ GATES = {
 """Those of servers.sh."""
 
 
-def differences(steps: list[Json], expected: list[Json], found: list[Json]) -> list[str]:
+def differences(steps: list[Json], expected: list[Json], answers: list[Json]) -> list[str]:
     """For each step what differs, or nothing."""
     reported = []
-    for step, wanted, given in zip(steps, expected, found, strict=True):
+    for step, wanted, given in zip(steps, expected, answers, strict=True):
         wanted, given = comparable(step, wanted, given)
         reported.append(
             ""

@@ -28,10 +28,10 @@ _CREATED_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-
 def prepared(step: Json, answers: Sequence[Json]) -> Json:
     """The step with ``base`` and ``${…}`` resolved by the raw answers so far. ``verb: none``: its base was refused."""
     if "base" in step:
-        found = answers[step["base"]].get("object")
-        if found is None:
+        base = answers[step["base"]].get("object")
+        if base is None:
             return {"verb": "none"}
-        step = {"verb": step["verb"], "object": merged(found, step["change"])}
+        step = {"verb": step["verb"], "object": merged(base, step["change"])}
 
     def resolve(value: Any) -> Any:
         if isinstance(value, str):
@@ -72,8 +72,8 @@ def normalized(answers: Sequence[Json]) -> list[Json]:
     def text(value: str) -> str:
         value = _NOW.sub(NOW, value).replace("Key: /all/", "Key: /registry/").replace("Key: /plain/", "Key: /registry/")
         value = _GENERATED.sub(r"\1*****", value)
-        value = re.sub(r"\((\d+)\)", lambda found: f"({numbers.get(found[1], found[1])})", value)
-        value = _CREATED_UID.sub(lambda found: numbers.get(found[0], found[0]), value)
+        value = re.sub(r"\((\d+)\)", lambda number: f"({numbers.get(number[1], number[1])})", value)
+        value = _CREATED_UID.sub(lambda uid: numbers.get(uid[0], uid[0]), value)
         return value if len(value) <= LONG * 4 else f"{value[:LONG]}… {len(value)} characters"
 
     def plain(value: Any) -> Any:

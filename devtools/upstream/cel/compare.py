@@ -69,21 +69,21 @@ def compare(reference: Reference, asked: Sequence[Question]) -> Comparison:
     made = Comparison()
     unclear: list[Difference] = []
     controls: list[Question] = []
-    for question, one, other in zip(asked, theirs, ours, strict=True):
-        made.outcomes.update(_traits(question, one))
-        if one != other:
-            why = reason(question, one, other)
+    for question, their_answer, other in zip(asked, theirs, ours, strict=True):
+        made.outcomes.update(_traits(question, their_answer))
+        if their_answer != other:
+            why = reason(question, their_answer, other)
             if why is None:
-                unclear.append(Difference(question, one, other))
+                unclear.append(Difference(question, their_answer, other))
                 continue
             made.outcomes[why] += 1
             without = control(why, question)
             if without is not None:
                 controls.append(without)
-    for question, one in zip(controls, reference.ask(controls), strict=True):
+    for question, their_answer in zip(controls, reference.ask(controls), strict=True):
         other = answer(question)
-        if one != other and reason(question, one, other) is None:
-            unclear.append(Difference(question, one, other))
+        if their_answer != other and reason(question, their_answer, other) is None:
+            unclear.append(Difference(question, their_answer, other))
     made.unexplained = [
         difference for difference, steady in zip(unclear, steadily(reference, unclear), strict=True) if steady
     ]
@@ -100,7 +100,7 @@ def steadily(reference: Reference, unclear: Sequence[Difference]) -> list[bool]:
         for difference, again in zip(unclear, _asked_again(reference, unclear, often), strict=True)
     ]
     for number in [number for number, stays in enumerate(steady) if stays][:_RARELY]:
-        orders = [replace(unclear[number], question=one) for one in shuffled(unclear[number].question, 12)]
+        orders = [replace(unclear[number], question=reordered) for reordered in shuffled(unclear[number].question, 12)]
         again = [answer for answers in _asked_again(reference, orders, very_often // len(orders)) for answer in answers]
         steady[number] = not varies(unclear[number], again)
     return steady
@@ -127,11 +127,18 @@ def varies(difference: Difference, again: Sequence[Answer]) -> bool:
 
     A cost may also lie between those that were seen: they depend on where in a map a loop ends.
     """
-    if all(one == difference.theirs for one in again):
+    if all(repeated == difference.theirs for repeated in again):
         return False
-    if any(one == difference.ours or reason(difference.question, one, difference.ours) is not None for one in again):
+    if any(
+        repeated == difference.ours or reason(difference.question, repeated, difference.ours) is not None
+        for repeated in again
+    ):
         return True
-    alike = [one["cost"] for one in again if "cost" in one and _without_cost(one) == _without_cost(difference.ours)]
+    alike = [
+        repeated["cost"]
+        for repeated in again
+        if "cost" in repeated and _without_cost(repeated) == _without_cost(difference.ours)
+    ]
     return bool(alike) and min(alike) <= difference.ours.get("cost", -1) <= max(alike)
 
 
@@ -161,7 +168,7 @@ def minimal(reference: Reference, difference: Difference) -> Difference:
 
     kind = _kind(difference.theirs, difference.ours)
     smallest = shrunk(
-        difference.question, lambda candidates: next((found.question for found in differing(candidates)), None)
+        difference.question, lambda candidates: next((smaller.question for smaller in differing(candidates)), None)
     )
     return next(differing([smallest]), difference)
 

@@ -108,10 +108,10 @@ def _spelling(question: Question, theirs: Answer, ours: Answer) -> bool:
     """The same amounts, written otherwise, alone or within other values."""
     if not _both("result", theirs, ours) or not _only(("result",), theirs, ours):
         return False
-    one, two = (
-        _QUANTITY.sub(lambda found: str(Quantity(found[1]).nano), str(answer["result"])) for answer in (theirs, ours)
+    first, two = (
+        _QUANTITY.sub(lambda amount: str(Quantity(amount[1]).nano), str(answer["result"])) for answer in (theirs, ours)
     )
-    return one == two
+    return first == two
 
 
 def _failure_as_value(question: Question, theirs: Answer, ours: Answer) -> bool:
@@ -125,8 +125,8 @@ _UNDEFINED = re.compile(r"program instantiation failed: reference to undefined t
 
 
 def _type_name(question: Question, theirs: Answer, ours: Answer) -> bool:
-    found = _UNDEFINED.fullmatch(_text(theirs))
-    return found is not None and f"undeclared reference to '{found[1]}'" in ours.get("compile_error", "")
+    undefined = _UNDEFINED.fullmatch(_text(theirs))
+    return undefined is not None and f"undeclared reference to '{undefined[1]}'" in ours.get("compile_error", "")
 
 
 def _semver(question: Question, theirs: Answer, ours: Answer) -> bool:

@@ -38,12 +38,12 @@ class Reference:
         """For a function's name and whether it has a receiver its overloads, ``(list(<A>)) -> int``, in the order of
         declaration."""
         ran = subprocess.run([self.binary, "declarations"], capture_output=True, text=True, check=True)
-        found: dict[tuple[str, bool], list[str]] = {}
+        overloads: dict[tuple[str, bool], list[str]] = {}
         for line in ran.stdout.splitlines():
             kind, name, *overload = line.split("\t")
             if kind != "macro":
-                found.setdefault((name, kind == "member"), []).append(overload[1])
-        return found
+                overloads.setdefault((name, kind == "member"), []).append(overload[1])
+        return overloads
 
 
 def build(folder: Path) -> Reference:

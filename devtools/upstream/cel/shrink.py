@@ -30,9 +30,9 @@ def shrunk(question: Question, first_of: FirstOf) -> Question:
 
 def _first(candidates: list[Question], first_of: FirstOf) -> Question | None:
     for start in range(0, len(candidates), _BATCH):
-        found = first_of(candidates[start : start + _BATCH])
-        if found is not None:
-            return found
+        smaller = first_of(candidates[start : start + _BATCH])
+        if smaller is not None:
+            return smaller
     return None
 
 

@@ -30,7 +30,7 @@ def problem(random: Random) -> Json:
     if mix.chance(0.04) and claims:
         spoil(mix, claims)
     configs = 32 if mix.has("config", 0.04, 0.0) else 2
-    found: Json = {
+    made: Json = {
         "features": {name: on for name, on in mix.features.items() if on or mix.chance(0.8)},
         "node": node(mix),
         "classes": [device_class(mix, name, configs) for name in CLASSES],
@@ -39,9 +39,9 @@ def problem(random: Random) -> Json:
         "claims": claims,
     }
     if state:
-        found["allocated_state"] = state
+        made["allocated_state"] = state
     if all(mix.features.values()):
-        del found["features"]  # means the same
+        del made["features"]  # means the same
     if mix.chance(0.01):
-        del found["node"]["metadata"]["labels"]
-    return found
+        del made["node"]["metadata"]["labels"]
+    return made

@@ -72,17 +72,17 @@ _DERIVED = {
 def published(mix: Mix) -> Json:
     """The attributes of a device."""
     lists = mix.has("list_attributes", 0.7, 0.05)
-    found: Json = {}
+    attributes: Json = {}
     for name in PUBLISHED:
         if mix.chance(0.8):
-            found[name] = _list(mix) if lists and mix.chance(0.6) else _value(mix)
-    if "kind" in found and ("string" in found["kind"] or mix.chance(0.9)):
-        found["kind"] = {"string": mix.choice("xxxy")}
-    if "numa" in found and "a.example.com/numa" in found and mix.chance(0.97):
-        del found["numa"]  # both forms in a selector: AC-17
+            attributes[name] = _list(mix) if lists and mix.chance(0.6) else _value(mix)
+    if "kind" in attributes and ("string" in attributes["kind"] or mix.chance(0.9)):
+        attributes["kind"] = {"string": mix.choice("xxxy")}
+    if "numa" in attributes and "a.example.com/numa" in attributes and mix.chance(0.97):
+        del attributes["numa"]  # both forms in a selector: AC-17
     if mix.chance(0.003):
-        found["odd"] = mix.choice(({}, {"version": "1"}, {"ints": []}, {"strings": []}))
-    return found
+        attributes["odd"] = mix.choice(({}, {"version": "1"}, {"ints": []}, {"strings": []}))
+    return attributes
 
 
 def _value(mix: Mix) -> Json:
@@ -102,8 +102,8 @@ def _list(mix: Mix) -> Json:
         "bools": (True, False),
         "versions": ("1.0.0", "2.0.0"),
     }
-    found = mix.some(values[kind], 3)
-    return {kind: [*found, found[0]] if mix.chance(0.05) else found}
+    chosen = mix.some(values[kind], 3)
+    return {kind: [*chosen, chosen[0]] if mix.chance(0.05) else chosen}
 
 
 def selector(mix: Mix) -> Json:
@@ -117,7 +117,7 @@ def derived(mix: Mix, name: str) -> Json:
 def constraints(mix: Mix, names: list[str], derived_names: list[str]) -> list[Json]:
     """``names``: of requests and subrequests (``request/subrequest``). ``derived_names``: attributes that some request
     derives."""
-    found = []
+    constraints_ = []
     for kind, concept in (("matchAttribute", "match_attribute"), ("distinctAttribute", "distinct_attribute")):
         for _ in range(mix.choice((1, 1, 2)) if mix.has(concept, 0.8, 0.1) else 0):
             use_derived = derived_names and mix.chance(0.7)
@@ -131,9 +131,9 @@ def constraints(mix: Mix, names: list[str], derived_names: list[str]) -> list[Js
                     mix.pick(CONSTRAINED),
                     mix.pick(CONSTRAINED),
                 )
-            found.append(constraint)
-    mix.shuffle(found)
-    return found
+            constraints_.append(constraint)
+    mix.shuffle(constraints_)
+    return constraints_
 
 
 def taint(mix: Mix) -> Json:

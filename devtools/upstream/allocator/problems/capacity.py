@@ -56,15 +56,15 @@ def _base(name: str) -> str:
 def published(mix: Mix) -> Json:
     """``capacity`` of a device."""
     names = {mix.pick(_NAMES) for _ in range(mix.choice((1, 1, 2, 2, 3)))}
-    found: Json = {}
+    capacity: Json = {}
     for name in sorted(names):
         base = _base(name)
-        found[name] = {"value": mix.choice(_VALUES[base])}
+        capacity[name] = {"value": mix.choice(_VALUES[base])}
         if mix.has("capacity_policies", 0.7, 0.1):
-            found[name]["requestPolicy"] = _policy(mix, base)
+            capacity[name]["requestPolicy"] = _policy(mix, base)
     if mix.chance(0.004):
-        mix.choice(list(found.values()))["value"] = mix.choice(("-1", "0"))
-    return found
+        mix.choice(list(capacity.values()))["value"] = mix.choice(("-1", "0"))
+    return capacity
 
 
 def _policy(mix: Mix, base: str) -> Json:
@@ -106,7 +106,7 @@ def _amount(mix: Mix, name: str) -> str:
 
 def held(mix: Mix, device: Json) -> Json:
     """``consumedCapacity`` of one share of the device: nearly always what such a share would hold."""
-    found = {name: mix.choice(_REQUESTED[_base(name)]) for name in device.get("capacity", {}) if mix.chance(0.95)}
+    amounts = {name: mix.choice(_REQUESTED[_base(name)]) for name in device.get("capacity", {}) if mix.chance(0.95)}
     if mix.chance(0.03):
-        found["gone"] = "1"
-    return found
+        amounts["gone"] = "1"
+    return amounts

@@ -26,21 +26,21 @@ def declared(mix: Mix, sets: Sets) -> list[Json]:
 
 def consumed(mix: Mix, sets: Sets) -> list[Json]:
     """``consumesCounters`` of a device: of one or two sets, sometimes not of each counter."""
-    found = []
+    consumptions = []
     for name in mix.some(list(sets), 2):
         counters = sets[name] if mix.chance(0.6) else mix.some(sets[name], 2)
         entry: Json = {"counterSet": name, "counters": {counter: {"value": mix.pick(_AMOUNTS)} for counter in counters}}
         if mix.has("compatibility_groups", 0.75, 0.03):
             entry["compatibilityGroups"] = mix.sample(_GROUPS, mix.choice((0, 1, 1, 1, 2)))
-        found.append(entry)
-    return [*found, {**found[0]}] if mix.chance(0.01) else found
+        consumptions.append(entry)
+    return [*consumptions, {**consumptions[0]}] if mix.chance(0.01) else consumptions
 
 
 def spoil(mix: Mix, counter_slices: list[Json], devices: list[Json]) -> None:
     """One fault in a pool with counters."""
     consuming = [device for device in devices if device.get("consumesCounters")]
     fault = mix.choice(("negative value", "negative consumption", "no set", "no counter", "twice"))
-    sets = [entry for each in counter_slices for entry in each["spec"]["sharedCounters"]]
+    sets = [entry for slice_ in counter_slices for entry in slice_["spec"]["sharedCounters"]]
     if fault == "negative value" and sets:
         mix.choice(sets)["counters"]["m"] = {"value": "-1"}
     elif fault == "twice" and sets:

@@ -18,19 +18,19 @@ _EXPRESSIONS: tuple[Json, ...] = (
 
 
 def node(mix: Mix) -> Json:
-    found: Json = {
+    made: Json = {
         "metadata": {
             "name": mix.pick({"n1": 9, "n2": 1}),
             "labels": {"zone": mix.pick({"z1": 5, "z2": 1}), "rank": "5"},
         }
     }
     if mix.has("node_operations", 0.6, 0.3):
-        found["status"] = {
+        made["status"] = {
             "declaredFeatures": mix.choice(
                 (["DRAOptionalNodeOperations"], ["Other", "DRAOptionalNodeOperations"], ["Other"])
             )
         }
-    return found
+    return made
 
 
 def of_slice(mix: Mix) -> Json:

@@ -8,19 +8,19 @@ from devtools.upstream.allocator.problems.mix import DRIVERS, Json, Mix
 
 def slices(mix: Mix) -> list[Json]:
     """All slices of the cluster, in no order."""
-    found: list[Json] = []
+    slices_: list[Json] = []
     for driver in DRIVERS:
         for pool in range(mix.pick({0: 1, 1: 6, 2: 3}) if driver == DRIVERS[1] else mix.pick({1: 7, 2: 3})):
-            found += _pool(mix, driver, f"p{pool}")
-    mix.shuffle(found)
-    return found
+            slices_ += _pool(mix, driver, f"p{pool}")
+    mix.shuffle(slices_)
+    return slices_
 
 
 def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
     template = _device(mix, "template", {}) if mix.chance(0.9 if "many_devices" in mix.strong else 0.35) else None
     sets = counters.counter_sets(mix) if mix.has("counters", 0.9, 0.05) else {}
     where = node_selection.of_slice(mix)
-    found: list[Json] = []
+    slices_: list[Json] = []
     number = 0
     for _ in range(mix.pick({1: 5, 2: 3, 3: 1})):
         spec: Json = {"devices": []}
@@ -40,7 +40,7 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
             spec["skipNodeOperations"] = mix.choice(
                 (["*"], ["NodeUnprepareResources"], ["NodePrepareResources", "NodeUnprepareResources"])
             )
-        found.append({"spec": spec})
+        slices_.append({"spec": spec})
     if sets:
         names = list(sets)
         cut = mix.randint(1, len(names)) if mix.chance(0.3) else len(names)
@@ -49,50 +49,50 @@ def _pool(mix: Mix, driver: str, pool: str) -> list[Json]:
                 spec = {"sharedCounters": counters.declared(mix, {name: sets[name] for name in part})}
                 if mix.chance(0.01):
                     spec["devices"] = [_device(mix, "nobody", {})]  # ignored
-                found.append({"spec": spec | (where if mix.chance(0.6) else node_selection.of_slice(mix))})
+                slices_.append({"spec": spec | (where if mix.chance(0.6) else node_selection.of_slice(mix))})
     generation = mix.choice((1, 1, 1, 3))
-    for i, each in enumerate(found):
-        each["metadata"] = {"name": f"{mix.choice('xyz')}-{driver[0]}-{pool}-{i}"}
-        each["spec"] |= {
+    for i, slice_ in enumerate(slices_):
+        slice_["metadata"] = {"name": f"{mix.choice('xyz')}-{driver[0]}-{pool}-{i}"}
+        slice_["spec"] |= {
             "driver": driver,
-            "pool": {"name": pool, "generation": generation, "resourceSliceCount": len(found)},
+            "pool": {"name": pool, "generation": generation, "resourceSliceCount": len(slices_)},
         }
     if mix.has("pool_problems", 0.4, 0.02):
-        found = _spoiled(mix, found)
-    return found
+        slices_ = _spoiled(mix, slices_)
+    return slices_
 
 
-def _spoiled(mix: Mix, found: list[Json]) -> list[Json]:
+def _spoiled(mix: Mix, slices_: list[Json]) -> list[Json]:
     """One thing that makes the pool incomplete, invalid or old; some of them only where the reference looks."""
-    devices = [device for each in found for device in each["spec"].get("devices", [])]
-    counter_slices = [each for each in found if "sharedCounters" in each["spec"]]
+    devices = [device for slice_ in slices_ for device in slice_["spec"].get("devices", [])]
+    counter_slices = [slice_ for slice_ in slices_ if "sharedCounters" in slice_["spec"]]
     fault = mix.pick(
         {"missing": 2, "twice": 2, "counters": 4, "obsolete": 3, "newer elsewhere": 0.5, "too many": 1, "counts": 0.5}
     )
     match fault:
         case "missing":
-            found.pop(mix.randrange(len(found)))
+            slices_.pop(mix.randrange(len(slices_)))
         case "twice":
             if len(devices) > 1:
                 mix.choice(devices[1:])["name"] = devices[0]["name"]
         case "counters":
             counters.spoil(mix, counter_slices, devices)
         case "obsolete":
-            found += [_other(each, generation=0) for each in found if mix.chance(0.7)]
+            slices_ += [_other(slice_, generation=0) for slice_ in slices_ if mix.chance(0.7)]
         case "newer elsewhere":  # AC-4
-            newer = _other(mix.choice(found), generation=9)
+            newer = _other(mix.choice(slices_), generation=9)
             newer["spec"]["pool"]["resourceSliceCount"] = 1
-            found.append(newer)
+            slices_.append(newer)
         case "too many":
-            extra = _other(found[0], generation=found[0]["spec"]["pool"]["generation"])
+            extra = _other(slices_[0], generation=slices_[0]["spec"]["pool"]["generation"])
             extra["spec"] = {
                 key: value for key, value in extra["spec"].items() if key in ("driver", "pool")
             } | node_selection.of_slice(mix)
             extra["spec"]["devices"] = [_device(mix, "extra", {})]
-            found.append(extra)
+            slices_.append(extra)
         case "counts":  # AC-15
-            mix.choice(found)["spec"]["pool"]["resourceSliceCount"] += mix.choice((-1, 1))
-    return found
+            mix.choice(slices_)["spec"]["pool"]["resourceSliceCount"] += mix.choice((-1, 1))
+    return slices_
 
 
 def _other(slice_: Json, generation: int) -> Json:
@@ -105,8 +105,8 @@ def _other(slice_: Json, generation: int) -> Json:
 
 def _device(mix: Mix, name: str, sets: counters.Sets) -> Json:
     device: Json = {"name": name}
-    if found := attributes.published(mix):
-        device["attributes"] = found
+    if published := attributes.published(mix):
+        device["attributes"] = published
     if mix.has("taints", 0.35, 0.03):
         device["taints"] = [attributes.taint(mix) for _ in range(mix.choice((1, 1, 2)))]
     if mix.chance(0.05):

@@ -9,7 +9,7 @@ from devtools.upstream.allocator.problems.mix import Json, Mix
 def used(mix: Mix, slices: list[Json]) -> tuple[list[Json], Json | None]:
     """``allocated`` and ``allocated_state`` of the problem."""
     results: list[Json] = []
-    devices = [(each["spec"], device) for each in slices for device in each["spec"].get("devices", ())]
+    devices = [(slice_["spec"], device) for slice_ in slices for device in slice_["spec"].get("devices", ())]
     for spec, device in devices:
         place = {"driver": spec["driver"], "pool": spec["pool"]["name"], "device": device["name"]}
         if device.get("allowMultipleAllocations"):
