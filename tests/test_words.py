@@ -28,7 +28,7 @@ VAGUE_BINDINGS: dict[str, int] = {
     "virt_dra/controllers": 10,
     "virt_dra/extender": 13,
     "virt_dra/model": 1,
-    "virt_dra/scheduling": 30,
+    "virt_dra/scheduling": 29,
     "virt_dra/simulator": 87,
     "webhooks": 28,
 }
