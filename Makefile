@@ -4,6 +4,9 @@ BIN := .venv/bin
 # Every example that ends with all VMs ready. The others show refusals and contention, or need a cluster: see examples/README.md.
 READY := $(filter-out $(foreach name,cluster contention diff explain failing inventory requests simulation testing,examples/$(name)/),$(wildcard examples/*/))
 
+# Where this is set, each process of a test run compiles and instruments all tests again: 10 s of a processor.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run check test flaky lint bench compiled conformance cluster clean site setup setup-tests lock audit sbom image image-sbom release man matrix base-image
 
 help:  ## List these commands
