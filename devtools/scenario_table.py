@@ -56,7 +56,7 @@ def _objects(state: Json, kind: str) -> list[Json]:
 def scenarios() -> Iterator[tuple[str, Json]]:
     """Group (the file's name) and scenario."""
     for path in sorted((SCENARIOS / "cases").glob("*.yaml")):
-        for raw in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for raw in yaml.load_all(path.read_text(encoding="utf-8"), yaml.CSafeLoader):
             yield path.stem, raw
 
 

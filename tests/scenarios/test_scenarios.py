@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devtools.scenario_table import recorded, scenarios
 from virt_dra.api.wire import Json
 from virt_dra.simulator.scenario.comparing import differences
 from virt_dra.simulator.scenario.embedded_target import play_embedded
 from virt_dra.simulator.scenario.reading import read_scenario
 
 HERE = Path(__file__).parent
-CASES = sorted((HERE / "cases").glob("*.yaml"))
 KNOWN: dict[str, str] = yaml.safe_load((HERE / "differences.yaml").read_text(encoding="utf-8")) or {}
 """Scenario -> why the embedded cluster's answer is another one."""
 
@@ -32,28 +32,19 @@ PENDING: dict[str, str] = yaml.safe_load((HERE / "pending.yaml").read_text(encod
 @cache
 def cases() -> dict[str, Json]:
     """All scenarios by name."""
-    found: dict[str, Json] = {}
-    for path in CASES:
-        for raw in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            assert raw["name"] not in found, raw["name"]
-            found[raw["name"]] = raw
-    return found
+    by_name: dict[str, Json] = {}
+    for _, raw in scenarios():
+        assert raw["name"] not in by_name, raw["name"]
+        by_name[raw["name"]] = raw
+    return by_name
 
 
-@cache
-def recorded() -> dict[str, Json]:
-    """The real answers by name."""
-    lines = (
-        line
-        for path in sorted((HERE / "answers").glob("*.jsonl"))
-        for line in path.read_text(encoding="utf-8").split("\n")
-    )
-    return {answer["name"]: answer for answer in map(json.loads, filter(None, lines))}
+real_answers = cache(recorded)
 
 
 @pytest.mark.parametrize("name", cases())
 def test_the_embedded_cluster_answers_as_a_real_one(name: str) -> None:
-    found = list(differences(recorded()[name], play_embedded(read_scenario(cases()[name]))))
+    found = list(differences(real_answers()[name], play_embedded(read_scenario(cases()[name]))))
     if name in KNOWN:
         assert found, f"{name} no longer differs: take it off the list"
     elif name not in PENDING:
@@ -61,7 +52,7 @@ def test_the_embedded_cluster_answers_as_a_real_one(name: str) -> None:
 
 
 def test_every_scenario_is_recorded_and_every_known_difference_is_about_one() -> None:
-    assert cases().keys() == recorded().keys()
+    assert cases().keys() == real_answers().keys()
     assert KNOWN.keys() | PENDING.keys() <= cases().keys()
     assert all(isinstance(reason, str) and len(reason) > 20 for reason in KNOWN.values())
 

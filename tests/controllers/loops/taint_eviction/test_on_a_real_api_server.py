@@ -11,7 +11,7 @@ import pytest
 
 from devtools.cluster.control_plane import ControlPlane
 from devtools.scenarios import scheduler_configuration
-from tests.scenarios.test_scenarios import cases, recorded
+from tests.scenarios.test_scenarios import cases, real_answers
 from virt_dra.api.feature_gates import FeatureGates
 from virt_dra.cluster.kube.cluster import connect
 from virt_dra.cluster.kube.limits import ClientLimits
@@ -59,4 +59,4 @@ async def test_our_loops_answer_as_those_of_kubernetes(plane: ControlPlane, name
             server_target(cluster, scenario) as target,
         ):
             answer = await Play(scenario, target).perform()
-    assert list(differences(recorded()[name], answer)) == []
+    assert list(differences(real_answers()[name], answer)) == []
