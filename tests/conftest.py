@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,18 @@ NEEDS = ("control_plane", "libvirt", "go", "root", "images")
 AT_LOADS_MERCY = ("control_plane", "slow")
 """Markers of tests that start real processes with real leases, or measure time: other work on the machine may fail
 them. Each is repeated once, which the summary shows as ``rerun``; ``make flaky`` repeats none, and lists them."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects tests without garbage collection: modules and tests stay, and looking at them again and again takes a
+    third of the time. For the same reason the collections of a run skip them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
