@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import time
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -141,7 +142,9 @@ def test_a_driver_that_selectors_name(selectors: list[str], driver: str | None) 
     assert named_driver.named_driver(selectors) == driver
 
 
+@cache
 def _large() -> DeviceInventory:
+    """Made by the first test that asks, and shared: it takes a second."""
     return DeviceInventory.of(
         _slice(f"s{n:04}", f"{'ab'[n % 2]}.example.com", f"p{n}", models=(0, 1) * 4) for n in range(5000)
     )
@@ -163,17 +166,17 @@ def test_drivers_of_forty_thousand_devices_are_found_within_what_a_review_may_ta
     selectors: list[str], drivers: tuple[str, ...]
 ) -> None:
     budget = Work(1_000_000)
-    assert LARGE.drivers(selectors, InProcess(budget)) == MatchingDrivers(drivers)
-    assert LARGE.drivers(selectors, InProcess(Work(0))) == MatchingDrivers(drivers), "the answer is kept"
+    assert _large().drivers(selectors, InProcess(budget)) == MatchingDrivers(drivers)
+    assert _large().drivers(selectors, InProcess(Work(0))) == MatchingDrivers(drivers), "the answer is kept"
 
 
 def test_drivers_that_could_not_be_looked_for_are_told() -> None:
     selectors = ['device.attributes["b.example.com"].?serial.orValue("") == "s4999-6"']
-    assert LARGE.drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), incomplete=True)
+    assert _large().drivers(selectors, InProcess(Work(100_000))) == MatchingDrivers((), incomplete=True)
 
 
 def test_a_changed_slice_costs_little_whatever_there_is() -> None:
-    inventory = LARGE
+    inventory = _large()
     for n in range(20):
         inventory.matching([MODEL], 2000)
         took = []
@@ -183,6 +186,3 @@ def test_a_changed_slice_costs_little_whatever_there_is() -> None:
             inventory.matching([MODEL], 2000)
             took.append(time.process_time() - begin)
         assert min(took) < 0.005, "seconds of the processor"
-
-
-LARGE = _large()
