@@ -36,13 +36,14 @@ class FitAnswer:
 
     def differences(self, reference: FitAnswer) -> tuple[str, ...]:
         """The parts in which it contradicts the reference, which says everything that is known."""
+        undecided = self.undecided or reference.undecided
         parts = {
             "verdict": self.verdict != reference.verdict,
             "nodes": self.nodes is not None and self.nodes != reference.nodes,
             "chosen": self.chosen is not None and self.chosen not in (reference.nodes or ()),
             "reasons": self.reasons is not None and dict(self.reasons) != dict(reference.reasons or {}),
-            "line": _differ(self.line, reference.line) and not self.undecided,
-            "preemption": _differ(self.preemption, reference.preemption) and not self.undecided,
+            "line": _differ(self.line, reference.line) and not undecided,
+            "preemption": _differ(self.preemption, reference.preemption) and not undecided,
         }
         return tuple(part for part, contradicts in parts.items() if contradicts)
 

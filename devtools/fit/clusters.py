@@ -35,10 +35,10 @@ class PlainMix(Mix):
 
 
 class JudgedMix(PlainMix):
-    """A mix that also lacks what Kubernetes' allocator is wrong about: admin access (AC-7), mode All (AC-8, AC-9), and
-    pools that contradict themselves (AC-4, AC-15, AC-16)."""
+    """A mix that also lacks what Kubernetes' allocator is wrong about: admin access (AC-7), mode All (AC-8, AC-9), both
+    forms of a capacity's name (AC-13), and pools that contradict themselves (AC-4, AC-15, AC-16)."""
 
-    left_out = PlainMix.left_out | {"admin_access", "all_mode", "pool_problems"}
+    left_out = PlainMix.left_out | {"admin_access", "all_mode", "capacity_requests", "pool_problems"}
 
 
 def accepted(raw: Json) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from devtools.cluster.admin_requests import AdminRequests, RequestError
-from devtools.fit.answers import DOES_NOT_FIT, FITS, FitAnswer, said_of_nodes
+from devtools.cluster.admin_requests import WAIT_SECONDS, AdminRequests, ControlPlaneError, RequestError
+from devtools.fit.answers import FITS, FitAnswer, said_of_nodes
 from devtools.fit.case import ASKER, NAMESPACE, FitCase, Json, of_kind
 from devtools.fit.reference import by_filters
 from devtools.fit.wishes import wish_of
@@ -25,6 +25,8 @@ _PATHS: Final[Mapping[str, str]] = {
 """The kinds that a round creates, in the order in which it does."""
 GATES: Final = {"TaintTolerationComparisonOperators": True}
 """The feature gates of the control plane."""
+ARGUMENTS: Final = ("--disable-admission-plugins", "TaintNodesByCondition")
+"""Those of kube-apiserver: no new node gets a taint because it isn't ready."""
 _MERGE: Final = "application/merge-patch+json"
 _GATE: Final = "example.com/cluster-is-complete"
 _POLL: Final = 0.01
@@ -99,9 +101,8 @@ class KubeSchedulerRounds:
                     raise
                 continue
             uids[raw["metadata"].get("uid", "")] = created["metadata"]["uid"]
-            if raw["kind"] == "Node":  # admission has marked it as not ready
-                self._patch("Node", metadata["name"], {"spec": {"taints": raw["spec"].get("taints")}})
-            elif raw["kind"] in ("Pod", "ResourceClaim") and "status" in raw:
+            finished = raw["kind"] == "Pod" and raw["status"]["phase"] == "Succeeded"
+            if finished or (raw["kind"] == "ResourceClaim" and "status" in raw):
                 self._set_status(raw, uids)
 
     def _set_status(self, raw: Json, uids: Mapping[str, str]) -> None:
@@ -165,15 +166,15 @@ class KubeSchedulerRounds:
     # --- the answer -------------------------------------------------------------------------------------------------
 
     def _answer(self, expected: FitAnswer) -> FitAnswer:
-        """The scheduler's, as soon as it agrees, else the one that it ends up with."""
-        end = time.monotonic() + _PATIENCE
+        """The scheduler's, as soon as it agrees, else the one that it ends up with. Raises ControlPlaneError."""
+        began = time.monotonic()
         answer: FitAnswer | None = None
-        while time.monotonic() < end or answer is None:
+        while answer is None or time.monotonic() < began + _PATIENCE:
             answer = next(self._answers(), answer)
             if answer is not None and (answer.verdict == FITS or not answer.differences(expected)):
                 return answer
-            if time.monotonic() > end + _PATIENCE:
-                return FitAnswer(DOES_NOT_FIT)  # it isn't tried
+            if answer is None and time.monotonic() > began + WAIT_SECONDS:
+                raise ControlPlaneError(f"kube-scheduler hasn't tried the pod after {WAIT_SECONDS:.0f} s")
             time.sleep(_POLL)
         return answer
 

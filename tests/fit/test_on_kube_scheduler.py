@@ -13,7 +13,7 @@ from devtools.cluster.control_plane import ControlPlane
 from devtools.cluster.programs import SCHEDULER, require
 from devtools.fit.answers import FITS
 from devtools.fit.askers import judged_case
-from devtools.fit.kube_scheduler import GATES, KubeSchedulerRounds
+from devtools.fit.kube_scheduler import ARGUMENTS, GATES, KubeSchedulerRounds
 from devtools.fit.surfaces import by_scheduler
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.slow]
@@ -24,7 +24,7 @@ CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
 @pytest.fixture(scope="module")
 def rounds() -> Iterator[KubeSchedulerRounds]:
     require(SCHEDULER)
-    with ControlPlane(gates=GATES) as plane:
+    with ControlPlane(gates=GATES, arguments=ARGUMENTS) as plane:
         plane.start_scheduler()
         yield KubeSchedulerRounds(plane)
 
