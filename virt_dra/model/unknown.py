@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, listed
+from virt_dra.api.wire import Json
 from virt_dra.model.cluster import ClusterModel, derived
 
 NODES_NOT_GIVEN: Final = "NodesNotGiven"
@@ -17,19 +18,23 @@ PODS_NOT_GIVEN: Final = "PodsNotGiven"
 ROOM_NOT_KNOWN: Final = "RoomNotKnown"
 """A node doesn't say what it offers (``status.allocatable``)."""
 RESOURCE_NOT_LISTED: Final = "ResourceNotListed"
-"""No node lists a resource that is asked for: it isn't known who offers it."""
+"""No node lists a resource that is asked for: who offers it isn't known."""
 
 _NAMED: Final = 3
-"""Nodes that a text names."""
+"""Nodes or resources that a text names."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFact:
-    """A fact that can't be decided on. ``subject``: the kind, node or resource that it is about."""
+    """A fact that can't be decided on. ``subject``: the kind, or the nodes or resources that it is about, joined by
+    commas."""
 
     code: str
     subject: str
     text: str
+
+    def to_json(self) -> Json:
+        return {"code": self.code, "subject": self.subject, "text": self.text}
 
 
 def unknown_facts(model: ClusterModel, resources: Collection[str] = ()) -> tuple[UnknownFact, ...]:
@@ -64,15 +69,16 @@ def _rooms(model: ClusterModel) -> Iterator[UnknownFact]:
     names = nodes_without_room(model)
     if not names:
         return
-    listed = f"{', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
-    nodes = "the nodes" if len(names) == len(model.nodes) else f"{counted(len(names), 'node')} ({listed})"
+    nodes = (
+        "the nodes" if len(names) == len(model.nodes) else f"{counted(len(names), 'node')} ({listed(names, _NAMED)})"
+    )
     text = f"status.allocatable of {nodes} isn't given: whether there is room isn't checked"
     yield UnknownFact(ROOM_NOT_KNOWN, ",".join(names), text)
 
 
 def _resources(model: ClusterModel, resources: Collection[str]) -> Iterator[UnknownFact]:
     offered = offered_resources(model)
-    for resource in sorted(set(resources) - offered) if offered else ():
-        yield UnknownFact(
-            RESOURCE_NOT_LISTED, resource, f"no node lists {resource}: whether there is any isn't checked"
-        )
+    names = sorted(set(resources) - offered) if offered else ()
+    if names:
+        text = f"no node lists {listed(names, _NAMED)}: whether there is any isn't checked"
+        yield UnknownFact(RESOURCE_NOT_LISTED, ",".join(names), text)
