@@ -15,7 +15,7 @@ def test_the_vm_is_ready_with_each_release_that_we_run(assert_vm_ready, release)
 
 
 def test_the_small_gpu_does_not_do(assert_vm_ready):
-    with pytest.raises(AssertionError, match="1 selector does not match"):
+    with pytest.raises(AssertionError, match="memory is 16Gi"):
         assert_vm_ready("vm.yaml", cluster="cluster.yaml", node="node-2")
 
 

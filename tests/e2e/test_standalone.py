@@ -103,7 +103,7 @@ def test_a_pod_that_waits_for_devices_says_which_and_gets_them_when_they_come(wo
     told = world.eventually(allocatable)
     assert told is not None
     assert (told["status"], told["reason"]) == ("False", "NoNodeFits")
-    assert told["message"].startswith("0 of 1 nodes can take the pod: 1 node: claim ")
+    assert told["message"].startswith("0 of 1 nodes can take the pod: 1 node (")
     assert ("Warning", "DevicesNotAllocatable", told["message"]) in world.eventually(lambda: world.events("patient"))
     driver = world.drivers["gpu.example.com"]
     (pool,) = driver.pools

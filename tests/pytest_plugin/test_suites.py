@@ -18,19 +18,19 @@ pytestmark = pytest.mark.slow
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLE: Final = ROOT / "examples" / "testing"
 WAITS: Final = """\
-AssertionError: VirtualMachine team-a/trainer isn't ready: placement: 0/1 nodes can allocate: 1 selector does not \
-match (KubeVirt 1.9)
+AssertionError: VirtualMachine team-a/trainer isn't ready: placement: the one node can't take it. Nearest: node-2, \
+request gpu: 1 device: memory is 16Gi (KubeVirt 1.9)
 VirtualMachine team-a/trainer: not ready  (vm.yaml:18 (document 2))
 ├── admission: allowed
 ├── launcher pod: virt-launcher-trainer-bbbbb
 ├── claims
 │   └── gpu: virt-launcher-trainer-bbbbb-gpu-bbbbc (from template large-gpu)
 └── placement: FAILED Unschedulable
-    ├── 0/1 nodes can allocate: 1 selector does not match
+    ├── the one node can't take it. Nearest: node-2, request gpu: 1 device: memory is 16Gi
     ├── in detail
-    │   ├── node node-2: selector does not match (1 devices reachable)
-    │   ├──   claim team-a/virt-launcher-trainer-bbbbb-gpu-bbbbc, request gpu: 0 of 1 devices at best
-    │   └──     gpu.example.com/node-2/gpu-0: SelectorMismatch: request gpu, selector #0: \
+    │   ├── node node-2: memory is 16Gi (1 device reachable)
+    │   ├──   claim team-a/virt-launcher-trainer-bbbbb-gpu-bbbbc, request gpu: 0 of 1 device at best
+    │   └──     gpu.example.com/node-2/gpu-0: SelectorMismatch: memory is 16Gi: \
 device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))
     └── what to do: correct the selectors of the claim or its DeviceClass, or add a node with devices that match them
 """

@@ -51,14 +51,17 @@ def test_the_histogram_counts_nodes_by_reason() -> None:
     outcome = place(pod("pod", "c"), cluster(nodes, [used, claim("c")], slices))
     assert refused(outcome) == (
         "Unschedulable",
-        "0/4 nodes can allocate: 2 device in use, 1 no device on the node, 1 node(s) were unschedulable",
+        "0/4 nodes are available: 1 node(s) were unschedulable, 3 cannot allocate all claims.",
     )
     assert isinstance(outcome, Unplaced)
-    assert [(node.node, node.reason, node.explanation is not None) for node in outcome.nodes] == [
-        ("n1", "DevicesDoNotFit", True),
-        ("n2", "DevicesDoNotFit", True),
-        ("n3", "DevicesDoNotFit", True),
-        ("n4", "NodeUnschedulable", False),
+    assert [
+        (node.node, node.refusal.code, [reason.code for reason in (*node.host_reasons, *node.device_reasons)])
+        for node in outcome.nodes
+    ] == [
+        ("n1", "DevicesDoNotFit", ["DeviceInUse"]),
+        ("n2", "DevicesDoNotFit", ["DeviceInUse"]),
+        ("n3", "DevicesDoNotFit", ["NoDevices"]),
+        ("n4", "NodeUnschedulable", ["NodeUnschedulable"]),
     ]
 
 
@@ -91,7 +94,7 @@ def test_node_taints_need_tolerations(toleration: Json, fits: bool) -> None:
     outcome = place(pod(spec={"tolerations": [toleration]}), cluster([node], []))
     assert isinstance(outcome, Placement) is fits
     if not fits:
-        assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 node(s) had untolerated taint(s)")
+        assert refused(outcome) == ("Unschedulable", "0/1 nodes are available: 1 node(s) had untolerated taint(s).")
 
 
 def test_only_node_restricts_the_choice() -> None:
@@ -124,7 +127,7 @@ def test_an_unreachable_unused_allocation_may_be_given_back() -> None:
         {"allocation": {"nodeSelector": gone}, "reservedFor": [{"resource": "pods", "name": "x", "uid": "uid-x"}]},
     )
     outcome = place(pod("pod", "shared", "mine"), cluster(["n1"], [shared, mine]))
-    assert refused(outcome) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
+    assert refused(outcome) == ("Unschedulable", "0/1 nodes are available: 1 resourceclaim not available on the node.")
     assert isinstance(outcome, Unplaced)
     assert outcome.deallocate == mine
     only_shared = place(pod("pod", "shared"), cluster(["n1"], [shared]))
@@ -144,7 +147,7 @@ def test_an_allocation_that_skips_node_operations_needs_a_node_that_can() -> Non
     nodes: list[Any] = ["n1", {"name": "n2", "status": {"declaredFeatures": ["DRAOptionalNodeOperations"]}}]
     assert placed(place(pod("pod", "old"), cluster(nodes, [old]))) == ("n2", {})
     nowhere = place(pod("pod", "old"), cluster(["n1"], [old]))
-    assert refused(nowhere) == ("Unschedulable", "0/1 nodes can allocate: 1 resourceclaim not available on the node")
+    assert refused(nowhere) == ("Unschedulable", "0/1 nodes are available: 1 resourceclaim not available on the node.")
     assert isinstance(nowhere, Unplaced)
     assert nowhere.deallocate == old
 
@@ -242,7 +245,10 @@ def test_an_allocated_claim_has_its_devices_and_gives_exactly_them_back() -> Non
     assert isinstance(first, Placement)
     (allocation,) = first.allocations
     allocated = model.changed([with_status(allocation.claim, {"allocation": allocation.result.to_wire()})])
-    assert refused(place(pod("pod2", "d"), allocated)) == ("Unschedulable", "0/1 nodes can allocate: 1 device in use")
+    assert refused(place(pod("pod2", "d"), allocated)) == (
+        "Unschedulable",
+        "0/1 nodes are available: 1 cannot allocate all claims.",
+    )
     assert placed(place(pod("pod2", "c"), allocated)) == ("n1", {})
     assert placed(place(pod("pod2", "d"), allocated.changed([allocation.claim]))) == ("n1", {"d": ["r0 n1/d0"]})
 
@@ -267,5 +273,5 @@ def test_node_error_leaves_other_nodes() -> None:
     )
     assert refused(place(pod("pod", "c"), model, only_node="n1")) == (
         "Unschedulable",
-        f"0/1 nodes can allocate: 1 {message}",
+        f"0/1 nodes are available: 1 {message}.",
     )

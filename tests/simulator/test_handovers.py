@@ -88,7 +88,7 @@ async def test_given_nodes_are_the_only_ones_and_keep_their_labels() -> None:
     assert outcome.failure is not None
     assert (outcome.failure.step, outcome.failure.message) == (
         HandOver.PLACEMENT,
-        "0/1 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector",
+        "the one node can't take it. Nearest: b: without the label kubevirt.io/schedulable=true of the nodeSelector",
     )
     assert outcome.failure.advice.startswith("add or label a node")
 

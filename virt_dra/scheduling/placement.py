@@ -7,20 +7,20 @@ kube-scheduler's own choice is :mod:`virt_dra.scheduling.framework.cycle`, that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from virt_dra.allocator import DeadlineExceeded, Explanation, FatalError, NodeError
-from virt_dra.allocator.explain import histogram
+from virt_dra.allocator import DeadlineExceeded, FatalError, Interrupt
 from virt_dra.allocator.features.prioritized_list import PREFERENCE_SCORE_MAX
 from virt_dra.api.core_v1 import ContainerExtendedResourceRequest, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR, UNSCHEDULABLE
 from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
-from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR
 from virt_dra.scheduling.fit import DEFAULT_OPTIONS, FilterError, Fit, FitOptions, fit
-from virt_dra.scheduling.framework.messages import NO_NODES
-from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.messages import NO_NODES, Diagnosis
+from virt_dra.scheduling.framework.refusals import FilterRefusal
+from virt_dra.scheduling.why.judging import first_misses
+from virt_dra.scheduling.why.tree import NodeMisses
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,19 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class NodeOutcome:
-    """Why one node is excluded. ``explanation`` if the allocator has one."""
-
-    node: str
-    reason: str
-    summary: str
-    explanation: Explanation | None = None
-
-
-@dataclass(frozen=True)
 class Unplaced:
-    """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19).
+    """The pod goes nowhere now. ``reason`` and ``message`` are those of its PodScheduled condition (C-19), in
+    kube-scheduler's words; ``nodes`` says why, by node.
 
-    ``deallocate``: an allocated claim that no other pod uses and that excludes nodes: deallocating it may help
-    (C-5.6).
+    ``code``: of the refusal of all nodes, which has a page in docs/reasons; "" if nodes were tried. ``deallocate``: an
+    allocated claim that no other pod uses and that excludes nodes: deallocating it may help (C-5.6).
     """
 
     reason: str
     message: str
     subject: str
-    nodes: tuple[NodeOutcome, ...] = ()
+    nodes: tuple[NodeMisses, ...] = ()
+    code: str = ""
     deallocate: ResourceClaim | None = None
 
 
@@ -87,8 +79,9 @@ def place(
     try:
         asked = fit(pod, model, options)
         if asked.everywhere is not None:
-            return Unplaced(UNSCHEDULABLE, asked.everywhere.message, asked.everywhere.subject or pod.key)
-        return _choose(asked, only_node)
+            everywhere = asked.everywhere
+            return Unplaced(UNSCHEDULABLE, everywhere.message, everywhere.subject or pod.key, code=everywhere.code)
+        return _choose(asked, only_node, options.interrupt)
     except DeadlineExceeded:
         raise
     except FilterError as error:
@@ -97,7 +90,7 @@ def place(
         return Unplaced(SCHEDULER_ERROR, str(error), pod.key)
 
 
-def _choose(asked: Fit, only_node: str | None) -> Placement | Unplaced:
+def _choose(asked: Fit, only_node: str | None, interrupt: Interrupt | None) -> Placement | Unplaced:
     """Node by node; the first of those with the best score. Raises FilterError, FatalError."""
     states = [state for state in asked.table.states if only_node in (None, state.name)]
     if not states:
@@ -106,11 +99,11 @@ def _choose(asked: Fit, only_node: str | None) -> Placement | Unplaced:
     devices = asked.devices
     perfect = 0 if devices is None else PREFERENCE_SCORE_MAX * devices.preferences
     best: tuple[int, str] | None = None
-    refused: list[tuple[NodeState, NodeOutcome]] = []
+    refused: dict[str, FilterRefusal] = {}
     for state in states:
         refusal = asked.refusal(state)
         if refusal is not None:
-            refused.append((state, NodeOutcome(state.name, refusal.code, refusal.message)))
+            refused[state.name] = refusal
             continue
         score = 0 if devices is None else devices.preference(state.name)
         if best is None or score > best[0]:
@@ -119,10 +112,12 @@ def _choose(asked: Fit, only_node: str | None) -> Placement | Unplaced:
                 break  # no other node can score higher (C-5.8)
     if best is not None:
         return _placement(best[1], devices)
-    why = tuple(outcome if devices is None else _explained(devices, outcome, state) for state, outcome in refused)
-    message = histogram(len(states), (outcome.summary for outcome in why))
+    message = Diagnosis(len(states), refused).message
     deallocate = None if devices is None else devices.deallocatable()
-    return Unplaced(UNSCHEDULABLE, message, asked.pod.key, why, deallocate)
+    # Searching once more for the reasons is worth it only when no node fits at all.
+    return Unplaced(
+        UNSCHEDULABLE, message, asked.pod.key, tuple(first_misses(asked, refused, interrupt)), deallocate=deallocate
+    )
 
 
 def _placement(node: str, devices: DeviceAttempt | None) -> Placement:
@@ -140,16 +135,3 @@ def _placement(node: str, devices: DeviceAttempt | None) -> Placement:
     )
     allocations = tuple(ClaimAllocation(claim, results[claim.key]) for claim in there.unallocated if claim.key in named)
     return Placement(node, tuple(devices.nodes.claims), allocations, special)
-
-
-def _explained(devices: DeviceAttempt, outcome: NodeOutcome, state: NodeState) -> NodeOutcome:
-    """With the refusals of the node's devices: worth a second search only when no node fits at all. Raises
-    FatalError."""
-    needed = devices.nodes.needed_on(state.node) if outcome.reason in (DEVICES, NODE_ERROR) else None
-    if needed is None:
-        return outcome
-    try:
-        why = needed.explain(state.node)
-    except NodeError:
-        return outcome  # the error is about the request itself (A-9.1), its text says all there is
-    return replace(outcome, explanation=why, summary=why.summary if outcome.reason == DEVICES else outcome.summary)

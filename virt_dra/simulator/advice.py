@@ -66,10 +66,10 @@ def claims(message: str, namespace: str) -> str:
 
 
 def placement(outcome: Unplaced) -> str:
-    explained = [node.explanation for node in outcome.nodes if node.explanation is not None]
-    if explained:
+    codes = [reason.code for node in outcome.nodes for reason in node.device_reasons]
+    if codes:
         # what other nodes lack is better advice than that a node has no devices
-        reasons = [explanation.reason for explanation in explained if explanation.reason != NO_DEVICES] or [NO_DEVICES]
+        reasons = [code for code in codes if code != NO_DEVICES] or [NO_DEVICES]
         remedies = dict.fromkeys(
             _PLACEMENT.get(reason, "ask for less, or add a node with suitable devices") for reason in reasons
         )

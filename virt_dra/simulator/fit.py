@@ -13,9 +13,7 @@ from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH, DUPLICATE_ALIAS, UNWRITABLE_TEXT
 from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.core_v1 import Namespace, Node, Pod, PodResourceClaimStatus
-from virt_dra.api.counting import counted
 from virt_dra.api.defaults import defaulted
-from virt_dra.api.go_text import quoted
 from virt_dra.api.integration.attribute_keys import NO_ADDRESS
 from virt_dra.api.kubevirt_v1 import VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceStatus
 from virt_dra.api.meta import ObjectT, TypedObject, of_kind
@@ -40,6 +38,7 @@ from virt_dra.scheduling.claim_references import consumer_reference
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
 from virt_dra.scheduling.placement import Placement, Unplaced, place
 from virt_dra.scheduling.pod_requests import pod_requests
+from virt_dra.scheduling.why.groups import group_text, grouped
 from virt_dra.simulator.devices import DeviceSources, variables_of
 from webhooks.lint.inputs import KubeVirtAtHand
 from webhooks.rules.reviewed_spec import VmObject
@@ -120,7 +119,10 @@ class Fitting:
 
     def placement(self, subject: VmObject, namespace: str) -> str | None:
         tried = self._tried(subject, namespace)
-        return _why(tried.outcome) if tried is not None and isinstance(tried.outcome, Unplaced) else None
+        if tried is None or not isinstance(tried.outcome, Unplaced):
+            return None
+        groups = grouped(tried.outcome.nodes)
+        return group_text(groups[0]) if groups else tried.outcome.message
 
     def unchecked(self, subject: VmObject, namespace: str) -> str | None:
         if self._last is None or self._last[0] is not subject or self._last[1] != namespace:
@@ -290,16 +292,4 @@ def _allocated(tried: _Trial, placement: Placement, pod: Pod) -> tuple[ResourceC
             status=claim.status.with_(allocation=chosen.get(claim.key, claim.status.allocation), reserved_for=reserved)
         )
         for claim in {claim.key: claim for _, claim in tried.claims}.values()
-    )
-
-
-def _why(outcome: Unplaced) -> str:
-    """``0/2 nodes can allocate: …``, and the request at which the first of the nodes gives up."""
-    first = next((node.explanation for node in outcome.nodes if node.explanation is not None), None)
-    blocking = first.blocking if first is not None else None
-    if first is None or blocking is None:
-        return outcome.message
-    return (
-        f"{outcome.message}; on {first.node} request {quoted(blocking.request)} gets "
-        f"{blocking.placed} of {counted(blocking.wanted, 'device')} at best"
     )

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from launcher import LauncherError, convert
 from launcher.errors import COUNT_MISMATCH
-from virt_dra.allocator.explain import lines
 from virt_dra.api.core_v1 import Pod
 from virt_dra.api.kubevirt_v1 import PermittedHostDevices, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.kubevirt_versions import Gates
@@ -31,6 +30,8 @@ from virt_dra.controllers.pods.current_pod import current_pod, launcher_pods_of,
 from virt_dra.controllers.sources import claim_keys
 from virt_dra.model.published import PublishedDevices
 from virt_dra.scheduling.placement import Unplaced
+from virt_dra.scheduling.why.groups import grouped, nearest_text
+from virt_dra.scheduling.why.listing import refusal_lines
 from virt_dra.simulator import advice
 from virt_dra.simulator.claim_actions import relevant, subject_of
 from virt_dra.simulator.devices import (
@@ -296,12 +297,9 @@ async def _schedule(cluster: Cluster, runs: Sequence[_VmRun], conditions: Condit
             continue
         run.outcome = replace(run.outcome, node=pod.spec.node_name, devices=entries_of(_vmi(run), pod))
         if outcome := unplaced.get(pod.key):
-            reasons = (
-                lines(each.explanation) if each.explanation else [f"node {each.node}: {each.summary}"]
-                for each in outcome.nodes
-            )
-            details = [line for of_node in reasons for line in of_node]
-            run.fail(HandOver.PLACEMENT, outcome.reason, outcome.message, advice.placement(outcome), details)
+            details = [line for node in outcome.nodes for line in refusal_lines(node)]
+            message = nearest_text(grouped(outcome.nodes), len(outcome.nodes)) if outcome.nodes else outcome.message
+            run.fail(HandOver.PLACEMENT, outcome.reason, message, advice.placement(outcome), details)
 
 
 # --- kubelet and virt-controller ----------------------------------------------------------------------------------

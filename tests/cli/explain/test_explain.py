@@ -61,7 +61,7 @@ def test_the_same_as_a_document() -> None:
     assert document["misses"][0] == {
         "nodes": ["node-1"], "claim": "team-a/generated-0", "request": "gpu", "wanted": 1, "placed": 0, "node": [],
         "lacking": None, "devices": [
-            {"reason": "DeviceInUse", "text": "in use", "detail": "", "count": 2,
+            {"reason": "DeviceInUse", "text": "in use", "detail": None, "term": None, "count": 2,
              "examples": ["gpu.example.com/node-1/gpu-0", "gpu.example.com/node-1/gpu-1"]},
         ],
     }  # fmt: skip

@@ -56,12 +56,12 @@ def _node(name: str, **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("objects", "part"),
     [
-        ((_template(SAME), _slice(*APART)), f'1 attribute {ROOT} differs; on node-1 request "second" gets 0 of 1'),
+        ((_template(SAME), _slice(*APART)), f"node-1, request second: 1 device: attribute {ROOT} differs"),
         ((_template(SAME), _slice(*TOGETHER)), None),
-        ((_template({"distinctAttribute": ROOT}), _slice(*TOGETHER)), "0/1 nodes can allocate: "),
-        ((_template(), _slice(TOGETHER[0]), _slice(TOGETHER[1], node="node-2")), "0/2 nodes can allocate: "),
-        ((_template(), _slice(*TOGETHER), _node("node-2")), "0/1 nodes can allocate: "),
-        ((_template(), _slice(*TOGETHER), _node("node-1", unschedulable=True)), "node(s) were unschedulable"),
+        ((_template({"distinctAttribute": ROOT}), _slice(*TOGETHER)), "node-1, request second: "),
+        ((_template(), _slice(TOGETHER[0]), _slice(TOGETHER[1], node="node-2")), "2 nodes, request second: "),
+        ((_template(), _slice(*TOGETHER), _node("node-2")), "node-2, request gpu: no device on the node"),
+        ((_template(), _slice(*TOGETHER), _node("node-1", unschedulable=True)), "node-1: cordoned (unschedulable)"),
         ((_template(), _slice(*TOGETHER), _node("node-1")), None),
         ((_template(SAME), _slice(*APART), _slice(*TOGETHER, node="node-2")), None),
     ],
@@ -257,7 +257,7 @@ def test_lint_and_run_agree_on_room() -> None:
     code, found = _lint(vm, node)
     ((id, field, message),) = found["VirtualMachineInstance vm"]
     assert (code, id, field) == (1, "no-node-fits", "spec.domain")
-    assert "0/1 nodes can allocate: 1 Insufficient cpu" in message
+    assert "node-1: too little cpu" in message
     assert json.loads(_run(vm, node).stdout)["ready"] is False
     smaller = _changed(vm, ("spec.domain.resources.requests.cpu", "1"))
     assert _lint(smaller, node) == (0, {"VirtualMachineInstance vm": []})

@@ -155,10 +155,7 @@ async def test_step_by_step_conditions_and_times_move_and_only_ends_are_told() -
 
 async def test_what_kubectl_shows_of_a_waiting_pod_is_why_its_claims_do_not_fit() -> None:
     async def life(world: World) -> None:
-        why = (
-            "0 of 1 nodes can take the pod: 1 node: claim default/c, request "
-            "gpu: device in use (1 device in use) (node-a)"
-        )
+        why = "0 of 1 nodes can take the pod: 1 node (node-a), claim default/c, request gpu: 1 device: in use"
         explained = Condition.from_wire(condition("Allocatable", "False", "NoNodeFits", why))
         await world.reconcile(explained=explained)
         assert (await world.status())["conditions"] == [

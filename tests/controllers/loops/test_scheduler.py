@@ -159,7 +159,7 @@ async def test_pods_compete_in_order_and_the_loser_learns_why() -> None:
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": "0/1 nodes can allocate: 1 device in use",
+            "message": "0/1 nodes are available: 1 cannot allocate all claims.",
             "lastTransitionTime": "2026-05-01T12:00:00Z",
         }
         assert await conditions(cluster, "p2") == [refusal]
@@ -268,7 +268,7 @@ async def test_an_unusable_allocation_is_given_back_and_the_next_round_succeeds(
         await cluster.update_status(ResourceClaim.from_wire(current.to_wire() | {"status": {"allocation": old}}))
         (first,) = await schedule(cluster, NOW)
         assert isinstance(first.outcome, Unplaced)
-        assert first.outcome.message == "0/1 nodes can allocate: 1 resourceclaim not available on the node"
+        assert first.outcome.message == "0/1 nodes are available: 1 resourceclaim not available on the node."
         assert (await cluster.get(ResourceClaim, "c", "lab")).status.allocation is None
         await schedule(cluster, NOW)
         assert (await cluster.get(Pod, "p", "lab")).spec.node_name == "n1"
@@ -303,7 +303,7 @@ async def test_taint_rules_keep_devices_from_being_allocated() -> None:
         cluster = await cluster_with(node("n1"), slice_("n1", 1), claim("c"), pod("p", "c"), rule)
         await schedule(cluster, NOW)
         (condition,) = await conditions(cluster, "p")
-        assert condition["message"] == "0/1 nodes can allocate: 1 untolerated device taint"
+        assert condition["message"] == "0/1 nodes are available: 1 cannot allocate all claims."
 
     await run(scenario)
 

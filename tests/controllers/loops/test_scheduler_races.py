@@ -293,8 +293,8 @@ async def test_what_one_pod_gives_back_the_next_pod_of_the_round_gets() -> None:
 
 
 EVERYWHERE = (
-    "0/2 nodes can allocate: 1 node(s) didn't match Pod's node affinity/selector, "
-    "1 resourceclaim not available on the node"
+    "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+    "1 resourceclaim not available on the node."
 )
 
 

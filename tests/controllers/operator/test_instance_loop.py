@@ -268,8 +268,7 @@ async def test_why_a_pod_waits_for_a_node_is_found_out_and_told() -> None:
     assert (condition.status, condition.reason, condition.message) == (
         "False",
         "NoNodeFits",
-        "0 of 1 nodes can take the pod: 1 node: claim vms/vm-gpu, request "
-        "gpu: device in use (1 device in use) (node-1)",
+        "0 of 1 nodes can take the pod: 1 node (node-1), claim vms/vm-gpu, request gpu: 1 device: in use",
     )
     for task in tasks:
         task.cancel()

@@ -86,9 +86,9 @@ def test_by_claim_and_request_with_counts_of_nodes_and_devices() -> None:
         "reason": "NoNodeFits",
         "message": (
             "0 of 4 nodes can take the pod: "
-            "2 nodes: claim lab/fedora-gpus-abcde, request gpu: device in use (3 device in use) (a and b); "
-            "1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (c); "
-            "1 node: node(s) were unschedulable (d)"
+            "2 nodes (a, b), claim lab/fedora-gpus-abcde, request gpu: 3 devices: in use; "
+            "1 node (d): cordoned (unschedulable); "
+            "1 node (c), claim lab/fedora-gpus-abcde, request gpu: no device on the node"
         ),
         "lastTransitionTime": "2026-11-21T09:00:00Z",
     }
@@ -100,8 +100,8 @@ def test_a_taint_rule_counts() -> None:
         "spec": {"deviceSelector": {"pool": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}},
     }
     assert explained([node("a")], [slice_of("a", 1)], rules=(rule,)).message == (
-        "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: untolerated device taint "
-        "(1 untolerated device taint) (a)"
+        "0 of 1 nodes can take the pod: 1 node (a), claim lab/fedora-gpus-abcde, request gpu: "
+        "1 device: taint k:NoSchedule isn't tolerated"
     )
 
 
@@ -130,8 +130,8 @@ def test_a_sample_says_that_it_is_one_and_prefers_nodes_with_devices() -> None:
     condition = explained(nodes, [slice_of("n0499", 1)], (in_use("x", "n0499", "d0"),), limits=ExplainLimits(nodes=3))
     assert condition.message == (
         "0 of 3 tried nodes (the cluster has 500) can take the pod: "
-        "2 nodes: claim lab/fedora-gpus-abcde, request gpu: no device on the node (n0000 and n0001); "
-        "1 node: claim lab/fedora-gpus-abcde, request gpu: device in use (1 device in use) (n0499)"
+        "1 node (n0499), claim lab/fedora-gpus-abcde, request gpu: 1 device: in use; "
+        "2 nodes (n0000, n0001), claim lab/fedora-gpus-abcde, request gpu: no device on the node"
     )
 
 
@@ -208,7 +208,7 @@ async def test_in_the_object_it_is_a_condition_and_an_event_until_the_pod_has_a_
         return [(event.reason, event.message) for event in done.events]
 
     message = (
-        "0 of 1 nodes can take the pod: 1 node: claim lab/fedora-gpus-abcde, request gpu: no device on the node (a)"
+        "0 of 1 nodes can take the pod: 1 node (a), claim lab/fedora-gpus-abcde, request gpu: no device on the node"
     )
     assert await reconcile() == [("DevicesNotAllocatable", message)]
     assert (await world.conditions())["Allocatable"] == ("False", "NoNodeFits")

@@ -27,7 +27,7 @@ def node(
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": labels or {}},
             "spec": spec or {},
             "status": {"allocatable": {"cpu": "16", "memory": memory, "pods": "110"}},
         },

@@ -14,7 +14,7 @@ from virt_dra.api.core_v1 import Node
 from virt_dra.api.meta import TypedObject
 from virt_dra.model.feeds.files import placeable_model
 from virt_dra.scheduling.dynamic_resources.pod_devices import PodDevices
-from virt_dra.scheduling.why import judged
+from virt_dra.scheduling.why.judging import judged
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import find_subject
 
@@ -62,9 +62,7 @@ def test_nodes_judged_together_are_judged_as_each_alone(seed: int) -> None:
     found = _cluster(random.Random(seed))
     state = ClusterState.of(found)
     wish, names = _wish(found), sorted(state.nodes)
-    assert list(judged(state.fit(wish), names, state.devices)) == [
-        next(iter(judged(state.fit(wish), [name], state.devices))) for name in names
-    ]
+    assert list(judged(state.fit(wish), names)) == [next(iter(judged(state.fit(wish), [name]))) for name in names]
 
 
 def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +80,9 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
         *nodes, user("user", "node-07", "gpu-0"), claim("wanted", selectors=(selector,)), pod("late", ["wanted"])
     )
     state = ClusterState.of(found)
-    misses = list(state.judged(_wish(found)))
+    misses = [node.blocking for node in state.judged(state.fit(_wish(found)))]
     assert searched == ["node-00", "node-07"]
-    assert [[str(device) for device, _ in each.devices] for each in misses[:2]] == [
+    assert [[str(miss.device) for miss in request.devices] for request in misses[:2] if request is not None] == [
         ["gpu.example.com/node-00/gpu-0", "gpu.example.com/node-00/gpu-1"],
         ["gpu.example.com/node-01/gpu-0", "gpu.example.com/node-01/gpu-1"],
     ]

@@ -13,7 +13,8 @@ from virt_dra.api.core_v1 import Pod
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import read_objects
 from virt_dra.cli.explain.pages import page, page_names
-from virt_dra.scheduling.why import KNOWN_REASONS
+from virt_dra.scheduling.dynamic_resources.plugin import CLAIMS_NOT_READY
+from virt_dra.scheduling.why.distance import NODE_REASONS
 from virt_dra.simulator.explaining.answer import FITS, answered
 from virt_dra.simulator.explaining.state import ClusterState
 from virt_dra.simulator.explaining.subject import find_subject
@@ -56,7 +57,7 @@ def test_the_example_has_the_reason_and_the_mended_one_fits(reason: str) -> None
 
 
 def test_every_reason_has_a_page_in_the_index() -> None:
-    assert sorted(KNOWN_REASONS) == PAGES
+    assert sorted({*NODE_REASONS, CLAIMS_NOT_READY}) == PAGES
     assert [each for each in PAGES if not _EXAMPLE.search((FOLDER / f"{each}.md").read_text(encoding="utf-8"))] == list(
         WITHOUT_EXAMPLE
     )

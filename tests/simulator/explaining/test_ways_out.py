@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -61,6 +62,17 @@ def test_nobody_is_told_to_free_a_device_that_no_selector_matches() -> None:
     assert (found.held, found.ways, found.reason) == ((), (), "SelectorMismatch")
 
 
+def _listening(name: str, claims: Sequence[str] = (), **spec: Any) -> dict[str, Any]:
+    """A pod with a host port."""
+    wire = pod(name, claims, **spec)
+    wire["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    return wire
+
+
+def _labelled(wire: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return {**wire, "metadata": {**wire["metadata"], "labels": labels}}
+
+
 CASES: dict[str, tuple[list[Any], list[str]]] = {
     "too little memory": (
         [node("n1", [gpu("g0")], memory="6Gi"), user("u", "n1", memory="4Gi"), late()],
@@ -103,6 +115,50 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
     "two things at once": (
         [node("n1", [gpu("g0")], spec={"unschedulable": True}), user("u", "n1", "g0"), late()],
         ["with node n1 uncordoned and with g0 of pod team-a/u freed it would start on n1"],
+    ),
+    "a host port that another pod has": (
+        [
+            node("n1", [gpu("g0")], labels={"kubernetes.io/hostname": "n1"}),
+            _listening("other", nodeName="n1"),
+            claim("late-gpu"),
+            _listening(LATE, ["late-gpu"]),
+        ],
+        ["with pod team-a/other stopped it would start on n1"],
+    ),
+    "a pod that it must not run beside": (
+        [
+            node("n1", [gpu("g0")], labels={"kubernetes.io/hostname": "n1"}),
+            pod("quiet", (), nodeName="n1"),
+            _labelled(pod("loud", (), nodeName="n1"), noise="yes"),
+            claim("late-gpu"),
+            pod(
+                LATE,
+                ["late-gpu"],
+                affinity={
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {"noise": "yes"}},
+                            }
+                        ]
+                    }
+                },
+            ),
+        ],
+        ["with pod team-a/loud stopped it would start on n1"],
+    ),
+    "a toleration by comparison that tolerates": (
+        [
+            node(
+                "n1",
+                [gpu("g0")],
+                spec={"unschedulable": True, "taints": [{"key": "age", "value": "7", "effect": "NoSchedule"}]},
+            ),
+            claim("late-gpu"),
+            pod(LATE, ["late-gpu"], tolerations=[{"key": "age", "operator": "Gt", "value": "5"}]),
+        ],
+        ["with node n1 uncordoned it would start on n1"],
     ),
     "nothing helps": ([node("n1", []), late()], []),
 }

@@ -209,7 +209,7 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
         if len(unplaced) > _LISTED:
             say(f"and {counted(len(unplaced) - _LISTED, 'more')}; -o json has them")
         if found.left_out:
-            say(f"{counted(found.left_out, 'more VM')} or pods were not explained")
+            say(f"{counted(found.left_out, 'more VM or pod')} weren't explained")
         stuck = sum(each.verdict in (WAITS, BROKEN) for each in unplaced)
         able = sum(each.verdict == FITS for each in unplaced)
         say(f"{stuck} without a place, {able} that could start" if unplaced else "nothing waits")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, listed
 from virt_dra.api.go_text import visible
-from virt_dra.simulator.explaining.answer import WAITS, ExplainedAnswer, group_text
-from virt_dra.simulator.explaining.groups import MissGroup
+from virt_dra.scheduling.why.groups import MissGroup, group_text
+from virt_dra.simulator.explaining.answer import WAITS, ExplainedAnswer
 
 _SHOWN = 5
 """Groups of nodes that are shown unless all are asked for."""
@@ -22,7 +22,7 @@ def lines(answer: ExplainedAnswer, *, everything: bool = False) -> list[str]:
 def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
     yield answer.headline
     shown = answer.groups if everything or answer.verdict == WAITS else ()
-    if len(shown) > 1 or any(miss.detail for group in shown for miss in group.reasons) or everything:
+    if len(shown) > 1 or any(reason.detail or reason.term for group in shown for reason in group.reasons) or everything:
         yield ""
         yield "In the way, the nearest first:"
         for group in shown if everything else shown[:_SHOWN]:
@@ -34,6 +34,9 @@ def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
         yield "Held by:"
         for device, holder in answer.held:
             yield f"  {device}: {holder.description}"
+    if answer.unknown:
+        yield ""
+        yield from (f"Not known: {fact.text}" for fact in answer.unknown)
     if answer.unjudged:
         yield ""
         yield f"Time ran out: {counted(answer.unjudged, 'node')} not looked at; --timeout gives more"
@@ -51,13 +54,14 @@ def _lines(answer: ExplainedAnswer, everything: bool) -> Iterator[str]:
 
 def _group_lines(group: MissGroup, everything: bool) -> Iterator[str]:
     yield f"  {group_text(group)}"
-    for miss in group.reasons:
-        if miss.detail:
-            yield f"    {'false' if miss.code == 'SelectorMismatch' else 'it says'}: {miss.detail}"
-        if everything and group.examples.get(miss):
-            yield f"    such as {', '.join(map(str, group.examples[miss]))}"
+    for reason in group.reasons:
+        if reason.term:
+            yield f"    false: {reason.term}"
+        if reason.detail:
+            yield f"    {reason.detail}"
+        if everything and group.examples.get(reason):
+            yield f"    such as {', '.join(map(str, group.examples[reason]))}"
     if everything:
-        more = f" and {len(group.nodes) - 10} more" if len(group.nodes) > 10 else ""
-        yield f"    on {', '.join(group.nodes[:10])}{more}"
+        yield f"    on {listed(group.nodes, 10)}"
     if group.others and everything:
-        yield f"    {counted(group.others, 'device')} there miss by more"
+        yield f"    {counted(group.others, 'device')} there {'misses' if group.others == 1 else 'miss'} by more"

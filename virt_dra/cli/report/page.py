@@ -19,7 +19,8 @@ from virt_dra.cli.topology.looks import LOOKS
 from virt_dra.cli.topology.page import fold_card
 from virt_dra.inventory.topology import NodeFold
 from virt_dra.inventory.vm_rows import VmRow
-from virt_dra.simulator.explaining.answer import ExplainedAnswer, group_text
+from virt_dra.scheduling.why.groups import group_text
+from virt_dra.simulator.explaining.answer import ExplainedAnswer
 
 _CARDS, _VMS, _FINDINGS, _DAYS, _GROUPS = 500, 5000, 2000, 60, 5
 """What a page has at most of each; the document of -o json has all."""

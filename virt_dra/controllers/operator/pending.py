@@ -9,16 +9,16 @@ in which order, ``explanation_worker`` where.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Final, TypeVar
 
 from virt_dra.allocator import DEFAULT, Features, Interrupt
-from virt_dra.allocator.explain import RequestExplanation
 from virt_dra.api.core_v1 import Namespace, Node, Pod
+from virt_dra.api.counting import counted
 from virt_dra.api.meta import Condition, ObjectMeta, format_time
 from virt_dra.api.resource_v1 import (
     AllocationResult,
@@ -34,7 +34,8 @@ from virt_dra.controllers.events import MESSAGE_LIMIT, shortened
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.scheduling.claim_checks import SCHEDULER_ERROR
 from virt_dra.scheduling.fit import FitOptions, read_beforehand
-from virt_dra.scheduling.placement import NodeOutcome, Placement, Unplaced, place
+from virt_dra.scheduling.placement import Placement, Unplaced, place
+from virt_dra.scheduling.why.condition import allocatable_text
 
 T = TypeVar("T")
 
@@ -68,10 +69,6 @@ class ExplainLimits:
 
 
 LIMITS: Final = ExplainLimits()
-_NAMED = 2
-"""Nodes that are named as examples of a reason."""
-_REASONS = 8
-"""Reasons that a message lists at most."""
 
 
 @dataclass(frozen=True)
@@ -310,70 +307,12 @@ def _verdict(outcome: Placement | Unplaced, view: View) -> tuple[str, str, str]:
         return "Unknown", NOT_DECIDED, f"{outcome.subject}: {outcome.message}"
     if not outcome.nodes:
         return "False", CLAIMS_NOT_READY, f"{outcome.subject}: {outcome.message}"
-    text = _nodes_text(outcome.nodes, view.nodes)
+    text = allocatable_text(outcome.nodes, view.nodes)
     if view.left_out:
         return (
             "Unknown",
             NOT_DECIDED,
-            f"{_counted(view.left_out, 'device')} in pools that are too large "
+            f"{counted(view.left_out, 'device')} in pools that are too large "
             f"were not considered; of the others: {text}",
         )
     return "False", NO_NODE_FITS, text
-
-
-def _nodes_text(nodes: Sequence[NodeOutcome], total: int) -> str:
-    """The reasons of the nodes, the most frequent first."""
-    by_reason: dict[str, list[NodeOutcome]] = defaultdict(list)
-    for node in nodes:
-        by_reason[_subject(node)].append(node)
-    ordered = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
-    parts = [
-        f"{_counted(len(members), 'node')}: {subject}{_devices(members)}{_examples(members)}"
-        for subject, members in ordered[:_REASONS]
-    ]
-    if len(ordered) > _REASONS:
-        parts.append(_counted(len(ordered) - _REASONS, "other reason"))
-    tried = (
-        f"0 of {total} nodes"
-        if len(nodes) >= total
-        else f"0 of {_counted(len(nodes), 'tried node')} (the cluster has {total})"
-    )
-    return f"{tried} can take the pod: {'; '.join(parts)}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _subject(node: NodeOutcome) -> str:
-    blocking = _blocking(node)
-    return (
-        f"claim {blocking.claim}, request {blocking.request}: {node.summary}" if blocking is not None else node.summary
-    )
-
-
-def _blocking(node: NodeOutcome) -> RequestExplanation | None:
-    return node.explanation.blocking if node.explanation is not None else None
-
-
-def _devices(members: Sequence[NodeOutcome]) -> str:
-    """The number of devices refused for each reason, over these nodes: `` (5 device in use, 2 selector does not
-    match)``."""
-    refused: Counter[str] = Counter()
-    for node in members:
-        blocking = _blocking(node)
-        seen = (
-            {rejection.device: rejection.summary for rejection in reversed(blocking.rejections)}
-            if blocking is not None
-            else {}
-        )
-        refused.update(seen.values())
-    if not refused:
-        return ""
-    counts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    return f" ({', '.join(f'{count} {summary}' for summary, count in counts)})"
-
-
-def _examples(members: Sequence[NodeOutcome]) -> str:
-    names = [node.node for node in members[:_NAMED]]
-    return f", such as {' and '.join(names)}" if len(members) > len(names) else f" ({' and '.join(names)})"

@@ -85,7 +85,7 @@ class _Attempt(PluginAttempt):
         labels = ", ".join(f"{key}={value}" for key, value in missing)
         yield Reason(
             AFFINITY,
-            f"without the label{'s' * (len(missing) > 1)} {labels} of the nodeSelector"
+            f"without the {'label' if len(missing) == 1 else 'labels'} {labels} of the nodeSelector"
             if missing
             else "excluded by the node affinity",
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_dra.api.core_v1 import Node, Pod
+from virt_dra.api.counting import counted
 from virt_dra.api.quantity import Quantity
 from virt_dra.api.resource_v1 import DeviceClass
 from virt_dra.scheduling.extended_resources import IMPLICIT_PREFIX
@@ -173,7 +174,8 @@ class ResourcesAttempt(PluginAttempt):
 
     def reasons(self, state: NodeState) -> Iterator[Reason]:
         for resource, number in sorted(self.shortage(state).items()):
-            yield Reason(INSUFFICIENT, f"too little {resource}", f"{amount_text(resource, number)} short")
+            little = "too many pods" if resource == PODS else f"too little {resource}"
+            yield Reason(INSUFFICIENT, little, f"{amount_in_words(resource, number)} short")
 
     def shortage(self, state: NodeState) -> Mapping[str, int]:
         """By resource, how much too little the node has left for the pod; pods first."""
@@ -214,6 +216,15 @@ def amount_text(resource: str, number: int) -> str:
         if number % size == 0:
             return f"{number // size}{suffix}"
     return str(Quantity(str(number)))
+
+
+def amount_in_words(resource: str, number: int) -> str:
+    """``62 CPUs``, ``500m of a CPU``, ``2Gi of memory``, ``1 pod``, ``2 of example.com/gpu``."""
+    if resource == PODS:
+        return counted(number, "pod")
+    if resource == CPU:
+        return f"{number}m of a CPU" if number % 1000 else counted(number // 1000, "CPU")
+    return f"{amount_text(resource, number)} of {resource}"
 
 
 class BalancedAllocation(SchedulingPlugin):

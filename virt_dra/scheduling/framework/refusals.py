@@ -9,11 +9,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, order=True)
 class Reason:
     """One reason why something doesn't fit. ``code``: has a page in docs/reasons. ``text``: the same for everything
-    that misses in the same way; ``detail``: of one example, such as a selector or an amount."""
+    that misses in the same way; ``detail``: of one example, such as an amount; ``term``: the term of a selector that is
+    false."""
 
     code: str
     text: str
     detail: str = ""
+    term: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class FilterRefusal:
     @property
     def message(self) -> str:
         return ", ".join(self.reasons)
+
+    @property
+    def description(self) -> str:
+        """The message, with what it is about."""
+        return f"{self.subject}: {self.message}" if self.subject else self.message
 
 
 class AttemptError(Exception):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from virt_dra.allocator import DeadlineExceeded, FatalError
+from virt_dra.allocator import DeadlineExceeded
 from virt_dra.api.resource_v1 import ResourceClaimStatus
 from virt_dra.model.usage import holders_by
-from virt_dra.simulator.explaining.answer import JudgeProgress, answered
+from virt_dra.simulator.explaining.answer import JudgeProgress, answer_without_ways
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 from virt_dra.simulator.explaining.subject import AskedSubject
 from virt_dra.simulator.explaining.waiting import subjects_in
@@ -59,13 +59,11 @@ class FitState:
         if subject.wish is None:
             return "does not fit", subject.problem
         try:
-            if any(node.fits for node in state.judged(subject.wish)):
+            if state.fits_somewhere(subject.wish):
                 return "fits", ""
-            return "does not fit", answered(subject, state, lambda done, total: None).headline
         except DeadlineExceeded:
             return "undecided", "time ran out"
-        except FatalError as error:
-            return "does not fit", str(error)
+        return "does not fit", answer_without_ways(subject, state, lambda done, total: None).headline
 
 
 def _started_anew(state: ClusterState, subject: AskedSubject) -> tuple[ClusterState, AskedSubject]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from virt_dra.allocator import FatalError
 from virt_dra.allocator.model import DeviceId
+from virt_dra.api.resource_v1 import AllocationResult
 from virt_dra.inventory.topology import CHOSEN, REFUSED, DeviceVerdict, DeviceVerdicts
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.simulator.explaining.state import ClusterState
@@ -17,27 +21,31 @@ def overlay_of(word: str, name: str, model: ClusterModel) -> DeviceVerdicts:
     """
     state = ClusterState.from_model(model)
     subject = find_subject(word, name, "default", state.model)
-    found: dict[DeviceId, DeviceVerdict] = {}
-    for claim in subject.claims:
-        if claim.status.allocation is not None:
-            for result in claim.status.allocation.devices.results:
-                found[DeviceId(result.driver, result.pool, result.device)] = DeviceVerdict(CHOSEN)
+    held = [claim.status.allocation for claim in subject.claims if claim.status.allocation is not None]
+    verdicts = _chosen(held)
     if subject.wish is None:
-        return found
+        return verdicts
+    asked = state.fit(subject.wish)
+    if asked.everywhere is not None:
+        raise FatalError(asked.everywhere.description)
     placed = False
     by_node = _devices_of_nodes(state)
-    for node in state.judged(subject.wish):
+    for node in state.judged(asked):
         if node.fits and not placed:
             placed = True
-            for allocation in state.allocations(subject.wish, node.node):
-                for result in allocation.devices.results:
-                    found[DeviceId(result.driver, result.pool, result.device)] = DeviceVerdict(CHOSEN)
-        host = "; ".join(miss.text for miss in node.host)
-        if host and not node.devices:
-            found.update(dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, host)))
-        for device, miss in node.devices:
-            found[device] = DeviceVerdict(REFUSED, f"{host}; {miss.text}" if host else miss.text)
-    return found
+            verdicts |= _chosen(state.allocations(subject.wish, node.node))
+        host = [reason.text for reason in node.host_reasons]
+        nearest = node.blocking.nearest if node.blocking is not None else ()
+        if host and not nearest:
+            verdicts |= dict.fromkeys(by_node.get(node.node, ()), DeviceVerdict(REFUSED, "; ".join(host)))
+        for miss in nearest:
+            verdicts[miss.device] = DeviceVerdict(REFUSED, "; ".join([*host, miss.reason.text]))
+    return verdicts
+
+
+def _chosen(allocations: Iterable[AllocationResult]) -> dict[DeviceId, DeviceVerdict]:
+    results = [result for allocation in allocations for result in allocation.devices.results]
+    return {DeviceId(result.driver, result.pool, result.device): DeviceVerdict(CHOSEN) for result in results}
 
 
 def _devices_of_nodes(state: ClusterState) -> dict[str, list[DeviceId]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from virt_dra.allocator import DEFAULT, DeadlineExceeded, FatalError, Features, Interrupt, Snapshot
@@ -22,7 +22,9 @@ from virt_dra.model.snapshots import snapshot_of
 from virt_dra.model.usage import DeviceHolder, holders_in_use
 from virt_dra.scheduling.filters.node_resources import ResourcesAttempt
 from virt_dra.scheduling.fit import FilterError, Fit, FitOptions, fit, read_beforehand
-from virt_dra.scheduling.why import NodeMisses, judged
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.why.judging import judged
+from virt_dra.scheduling.why.tree import NodeMisses
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class ClusterState:
         return snapshot_of(self.model, self.features)
 
     @property
+    def running_pods(self) -> Iterable[Pod]:
+        """Those that are bound to a node and haven't finished."""
+        return (pod for pod in self.model.of(Pod) if pod.spec.node_name and not pod.finished)
+
+    @property
     def holders(self) -> Mapping[DeviceId, tuple[DeviceHolder, ...]]:
         """The holders of every device in use."""
         return holders_in_use(self.model)
@@ -87,6 +94,10 @@ class ClusterState:
         pods = [pod for holder in holders for pod in holder.pods]
         return replace(self, model=self.model.changed(released.values(), pods))
 
+    def without_pod(self, pod: Pod) -> ClusterState:
+        """The cluster once the pod has ended; its claims keep their devices."""
+        return replace(self, model=self.model.changed((), [pod]))
+
     def with_node(self, node: Node) -> ClusterState:
         """With the node in place of the one of its name."""
         return replace(self, model=self.model.changed([node]))
@@ -94,31 +105,45 @@ class ClusterState:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def fit(self, wish: Wish) -> Fit:
-        """The wish, to be tried on nodes. Raises FilterError, FatalError."""
-        return fit(wish.pod, self.model.changed(wish.claims), FitOptions(self.features, interrupt=self.interrupt))
-
-    def judged(self, wish: Wish) -> Iterator[NodeMisses]:
-        """Why the wish can't be placed, node by node. Raises FatalError, DeadlineExceeded."""
+        """The wish, to be tried on nodes. Raises FatalError, DeadlineExceeded."""
         try:
-            asked = self.fit(wish)
+            return fit(wish.pod, self.model.changed(wish.claims), FitOptions(self.features, interrupt=self.interrupt))
         except FilterError as error:
             raise FatalError(str(error)) from error
-        return judged(asked, sorted(self.nodes), self.devices, self.interrupt)
+
+    def judged(self, asked: Fit) -> Iterator[NodeMisses]:
+        """Why a wish that isn't refused everywhere can't be placed, node by node. Raises FatalError,
+        DeadlineExceeded."""
+        try:
+            yield from judged(asked, sorted(self.nodes), self.interrupt)
+        except FilterError as error:
+            raise FatalError(str(error)) from error
 
     def fits(self, wish: Wish, node: str) -> bool:
-        """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit.
+        """Whether the pod can go to the node and gets its devices there. A broken claim doesn't fit. Raises
+        DeadlineExceeded."""
+        return self._takes(wish, lambda asked: [asked.state(node)])
 
-        Raises DeadlineExceeded."""
+    def fits_somewhere(self, wish: Wish) -> bool:
+        """Whether some node can take the pod. Raises DeadlineExceeded."""
+        return self._takes(wish, lambda asked: asked.table.states)
+
+    def _takes(self, wish: Wish, states: Callable[[Fit], Iterable[NodeState]]) -> bool:
         try:
             asked = self.fit(wish)
-            return asked.refusal(asked.state(node)) is None
+            return any(asked.refusal(state) is None for state in states(asked))
         except DeadlineExceeded:
             raise
         except (FilterError, FatalError):
             return False
 
+    def codes(self, wish: Wish, node: str) -> frozenset[str]:
+        """The reasons of the filters that refuse the node. Raises FatalError, FilterError, DeadlineExceeded."""
+        asked = self.fit(wish)
+        return frozenset(refusal.code for refusal in asked.refusals(asked.state(node)))
+
     def shortage(self, wish: Wish, node: str) -> Mapping[str, int]:
-        """By resource, how much too little the node has left for the pod. Raises FilterError, FatalError."""
+        """By resource, how much too little the node has left for the pod. Raises FatalError."""
         asked = self.fit(wish)
         room = next(part.attempt for part in asked.parts if isinstance(part.attempt, ResourcesAttempt))
         return room.shortage(asked.state(node))

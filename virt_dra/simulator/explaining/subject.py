@@ -4,11 +4,12 @@ of files."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from virt_dra.api.core_v1 import Container, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec
+from virt_dra.api.counting import listed
 from virt_dra.api.defaults import defaulted
 from virt_dra.api.kubevirt_v1 import KubeVirt, VirtualMachine, VirtualMachineInstance
 from virt_dra.api.meta import ObjectMeta, ObjectT, TypedObject
@@ -43,12 +44,13 @@ class NoSubject(Exception):
 
 @dataclass(frozen=True)
 class AskedSubject:
-    """``title``: ``VM team-a/vm``. ``wish``: what waits, or would wait; ``made``: whether its pod exists already.
+    """``key``: with its namespace. ``wish``: what waits, or would wait; ``made``: whether its pod exists already.
 
     ``node``: where it runs, "" if it waits. ``problem``: why there can't be a pod with claims, "" if there can.
     """
 
-    title: str
+    kind: type[TypedObject]
+    key: str
     wish: Wish | None = None
     made: bool = False
     node: str = ""
@@ -57,6 +59,11 @@ class AskedSubject:
     """The claims that it holds, if it has a place."""
     pod: Pod | None = None
     """The pod that has the place."""
+
+    @property
+    def title(self) -> str:
+        """``VM team-a/vm``."""
+        return f"{_WORDS[self.kind]} {self.key}"
 
 
 _pods_by_owner = ModelIndex(Pod, owner_uids)
@@ -86,23 +93,23 @@ class SubjectFinder:
             found = self.get(VirtualMachine, name, namespace)
         if found is None:
             raise NoSubject(_missing(self._model, kind, name, namespace))
-        title = f"{_WORDS[type(found)]} {found.key}"
+        asked = AskedSubject(type(found), found.key)
         if isinstance(found, ResourceClaim):
-            return _of_claim(found, title)
+            return _of_claim(asked, found)
         if isinstance(found, Pod):
-            return self._of_pod(found, title)
+            return self._of_pod(asked, found)
         vmi = found if isinstance(found, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
         pod = self._pod_of(vmi) if vmi is not None and not vmi.finished else None
         if pod is not None:
-            return self._of_pod(pod, title)
+            return self._of_pod(asked, pod)
         subject = found if isinstance(found, VirtualMachine) else vmi
         if subject is None:
             raise AssertionError("only VMs are left")
         wanted = self._fitting.wanted(subject, subject.namespace)
         if isinstance(wanted, str):
-            return AskedSubject(title, problem=self._named_gap(subject) or wanted)
+            return replace(asked, problem=self._named_gap(subject) or wanted)
         pod, claims = wanted
-        return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)))
+        return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)))
 
     def is_bound(self, there: VirtualMachineInstance | Pod) -> bool:
         """Whether its pod has a node, as ``find`` says too, but without looking at claims."""
@@ -132,7 +139,7 @@ class SubjectFinder:
                     return f"spec.resourceClaims[{number}] names {kind.KIND} {name}, which isn't there{hint}"
         return ""
 
-    def _of_pod(self, pod: Pod, title: str) -> AskedSubject:
+    def _of_pod(self, asked: AskedSubject, pod: Pod) -> AskedSubject:
         names = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
         claims: list[ResourceClaim] = []
         for number, entry in enumerate(pod.spec.resource_claims):
@@ -151,13 +158,12 @@ class SubjectFinder:
                 )
             if claim is None:
                 problem = f"its pod {pod.key} names {what}, which isn't there"
-                return AskedSubject(title, made=True, node=pod.spec.node_name or "", problem=problem)
+                return replace(asked, made=True, node=pod.spec.node_name or "", problem=problem)
             claims.append(defaulted(claim))
         if pod.spec.node_name:
-            return AskedSubject(
-                title, made=True, node=pod.spec.node_name, claims=tuple(claims), pod=_with_statuses(pod, claims)
-            )
-        return AskedSubject(title, Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
+            pod = _with_statuses(pod, claims)
+            return replace(asked, made=True, node=pod.spec.node_name or "", claims=tuple(claims), pod=pod)
+        return replace(asked, wish=Wish(_with_statuses(pod, claims), each_once(claims)), made=True)
 
 
 def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> AskedSubject:
@@ -167,14 +173,14 @@ def find_subject(word: str, name: str, namespace: str, model: ClusterModel) -> A
     return SubjectFinder(model).find(word, name, namespace)
 
 
-def _of_claim(claim: ResourceClaim, title: str) -> AskedSubject:
+def _of_claim(asked: AskedSubject, claim: ResourceClaim) -> AskedSubject:
     claim = defaulted(claim)
     if claim.status.allocation is not None:
-        return AskedSubject(title, node=_node_of(claim), claims=(claim,), made=True)
+        return replace(asked, node=_node_of(claim), claims=(claim,), made=True)
     entry = PodResourceClaim(name="claim", resource_claim_name=claim.name)
     spec = PodSpec(containers=(Container(name=_CLAIM_POD),), resource_claims=(entry,))
     pod = Pod(metadata=ObjectMeta(name=_CLAIM_POD, namespace=claim.namespace), spec=spec)
-    return AskedSubject(title, Wish(pod, (claim.with_(status=ResourceClaimStatus()),)), made=True)
+    return replace(asked, wish=Wish(pod, (claim.with_(status=ResourceClaimStatus()),)), made=True)
 
 
 def _with_statuses(pod: Pod, claims: Iterable[ResourceClaim]) -> Pod:
@@ -201,9 +207,5 @@ def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace:
     if meant is not None:
         return f"there is no {word} {name} in namespace {namespace}; did you mean {meant}?"
     known = sorted(each.key for each in same)
-    listed = (
-        f"there are {', '.join(known[:5])}{' and more' if len(known) > 5 else ''}"
-        if known
-        else f"there is no {word} at all"
-    )
-    return f"there is no {word} {name} in namespace {namespace}; {listed}"
+    others = f"there are {listed(known, 5)}" if known else f"there is no {word} at all"
+    return f"there is no {word} {name} in namespace {namespace}; {others}"

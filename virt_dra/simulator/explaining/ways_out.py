@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from heapq import nsmallest
 from itertools import chain, combinations, islice
 from typing import Final, Literal
 
@@ -38,24 +40,40 @@ from virt_dra.api.resource_v1 import (
     ResourceClaim,
 )
 from virt_dra.matching.facts import conjuncts
+from virt_dra.model.launchers import vm_of_pod
 from virt_dra.model.usage import DeviceHolder
+from virt_dra.scheduling.filters.host_ports import PORT_TAKEN
 from virt_dra.scheduling.filters.node_affinity import AFFINITY, NodeSelection
 from virt_dra.scheduling.filters.node_resources import INSUFFICIENT, amount_text
+from virt_dra.scheduling.filters.pod_affinity import POD_AFFINITY
 from virt_dra.scheduling.filters.taints import TAINTED as NODE_TAINTED
 from virt_dra.scheduling.filters.taints import taint_text, untolerated
+from virt_dra.scheduling.filters.topology_spread import SPREAD
 from virt_dra.scheduling.filters.unschedulable import UNSCHEDULABLE
 from virt_dra.scheduling.pod_requests import CPU, MEMORY
-from virt_dra.simulator.explaining.groups import MissGroup
+from virt_dra.scheduling.why.groups import MissGroup
 from virt_dra.simulator.explaining.state import ClusterState, Wish
 
 Kind = Literal[
-    "free", "tolerate", "uncordon", "label", "affinity", "resources", "selector", "count", "constraint", "capacity"
+    "free",
+    "stop",
+    "tolerate",
+    "uncordon",
+    "label",
+    "affinity",
+    "resources",
+    "selector",
+    "count",
+    "constraint",
+    "capacity",
 ]
 
 TRIALS: Final = 400
 """Placements on one node that all ways out of an answer may cost together."""
 _GROUPS, _NODES, _OFFERED = 4, 6, 5
 """Groups and nodes of a group that are looked at, and ways out that are offered, at most."""
+_STOPPED: Final = 16
+"""Pods that are tried to be stopped on one node for one reason."""
 _TOGETHER: Final = 3
 """Holders of which all combinations are tried; more are found by leaving out what isn't needed."""
 
@@ -94,6 +112,13 @@ class _Budget:
             return False
         self.left -= 1
         return state.fits(wish, node)
+
+    def passes(self, state: ClusterState, wish: Wish, node: str, code: str) -> bool:
+        """Whether no filter refuses the node with this code. As ``fits``."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return code not in state.codes(wish, node)
 
 
 @dataclass(frozen=True)
@@ -137,7 +162,7 @@ def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trial
 
 def _promising(state: ClusterState, group: MissGroup) -> list[str]:
     """Nodes of a group, those first whose pods are of the lowest priority."""
-    if not any(miss.code == IN_USE for miss in group.devices):
+    if not any(reason.code == IN_USE for reason in group.devices):
         return group.nodes[:_NODES]
 
     def importance(node: str) -> int:
@@ -148,8 +173,8 @@ def _promising(state: ClusterState, group: MissGroup) -> list[str]:
 
 def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     """The attempt with a change for every miss, as far as the pod then fits."""
-    for miss in group.host:
-        mend = _HOST.get(miss.code)
+    for code in dict.fromkeys(reason.code for reason in group.host):
+        mend = _HOST.get(code)
         if mend is None:
             return
         attempt = mend(attempt)
@@ -157,14 +182,10 @@ def _mended(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
         if attempt.fits:
             yield attempt
         return
-    for reason in dict.fromkeys(miss.code for miss in group.reasons[len(group.host) :]):
-        for mended in _DEVICE.get(reason, _nothing)(attempt, group):
+    for code in dict.fromkeys(reason.code for reason in group.of_devices):
+        for mended in _DEVICE[code](attempt, group) if code in _DEVICE else ():
             if mended.fits:
                 yield mended
-
-
-def _nothing(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
-    return iter(())
 
 
 # --- the node itself
@@ -209,17 +230,30 @@ def _admitted(attempt: _Attempt) -> _Attempt:
 
 
 def _smaller(attempt: _Attempt) -> _Attempt:
-    """With less of what the node has too little of, as long as something is left of it; else with other pods gone."""
-    short = attempt.state.shortage(attempt.wish, attempt.node)
-    pod = attempt.wish.pod
-    for resource, number in sorted(short.items()):
-        if resource not in (CPU, MEMORY):
-            continue
-        smaller = _asking_less(pod.spec.containers, resource, number)
-        if smaller is not None:
-            pod = pod.with_(spec=pod.spec.with_(containers=smaller))
-            text = f"with {amount_text(resource, number)} less {resource}"
-            attempt = attempt.changed(WayStep("resources", text), wish=replace(attempt.wish, pod=pod))
+    """With less of what the node has too little of, as long as something is left of it; else with another pod
+    stopped."""
+    pod, steps = attempt.wish.pod, list[WayStep]()
+    for resource, number in sorted(attempt.state.shortage(attempt.wish, attempt.node).items()):
+        smaller = _asking_less(pod.spec.containers, resource, number) if resource in (CPU, MEMORY) else None
+        if smaller is None:
+            return _stopped(attempt, INSUFFICIENT)
+        pod = pod.with_(spec=pod.spec.with_(containers=smaller))
+        steps.append(WayStep("resources", f"with {amount_text(resource, number)} less {resource}"))
+    for step in steps:
+        attempt = attempt.changed(step, wish=replace(attempt.wish, pod=pod))
+    return attempt
+
+
+def _stopped(attempt: _Attempt, code: str) -> _Attempt:
+    """With a pod stopped that was in the filter's way: one of the node before others, and the least important
+    first."""
+    pods = attempt.state.running_pods
+    nearest = nsmallest(_STOPPED, pods, key=lambda pod: (pod.spec.node_name != attempt.node, pod.spec.priority or 0))
+    for pod in nearest:
+        user = f"VM {pod.namespace}/{vm}" if (vm := vm_of_pod(pod)) else f"pod {pod.key}"
+        stopped = attempt.changed(WayStep("stop", f"with {user} stopped"), attempt.state.without_pod(pod))
+        if stopped.budget.passes(stopped.state, stopped.wish, stopped.node, code):
+            return stopped
     return attempt
 
 
@@ -243,6 +277,9 @@ _HOST: Final[dict[str, Callable[[_Attempt], _Attempt]]] = {
     NODE_TAINTED: _tolerated,
     AFFINITY: _admitted,
     INSUFFICIENT: _smaller,
+    PORT_TAKEN: partial(_stopped, code=PORT_TAKEN),
+    POD_AFFINITY: partial(_stopped, code=POD_AFFINITY),
+    SPREAD: partial(_stopped, code=SPREAD),
 }
 
 
@@ -337,15 +374,17 @@ def _device_tolerated(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
 
 def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     """Without the part of the request's own selectors that is false; a class's can't be given up."""
-    for miss in group.devices:
-        if miss.code != MISMATCH or not miss.detail:
+    for reason in group.devices:
+        if reason.code != MISMATCH or not reason.term:
             continue
 
-        def relaxed(request: _AnyRequest, part: str = miss.detail) -> _AnyRequest:
-            return request.with_(selectors=tuple(_selectors_without(request.selectors, part)))
+        def relaxed(request: _AnyRequest, term: str = reason.term) -> _AnyRequest:
+            return request.with_(selectors=tuple(_selectors_without(request.selectors, term)))
 
         where = (
-            f"accepted a device whose {miss.text}" if miss.text.count(" is ") == 1 else f"did not ask for {miss.detail}"
+            f"accepted a device whose {reason.text}"
+            if reason.text.count(" is ") == 1
+            else f"did not ask for {reason.term}"
         )
         change = WayStep("selector", f"if request {group.request} {where}")
         yield from _with_request(attempt, group, change, relaxed)

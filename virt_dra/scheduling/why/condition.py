@@ -1,0 +1,28 @@
+"""The message of the operator's condition Allocatable (K-12.4): the groups of nodes, with their claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from virt_dra.api.counting import counted
+from virt_dra.scheduling.why.groups import grouped, named_group_text
+from virt_dra.scheduling.why.tree import NodeMisses
+
+_GROUPS: Final = 8
+"""Groups that a message lists at most."""
+
+
+def allocatable_text(nodes: Iterable[NodeMisses], total: int) -> str:
+    """``total``: the number of nodes in the cluster, of which those given were tried."""
+    groups = grouped(nodes)
+    tried = sum(len(group.nodes) for group in groups)
+    none = (
+        f"0 of {total:,} nodes"
+        if tried >= total
+        else f"0 of {counted(tried, 'tried node')} (the cluster has {total:,})"
+    )
+    parts = [named_group_text(group) for group in groups[:_GROUPS]]
+    if len(groups) > _GROUPS:
+        parts.append(counted(len(groups) - _GROUPS, "other group") + " of nodes")
+    return f"{none} can take the pod: {'; '.join(parts)}"

@@ -1,0 +1,186 @@
+"""Asking a fit about nodes: why the pod can't go to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_dra.allocator import DeadlineExceeded, Explanation, Interrupt, NodeError
+from virt_dra.allocator.explain import TOO_FEW, TOO_MANY, RequestExplanation
+from virt_dra.allocator.features import SELECTION_REASONS
+from virt_dra.allocator.features.in_use import IN_USE, TAKEN
+from virt_dra.allocator.features.selectors import MISMATCH
+from virt_dra.allocator.features.taints import TAINTED
+from virt_dra.allocator.model import DeviceId, PoolDevice, Rejection
+from virt_dra.api.core_v1 import Node
+from virt_dra.api.resource_v1 import Device
+from virt_dra.matching.facts import MismatchReader
+from virt_dra.scheduling.dynamic_resources.plugin import DeviceAttempt
+from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NODE_ERROR, PodDevices
+from virt_dra.scheduling.fit import FilterError, Fit
+from virt_dra.scheduling.framework.node_table import NodeState
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+from virt_dra.scheduling.why.distance import distance_of
+from virt_dra.scheduling.why.tree import DeviceMiss, FilterMisses, NodeMisses, RequestMisses
+
+
+def judged(asked: Fit, nodes: Iterable[str], interrupt: Interrupt | None = None) -> Iterator[NodeMisses]:
+    """Why the pod can't go to each of the nodes, by every filter.
+
+    Only for a fit that isn't refused everywhere. Raises FilterError, DeadlineExceeded; FatalError for slices that can't
+    be read.
+    """
+    judge = _Judge(asked, interrupt)
+    for name in nodes:
+        if interrupt is not None and interrupt():
+            raise DeadlineExceeded(subject=f"node {name}")
+        state = asked.state(name)
+        yield judge.node(state, asked.refusals(state))
+
+
+def first_misses(
+    asked: Fit, refused: Mapping[str, FilterRefusal], interrupt: Interrupt | None = None
+) -> Iterator[NodeMisses]:
+    """Why nodes were refused, each by the filter that refused it first. Raises FatalError, DeadlineExceeded."""
+    judge = _Judge(asked, interrupt)
+    for name, refusal in refused.items():
+        yield judge.node(asked.state(name), (refusal,))
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """What was found on a node: ``places`` are those of the refused devices of each request, in the order of the
+    search."""
+
+    misses: FilterMisses
+    places: tuple[tuple[int, ...], ...]
+
+    def on(self, devices: Sequence[PoolDevice]) -> FilterMisses:
+        """The same, of the devices at these places of another node."""
+        requests = tuple(
+            replace(
+                request,
+                devices=tuple(
+                    [
+                        DeviceMiss(devices[place].id, miss.reason)
+                        for place, miss in zip(places, request.devices, strict=True)
+                    ]
+                ),
+            )
+            for request, places in zip(self.misses.requests, self.places, strict=True)
+        )
+        return replace(self.misses, requests=requests)
+
+
+class _Judge:
+    """Explains the refusals of one fit. Nodes whose devices are refused alike, which are most of a cluster's, are
+    searched once."""
+
+    def __init__(self, asked: Fit, interrupt: Interrupt | None) -> None:
+        self._attempts = {part.plugin.name: part.attempt for part in asked.parts}
+        self._reader = MismatchReader(interrupt)
+        self._alike: dict[Hashable, _Alike] = {}
+
+    def node(self, state: NodeState, refusals: Iterable[FilterRefusal]) -> NodeMisses:
+        """Raises FatalError, DeadlineExceeded, and what the refusals raise."""
+        host, of_devices = list[FilterMisses](), None
+        try:
+            for refusal in refusals:
+                attempt = self._attempts[refusal.plugin]
+                if isinstance(attempt, DeviceAttempt):
+                    of_devices = self._devices(refusal, attempt, state.node)
+                else:
+                    host.append(FilterMisses(refusal, tuple(attempt.reasons(state))))
+        except FilterError:
+            if not host:
+                raise  # after a refusal the filter that fails isn't asked to place a pod
+        return NodeMisses(state.name, tuple(host), of_devices)
+
+    def _devices(self, refusal: FilterRefusal, attempt: DeviceAttempt, node: Node) -> FilterMisses:
+        searched = refusal.code in (DEVICES, NODE_ERROR)
+        devices = attempt.nodes.needed_on(node) if searched else None
+        if devices is None:
+            return FilterMisses(refusal, (Reason(refusal.code, refusal.message),))
+        try:
+            return self._searched(refusal, devices, node)
+        except NodeError as error:  # of the request itself (A-9.1): the text says all there is
+            return FilterMisses(refusal, (Reason(NODE_ERROR, str(error)),))
+
+    def _searched(self, refusal: FilterRefusal, devices: PodDevices, node: Node) -> FilterMisses:
+        if refusal.code == NODE_ERROR:
+            return _undecided(refusal, devices.explain(node))
+        key, there = devices.refusal_key(node), devices.reachable(node)
+        alike = self._alike.get(key) if key is not None else None
+        if alike is not None:
+            return alike.on(there)
+        misses = self._explained(refusal, devices.explain(node), there)
+        if key is not None and _decided_by_key(misses):
+            positions = {device.id: place for place, device in enumerate(there)}
+            places = tuple(tuple([positions[miss.device] for miss in request.devices]) for request in misses.requests)
+            self._alike[key] = _Alike(misses, places)
+        return misses
+
+    def _explained(self, refusal: FilterRefusal, why: Explanation, devices: Sequence[PoolDevice]) -> FilterMisses:
+        published = {device.id: device.published for device in devices}
+        requests = tuple(self._request(why, request, published) for request in why.requests)
+        reasons = () if requests else (Reason(why.reason, why.summary, why.pools[0].detail if why.pools else ""),)
+        return FilterMisses(refusal, reasons, requests, why.pools, why.devices)
+
+    def _request(
+        self, why: Explanation, request: RequestExplanation, published: Mapping[DeviceId, Device]
+    ) -> RequestMisses:
+        # Of a device, the first refusal counts; another may have come later, when others were chosen.
+        first = {rejection.device: rejection for rejection in reversed(request.rejections)}
+        misses = tuple(
+            [
+                DeviceMiss(rejection.device, self._reason(rejection, published[rejection.device]))
+                for rejection in request.rejections
+                if first[rejection.device] is rejection
+            ]
+        )
+        lacking = _lacking(why, request, [miss.reason for miss in misses])
+        return RequestMisses(request.claim, request.request, request.wanted, request.placed, misses, lacking)
+
+    def _reason(self, rejection: Rejection, device: Device) -> Reason:
+        if rejection.reason == MISMATCH:
+            facts = self._reader.facts(rejection.expression, rejection.device.driver, device)
+            return Reason(MISMATCH, facts.text or rejection.summary, term=facts.expression)
+        if rejection.reason == TAINTED:
+            return Reason(TAINTED, f"{rejection.detail.replace('=:', ':')} isn't tolerated")
+        words = _WORDS.get(rejection.reason)
+        return Reason(rejection.reason, words or rejection.summary, "" if words else rejection.detail)
+
+
+_WORDS: Final[Mapping[str, str]] = {IN_USE: "in use", TAKEN: "taken by another request of the same pod"}
+
+
+def _undecided(refusal: FilterRefusal, why: Explanation) -> FilterMisses:
+    """Of a node whose pools are invalid, or for which the search came to no end."""
+    if why.pools:
+        reason = Reason(why.pools[0].reason, "pool invalid", why.pools[0].detail)
+    else:
+        reason = Reason(NODE_ERROR, refusal.message)
+    return FilterMisses(refusal, (reason,), (), why.pools, why.devices)
+
+
+def _lacking(why: Explanation, request: RequestExplanation, reasons: Sequence[Reason]) -> Reason | None:
+    """The reason if it is none of a single device."""
+    if request.over_limit:
+        return Reason(TOO_MANY, why.summary)
+    if why.pools and all(reason.code in SELECTION_REASONS for reason in reasons):
+        return Reason(why.reason, why.summary, why.pools[0].detail)
+    if not reasons:
+        return Reason(TOO_FEW if request.placed else why.reason, why.summary)
+    if request.placed and min(map(distance_of, reasons)) >= distance_of(Reason(MISMATCH, "")):
+        return Reason(TOO_FEW, "too few devices")
+    return None
+
+
+def _decided_by_key(misses: FilterMisses) -> bool:
+    """Whether it was found because devices are in use or mismatch, or are too few: then it holds for all nodes of the
+    key."""
+    reasons = [*misses.reasons, *(request.lacking for request in misses.requests if request.lacking is not None)]
+    return all(reason.code == TOO_FEW for reason in reasons) and all(
+        miss.reason.code in (MISMATCH, IN_USE, TAKEN) for request in misses.requests for miss in request.devices
+    )

@@ -1,0 +1,119 @@
+"""The tree of refusals: why a pod can't go to a node, by filter, request, device and term of the selector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virt_dra.allocator.model import DeviceId
+from virt_dra.allocator.pools import PoolProblem
+from virt_dra.scheduling.framework.refusals import FilterRefusal, Reason
+from virt_dra.scheduling.why.distance import distance_of
+
+
+@dataclass(frozen=True)
+class DeviceMiss:
+    """The refusal of a device. Of a selector's mismatch the reason has the term that is false, and its text is what the
+    device has instead, where that is known."""
+
+    device: DeviceId
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class RequestMisses:
+    """A request (or alternative) that was tried: ``wanted`` devices, at best ``placed`` at the same time.
+
+    ``devices``: the first refusal of each device, in the order of the search. ``lacking``: the reason where it is none
+    of a single device.
+    """
+
+    claim: str
+    request: str
+    wanted: int
+    placed: int
+    devices: tuple[DeviceMiss, ...]
+    lacking: Reason | None = None
+
+    @property
+    def nearest(self) -> tuple[DeviceMiss, ...]:
+        """The devices that miss by least; none where the reason is none of a device."""
+        if self.lacking is not None:
+            return ()
+        least = min((distance_of(miss.reason) for miss in self.devices), default=0)
+        return tuple([miss for miss in self.devices if distance_of(miss.reason) == least])
+
+
+@dataclass(frozen=True)
+class FilterMisses:
+    """A filter's refusal of a node. ``reasons``: those of the node itself; of the filter for devices, the one that is
+    none of a request.
+
+    ``requests``: those that were tried, in their order; the search never got past the last. ``pools``: those of which
+    no device may be allocated. ``reachable``: the number of devices that the node reaches.
+    """
+
+    refusal: FilterRefusal
+    reasons: tuple[Reason, ...] = ()
+    requests: tuple[RequestMisses, ...] = ()
+    pools: tuple[PoolProblem, ...] = ()
+    reachable: int = 0
+
+    @property
+    def nearest(self) -> tuple[Reason, ...]:
+        """The different reasons, sorted: the filter's own, or of the blocking request the nearest ones."""
+        if not self.requests:
+            return self.reasons
+        blocking = self.requests[-1]
+        if blocking.lacking is not None:
+            return (blocking.lacking,)
+        return tuple(sorted({Reason(miss.reason.code, miss.reason.text) for miss in blocking.nearest}))
+
+
+@dataclass(frozen=True)
+class NodeMisses:
+    """Why the pod can't go to a node: ``host``: the refusals of the filters that ask the node itself, ``devices``: of
+    the one that asks for its devices. It can where there are none."""
+
+    node: str
+    host: tuple[FilterMisses, ...] = ()
+    devices: FilterMisses | None = None
+
+    @property
+    def fits(self) -> bool:
+        return not self.host and self.devices is None
+
+    @property
+    def filters(self) -> tuple[FilterMisses, ...]:
+        """All refusals, in the order of the filters, that for devices last."""
+        return self.host if self.devices is None else (*self.host, self.devices)
+
+    @property
+    def refusal(self) -> FilterRefusal:
+        """The first filter's, which is the one that kube-scheduler would say. Only of a node that doesn't fit."""
+        return self.filters[0].refusal
+
+    @property
+    def host_reasons(self) -> tuple[Reason, ...]:
+        return tuple(reason for misses in self.host for reason in misses.reasons)
+
+    @property
+    def device_reasons(self) -> tuple[Reason, ...]:
+        return () if self.devices is None else self.devices.nearest
+
+    @property
+    def blocking(self) -> RequestMisses | None:
+        """The request that the search for devices never got past."""
+        return self.devices.requests[-1] if self.devices is not None and self.devices.requests else None
+
+    @property
+    def lacking(self) -> Reason | None:
+        """What is lacking where no single device is in the way."""
+        if self.devices is None:
+            return None
+        return self.blocking.lacking if self.blocking is not None else self.devices.reasons[0]
+
+    @property
+    def distance(self) -> int:
+        """How far the node is from taking the pod: every reason of its own counts, and the nearest of its devices."""
+        nearest = min(map(distance_of, self.device_reasons), default=0)
+        return sum(map(distance_of, self.host_reasons)) + nearest
