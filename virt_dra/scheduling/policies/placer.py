@@ -11,7 +11,7 @@ whose offers it changed are scored again, and equal nodes in equal states are sc
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -23,6 +23,7 @@ from virt_dra.allocator.reuse.pod_classes import PodClass, Solution
 from virt_dra.allocator.usage import by_pool, uses_of
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import AllocationResult, ResourceClaim
+from virt_dra.scheduling.claim_checks import check_claims
 from virt_dra.scheduling.dynamic_resources.device_ledger import DeviceLedger, Published
 from virt_dra.scheduling.dynamic_resources.plugin import DYNAMIC_RESOURCES, DeviceOptions
 from virt_dra.scheduling.dynamic_resources.pod_devices import DEVICES, NO_DEVICES_FIT, NODE_ERROR
@@ -138,10 +139,12 @@ class PolicyPlacer:
         features: Features = DEFAULT,
         *,
         labels_of: NamespaceLabels = lambda namespace: {},
+        knows_all_pods: bool = True,
         step_limit: int = DEFAULT_STEP_LIMIT,
         interrupt: Interrupt | None = None,
     ) -> None:
-        """``catalog``: of the snapshot's slices (:func:`card_catalog`); ``labels_of``: namespaces, for pod affinity."""
+        """``catalog``: of the snapshot's slices (:func:`card_catalog`); ``labels_of``: namespaces, for pod affinity;
+        ``knows_all_pods``: as in :class:`FilterSources`."""
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
         self.policy = policy
@@ -157,7 +160,7 @@ class PolicyPlacer:
         self._pods: dict[Hashable, tuple[int, Pod]] = {}
         """What runs where: by the pod's identity, or that of the placed VM."""
         self._filters = filters_over(_sources(self._listed, labels_of))
-        self._labels_of = labels_of
+        self._labels_of, self._knows_all_pods = labels_of, knows_all_pods
         self._relating: dict[VmShape, tuple[int, Fit]] = {}
         """By shape, its filters that look at other pods, with the number of changes of pods then."""
         self._pod_changes = 0
@@ -287,6 +290,10 @@ class PolicyPlacer:
 
     def why(self, shape: VmShape) -> Diagnosis:
         """Why a shape fits on no node."""
+        blocked = check_claims(shape.claims, self.snapshot.classes, (), self._features)
+        if blocked is not None:
+            everywhere = FilterRefusal(DYNAMIC_RESOURCES, (blocked.message,), subject=blocked.subject)
+            return Diagnosis(len(self.nodes), everywhere=everywhere)
         refusals = ((node.name, self.refusal(shape, number)) for number, node in enumerate(self.nodes))
         return Diagnosis(len(self.nodes), {name: refusal for name, refusal in refusals if refusal is not None})
 
@@ -424,7 +431,8 @@ class PolicyPlacer:
         """The resources of which the node has too little left, as NodeResourcesFit counts."""
         room = self.rooms[number]
         lacking = [name for name, short in (
-            (PODS, room.pods_left <= 0), (CPU, shape.cpu > room.cpu_left), (MEMORY, shape.memory > room.memory_left)
+            (PODS, room.pods_left <= 0), (CPU, shape.cpu > max(room.cpu_left, 0)),
+            (MEMORY, shape.memory > max(room.memory_left, 0)),
         ) if short]  # fmt: skip
         if shape.others and self.nodes[number].status.allocatable:
             left = self._others[number]
@@ -444,7 +452,8 @@ class PolicyPlacer:
         known = self._relating.get(shape)
         if known is None or known[0] != self._pod_changes:
             assert self._table is not None
-            filters = filters_over(_sources(self._listed, self._labels_of, self._table))
+            sources = _sources(self._listed, self._labels_of, self._table)
+            filters = filters_over(replace(sources, knows_all_pods=self._knows_all_pods))
             fit = prepare(shape.pod, [each for each in filters if each.scope is FilterScope.CLUSTER], self._table)
             known = self._relating[shape] = self._pod_changes, fit
         return known[1] if known[1].parts or known[1].everywhere else None
@@ -492,8 +501,8 @@ class PolicyPlacer:
         for number in stale:
             room = rooms[number]
             if (
-                cpu > room.cpu_left
-                or memory > room.memory_left
+                cpu > max(room.cpu_left, 0)
+                or memory > max(room.memory_left, 0)
                 or room.pods_left <= 0
                 or not open_[number]
                 or not fitting[number]

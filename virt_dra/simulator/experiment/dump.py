@@ -13,7 +13,9 @@ from virt_dra.api.defaults import defaulted
 from virt_dra.api.meta import TypedObject
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from virt_dra.model.cluster import ClusterModel
-from virt_dra.scheduling.pod_requests import CPU, MEMORY, pod_requests
+from virt_dra.model.feeds.files import not_given
+from virt_dra.scheduling.filters.host_ports import host_ports
+from virt_dra.scheduling.pod_requests import pod_requests
 from virt_dra.scheduling.policies.placer import VmShape
 from virt_dra.simulator.experiment.errors import BadExperiment
 from virt_dra.simulator.experiment.model import Arrival, Experiment
@@ -52,7 +54,7 @@ def cluster_of(objects: Iterable[TypedObject]) -> DumpedCluster:
     """Objects of other kinds are counted in ``notes``; of two objects with one name the last counts."""
     objects = tuple(objects)
     others = Counter(obj.kind for obj in objects if not isinstance(obj, USED))
-    model = ClusterModel(defaulted(obj) for obj in objects if isinstance(obj, USED))
+    model = ClusterModel((defaulted(obj) for obj in objects if isinstance(obj, USED)), unread=not_given(objects))
     pods = [pod for pod in model.of(Pod) if not pod.finished]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key))
     notes = (
@@ -102,6 +104,12 @@ def _claims_of(
     return tuple(found)
 
 
+_OWN_LABELS: Final = frozenset(
+    ("kubevirt.io/created-by", "kubevirt.io/nodeName", "vm.kubevirt.io/name", "vmi.kubevirt.io/id")
+)
+"""Labels that differ from VM to VM."""
+
+
 class Shapes:
     """The shapes of pods: one for all that ask for the same."""
 
@@ -109,10 +117,13 @@ class Shapes:
         self._known: dict[tuple[object, ...], VmShape] = {}
 
     def of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
-        spec = pod.spec
-        requests = pod_requests(pod)
-        wishes = spec.model_dump_json(include={"node_selector", "affinity", "tolerations"})
-        key = (requests.get(CPU, 0), requests.get(MEMORY, 0), wishes, *[each.spec.model_dump_json() for each in claims])
+        wishes = pod.spec.model_dump_json(
+            include={"node_selector", "affinity", "tolerations", "topology_spread_constraints"}
+        )
+        labels = frozenset((name, value) for name, value in pod.metadata.labels.items() if name not in _OWN_LABELS)
+        requests, ports = frozenset(pod_requests(pod).items()), frozenset(host_ports(pod))
+        asked = [claim.spec.model_dump_json() for claim in claims]
+        key = (pod.namespace, labels, requests, ports, wishes, *asked)
         found = self._known.get(key)
         if found is None:
             unallocated = tuple(

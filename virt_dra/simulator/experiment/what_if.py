@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from virt_dra.allocator import Features
-from virt_dra.api.core_v1 import Node
+from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
 from virt_dra.api.resource_v1 import ResourceSlice
@@ -117,7 +117,9 @@ class Prospect:
             weights[shape] = weights.get(shape, 0) + 1
         typical = TypicalVms(weights, nodes, snapshot, catalog, features)
         chosen = policy_named(policy, lambda: typical.workload, Random(seed).random)
-        self._placer = PolicyPlacer(snapshot, nodes, chosen, catalog, features)
+        self._placer = PolicyPlacer(
+            snapshot, nodes, chosen, catalog, features, knows_all_pods=self._model.knows_all(Pod)
+        )
         self._typical = typical.workload
         self._numbers = {node.name: number for number, node in enumerate(nodes)}
         self._meter = CardMeter(self._placer, typical.workload)
