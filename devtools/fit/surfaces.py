@@ -16,7 +16,7 @@ from devtools.fit.answers import DEVICES, DOES_NOT_FIT, FITS, FitAnswer, said_of
 from devtools.fit.case import ASKER, NAMESPACE, FitCase
 from devtools.fit.reference import fits_on
 from devtools.fit.wishes import subject_of, wish_of
-from virt_dra.allocator import DEFAULT
+from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.resource_v1 import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from virt_dra.cluster.memory.cluster import MemoryCluster
@@ -28,6 +28,10 @@ from virt_dra.extender.protocol import ExtenderArguments
 from virt_dra.pytest_plugin.readiness import ReadinessInputs, ready_vms
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, control_plane
 from virt_dra.simulator.embedded import RunSettings, run_on
+from virt_dra.simulator.experiment.added_vms import added_vm
+from virt_dra.simulator.experiment.dump import cluster_of
+from virt_dra.simulator.experiment.errors import BadExperiment
+from virt_dra.simulator.experiment.what_if import Prospect, parse_change
 from virt_dra.simulator.explaining.answer import BROKEN, answered
 from virt_dra.simulator.explaining.difference import FitState, differences
 from virt_dra.simulator.explaining.state import ClusterState, Wish
@@ -160,7 +164,7 @@ def by_lint(case: FitCase) -> FitAnswer | None:
     if wish is None or not case.asks_as_vm:
         return None
     result = lint_documents(case.documents, LintSettings(), namespace=NAMESPACE, trial=Fitting)
-    findings = next(judged.findings for judged in result.checked if judged.name == ASKER)
+    findings = next(each.findings for each in result.checked if each.name == ASKER)
     if (result.not_checked and wish.claims) or not any(case.nodes):
         return None
     if any(finding.id in _NO_PLACE for finding in findings):
@@ -187,6 +191,26 @@ def by_diff(case: FitCase) -> FitAnswer | None:
         if change.title.endswith(f"{NAMESPACE}/{ASKER}"):
             return FitAnswer(FITS if change.after == "fits" else DOES_NOT_FIT)
     return None
+
+
+def by_what_if(case: FitCase) -> FitAnswer | None:
+    """The asker is added to the cluster, with claims of its own: nothing of one that has devices already."""
+    wish = wish_of(case)
+    if wish is None or any(claim.status.allocation is not None for claim in wish.claims) or not any(case.nodes):
+        return None
+    if isinstance(case.asker, Pod) and not any(isinstance(obj, Pod) for obj in case.cluster):
+        return None  # the asker is the only pod, of which the cluster doesn't know yet
+    try:
+        shape = added_vm([case.asker], case.cluster, "asker.yaml")
+        prospect = Prospect(cluster_of(case.cluster), "first-fit", features=DEFAULT)
+        outcome = prospect.apply(parse_change("add asker.yaml"), shape)
+    except BadExperiment:
+        return None
+    except FatalError:
+        return FitAnswer(DOES_NOT_FIT)
+    if not outcome.started:
+        return FitAnswer(DOES_NOT_FIT, frozenset(), line=outcome.why.partition(": ")[2])
+    return FitAnswer(FITS, chosen=outcome.started[-1][1])
 
 
 # --- in the cluster -----------------------------------------------------------------------------------------------
@@ -248,6 +272,7 @@ SURFACES: Final = (
     FitSurface("lint", by_lint, FitCase.unused),
     FitSurface("explain", by_explain),
     FitSurface("diff", by_diff),
+    FitSurface("simulate --what-if", by_what_if),
     FitSurface("operator's Allocatable", by_operator, FitCase.without_pods),
     FitSurface("extender's filter", by_extender),
 )
