@@ -24,7 +24,7 @@ MOST_MODULES = 20
 VAGUE_NAMES = frozenset({"each", "found", "known", "what", "one"})
 VAGUE_BINDINGS: dict[str, int] = {
     "virt_dra/allocator": 6,
-    "virt_dra/cli": 14,
+    "virt_dra/cli": 12,
     "virt_dra/controllers": 10,
     "virt_dra/extender": 13,
     "virt_dra/model": 1,

@@ -30,6 +30,7 @@ from virt_dra.cli.shared.options import (
     log_level_option,
     metadata_writers_options,
     parse_namespace,
+    port_option,
 )
 from virt_dra.controllers.devices.options import ResolutionOptions
 from virt_dra.controllers.operator.instance_loop import LoopSettings
@@ -101,9 +102,7 @@ def _all_namespaces(ctx: click.Context, param: click.Parameter, value: str | Non
               help="Standalone: an argument of virt-dra-launcher; may be repeated.")  # fmt: skip
 @address_keys_option
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the ports.")
-@click.option(
-    "--plain-port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For /metrics and /readyz."
-)
+@port_option("--plain-port", 8080, "For /metrics and /readyz.")
 @click.option("--health-port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="For /healthz.")
 @log_level_option
 def command(

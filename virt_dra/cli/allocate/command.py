@@ -29,7 +29,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import output_console, progress, say, status
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
-from virt_dra.cli.shared.options import namespace_option, output_option, parse_node
+from virt_dra.cli.shared.options import files_option, namespace_option, output_option, parse_node
 from virt_dra.cli.shared.output import json_text, print_document, refuse
 from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator import collector
@@ -99,14 +99,7 @@ def _parse_timeout(ctx: click.Context, param: click.Parameter, value: float) -> 
 
 @click.command(name="allocate", help=HELP, epilog=EPILOG)
 @click.argument("paths", metavar="[FILE]...", nargs=-1)
-@click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    metavar="FILE|DIR|URL",
-    multiple=True,
-    help="Manifests; may be repeated. - is standard input.",
-)
+@files_option("Manifests; may be repeated. - is standard input.", "filenames")
 @click.option(
     "--claim",
     "claims",

@@ -28,12 +28,12 @@ from virt_dra.cli.jsonl.lines import answer_stream
 from virt_dra.cli.jsonl.members import BadLine, member, switches, under
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.file_input import sourced_of_files
 from virt_dra.cli.shared.gate_options import gates_epilog, gates_option
 from virt_dra.cli.shared.live_input import live_options, live_sourced
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, files_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cluster.duplicates import applied
-from virt_dra.cluster.files import read_inputs
 from virt_dra.matching.matcher import readable
 
 MEMBERS: Final = ("expression", "device", "features", "new", "derived")
@@ -145,14 +145,7 @@ cost. Members without a value are null. """
 
 @click.command(name="cel", help=HELP, epilog=EPILOG)
 @click.argument("expression", metavar="[EXPR]", required=False)
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    metavar="FILE|DIR|URL",
-    multiple=True,
-    help="Manifests with ResourceSlices; - is standard input.",
-)
+@files_option("Manifests with ResourceSlices; - is standard input.")
 @live_options
 @output_option("text", "name", "json", "yaml")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each device, however many there are.")
@@ -222,12 +215,10 @@ def command(
 def _slices(paths: tuple[str, ...], live: ClusterChoice | None, output: str) -> list[ResourceSlice]:
     """The ResourceSlices of the files and the cluster; other objects may stand among them. Ends the command if there
     are none, or a file can't be read."""
-    loaded = read_inputs(paths)
-    if loaded.problems:
-        refuse([str(problem) for problem in loaded.problems], output)
+    of_files = sourced_of_files(paths, output)
     of_cluster = live_sourced(live, "cel", DEFAULT_NAMESPACE, output) if live else []
     once = applied(
-        (sourced for sourced in (*of_cluster, *loaded.objects) if isinstance(sourced.object, ResourceSlice)),
+        (sourced for sourced in (*of_cluster, *of_files) if isinstance(sourced.object, ResourceSlice)),
         DEFAULT_NAMESPACE,
     )
     slices = [sourced.object for sourced in once.objects if isinstance(sourced.object, ResourceSlice)]

@@ -23,7 +23,7 @@ from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, output_option
-from virt_dra.cli.shared.output import json_text, refuse
+from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.port import ApiError, Reader
 from virt_dra.inventory.details import DetailSources, ObjectId, details_of, event_lines, subjects_of
@@ -107,22 +107,14 @@ def command(kind: str, names: tuple[str, ...], source: InventoryInput, output: s
         rows, missing = request.rows(model)
         subjects = [subject for row in rows for subject in subjects_of(row, model)]
         remarks = _live_remarks(source, subjects) if source.live else _remarks_of(documents, source)
-        _print([details_of(row, DetailSources(model, options, remarks)) for row in rows], now, output)
+        details = [details_of(row, DetailSources(model, options, remarks)) for row in rows]
+    if output != "text":
+        print_document(details, output)
+    elif details:
+        click.echo("\n\n".join("\n".join(section_lines(document, now)) for document in details))
     for name in missing:
         say(f"error: {name}", err=True)
     sys.exit(1 if missing else 0)
-
-
-def _print(details: Sequence[Json], now: datetime, output: str) -> None:
-    if output == "json":
-        click.echo(json_text(list(details), indent=2))
-    elif output == "yaml":
-        from virt_dra.api.reading.yaml_writing import write_yaml
-
-        click.echo(write_yaml(list(details)), nl=False)
-    else:
-        for number, document in enumerate(details):
-            click.echo(("\n" if number else "") + "\n".join(section_lines(document, now)))
 
 
 def _remarks_of(documents: Sequence[Document], source: InventoryInput) -> _Remarks:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option
@@ -52,13 +50,14 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
     with kept_for_good():
         from virt_dra.allocator import FatalError
+        from virt_dra.cli.shared.file_input import objects_of_files
         from virt_dra.simulator.deadline import AllocationDeadline
         from virt_dra.simulator.explaining.difference import FitState, differences
         from virt_dra.simulator.explaining.state import ClusterState
 
         deadline = AllocationDeadline(timeout)
         with status("reading"):
-            read = [_read(path, output) for path in (before, after)]
+            read = [objects_of_files([path], output) for path in (before, after)]
         try:
             states = [FitState(ClusterState.of(objects, namespace, deadline), deadline.start) for objects in read]
             with progress("trying VMs") as report:
@@ -80,12 +79,3 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
 
 def _json(change: FitChange) -> Json:
     return {"subject": change.title, "before": change.before, "after": change.after, "why": change.why or None}
-
-
-def _read(path: str, output: str) -> Sequence[TypedObject]:
-    from virt_dra.cluster.files import read_inputs
-
-    loaded = read_inputs([path])
-    if loaded.problems:
-        refuse([str(each) for each in loaded.problems], output)
-    return [each.object for each in loaded.objects]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,9 +17,10 @@ from virt_dra.api.integration.paths import POLICY_ANNOTATION
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.gate_options import gates_option
-from virt_dra.cli.shared.options import log_level_option
+from virt_dra.cli.shared.options import log_level_option, port_option
 from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.policy_options import known_policies
+from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.extender.configuration import scheduler_configuration
 from virt_dra.scheduling.policies.catalog import POLICIES
@@ -80,17 +79,9 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @cluster_options
 @gates_option("--feature-gates", help_text="The cluster's gates, as kube-scheduler has them.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address for kube-scheduler.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8766,
-    show_default=True,
-    help="For kube-scheduler; 0 for any free port.",
-)
+@port_option("--port", 8766, "For kube-scheduler; 0 for any free port.")
 @click.option("--plain-host", default="127.0.0.1", show_default=True, help="Address for probes and metrics.")
-@click.option(
-    "--plain-port", type=click.IntRange(0, 65535), default=8767, show_default=True, help="For probes and metrics."
-)
+@port_option("--plain-port", 8767, "For probes and metrics.")
 @click.option(
     "--tls-dir", type=click.Path(file_okay=False, path_type=Path), help="Serve HTTPS: folder with tls.crt and tls.key."
 )
@@ -123,20 +114,12 @@ def command(
     settings = AdvisorSettings(policy, Features.from_gates(feature_gates or PLAIN), timeout)
     try:
         tls = None if tls_dir is None else ReloadingTls(CertificateFolder(tls_dir), client_ca)
-        asyncio.run(
-            _serve(
-                cluster,
-                settings,
-                ExtenderPorts(host, port, plain_host, plain_port),
-                tls,
-                verified=client_ca is not None,
-            )
-        )
+        ports = ExtenderPorts(host, port, plain_host, plain_port)
+        asyncio.run(_serve(cluster, settings, ports, tls, verified=client_ca is not None))
     except CertificateError as error:
         refuse([str(error)], "text")
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else error
-        refuse([f"cannot listen on {host}, port {port}, and {plain_host}, port {plain_port}: {reason}"], "text")
+        cannot_listen(f"{host}, port {port}, and {plain_host}, port {plain_port}", error)
 
 
 async def _serve(
@@ -146,9 +129,7 @@ async def _serve(
     from virt_dra.extender.metrics import ExtenderMetrics
     from virt_dra.extender.server import ExtenderServer
 
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected())
         followed = FollowedCluster(connected, settings)

@@ -18,7 +18,7 @@ from virt_dra.cli.get.tables import RowTable, csv_lines
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import json_text, refuse
+from virt_dra.cli.shared.output import print_document, refuse
 from virt_dra.cli.shared.suggestions import suggesting
 from virt_dra.cluster.memory.selectors import parse_labels
 from virt_dra.cluster.port import BadRequest
@@ -176,13 +176,7 @@ def _labels(kind: RowKind, selector: str | None, output: str) -> Callable[[Mappi
 
 def _print(kind: RowKind, rows: Sequence[InventoryRow], output: str) -> None:
     if output in ("json", "yaml"):
-        listed = [row.to_json() for row in rows]
-        if output == "json":
-            click.echo(json_text(listed, indent=2))
-        else:
-            from virt_dra.api.reading.yaml_writing import write_yaml
-
-            click.echo(write_yaml(listed), nl=False)
+        print_document([row.to_json() for row in rows], output)
     elif output == "csv":
         click.echo(csv_lines(columns_of(kind, wide=True), rows), nl=False)
     elif output == "name":

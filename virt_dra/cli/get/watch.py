@@ -16,7 +16,7 @@ from virt_dra.cli.shared.cluster_options import NoCluster
 from virt_dra.cli.shared.console import say
 from virt_dra.cli.shared.inventory_input import InventoryInput
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
-from virt_dra.cli.shared.output import json_text, refuse
+from virt_dra.cli.shared.output import document_text, json_text, refuse
 from virt_dra.cluster.port import ApiError
 from virt_dra.cluster.watching.informer import Informer, ListerWatcher, running
 from virt_dra.inventory.changes import RowChange, WatchedRows
@@ -105,8 +105,4 @@ def change_printer(kind: RowKind, output: str) -> Callable[[list[RowChange]], No
 
 
 def _document(change: RowChange, output: str) -> str:
-    if output == "json":
-        return json_text(change.to_json())
-    from virt_dra.api.reading.yaml_writing import write_yaml
-
-    return f"---\n{write_yaml(change.to_json())}"
+    return json_text(change.to_json()) if output == "json" else f"---\n{document_text(change.to_json(), output)}"

@@ -29,6 +29,7 @@ from virt_dra.cli.shared.console import progress, say
 from virt_dra.cli.shared.lint_options import problems_json, severity_options, unreadable
 from virt_dra.cli.shared.options import (
     address_keys_option,
+    files_option,
     kubevirt_gates_option,
     kubevirt_option,
     namespace_option,
@@ -117,14 +118,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(name="lint", help=HELP, epilog=EPILOG)
-@click.option(
-    "-f",
-    "--filename",
-    "named",
-    metavar="FILE|DIR|URL",
-    multiple=True,
-    help="Manifests; may be repeated. - is standard input.",
-)
+@files_option("Manifests; may be repeated. - is standard input.", "named")
 @click.argument("more", metavar="[FILE|DIR...]", nargs=-1)
 @output_option("text", "json", "yaml", "sarif", "github", "junit")
 @kubevirt_option

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import sys
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,8 +15,10 @@ from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.cli.report.settings import MOST_EXPLAINED, ReportSettings
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
-from virt_dra.cli.shared.options import address_keys_option, log_level_option, parse_service
+from virt_dra.cli.shared.options import address_keys_option, log_level_option, port_option
 from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
+from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
 from webhooks.server.log import json_logging
 
 if TYPE_CHECKING:
@@ -64,53 +63,21 @@ Exit codes: 0 stopped by SIGTERM or SIGINT, 2 bad usage, no cluster, or a port o
 @address_keys_option
 @click.option("--most", metavar="NUMBER", type=click.IntRange(0, 10_000), default=MOST_EXPLAINED, show_default=True,
               help="How many waiting VMs are explained.")  # fmt: skip
-@click.option(
-    "--tls-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder with tls.crt and tls.key that something else renews.",
-)
-@click.option(
-    "--self-signed", type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for an authority of our own and its certificate, made and renewed "
-"here; browsers must trust current/ca.crt in it.",
-)  # fmt: skip
-@click.option(
-    "--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate."
-)
-@click.option(
-    "--service",
-    metavar="SERVICE.NAMESPACE",
-    callback=parse_service,
-    help="With --self-signed: the names of this Service.",
-)
+@tls_options("browsers must trust current/ca.crt in it")
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8443,
-    show_default=True,
-    help="For viewers, with TLS; 0 for any free port.",
-)
-@click.option(
-    "--plain-port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="For probes and metrics, without TLS.",
-)
+@port_option("--port", 8443, "For viewers, with TLS; 0 for any free port.")
+@port_option("--plain-port", 8080, "For probes and metrics, without TLS.")
 @log_level_option
 def command(
-    cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls_dir: Path | None,
-    self_signed: Path | None, dns_names: tuple[str, ...], service: tuple[str, str] | None, host: str, port: int,
+    cluster: ClusterChoice, address_keys: tuple[DriverKeys, ...], most: int, tls: TlsOptions, host: str, port: int,
     plain_port: int, log_level: int,
 ) -> None:  # fmt: skip
     with required(_NEEDS, "aiohttp", "kubernetes", "cryptography", "prometheus_client"):
-        from virt_dra.cli.shared.tls_options import TlsOptions
         from webhooks.tls.reloading import CertificateError, ReloadingTls
     from virt_dra.cli.report_server.render import LiveReport
     from virt_dra.report_server.following import FollowSettings
 
-    certificate = TlsOptions(tls_dir, self_signed, dns_names, service).files()
+    certificate = tls.files()
     json_logging(sys.stderr, log_level)
     settings = ReportSettings(address_keys=address_keys, most=most)
     following = FollowSettings(LiveReport(settings), cluster.kubeconfig, cluster.context, log_level)
@@ -134,9 +101,7 @@ async def _serve(
     from virt_dra.report_server.viewers import resources_of
 
     log = logging.getLogger("virt_dra.report")
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     async with AsyncExitStack() as stack:
         connected = await stack.enter_async_context(cluster.connected(REVIEW_LIMITS))
         metrics = ReportMetrics()
@@ -151,13 +116,7 @@ async def _serve(
         try:
             ports = await server.start(host, port, plain_port)
         except OSError as error:
-            refuse(
-                [
-                    f"cannot listen on {host}, ports {port} and {plain_port}: "
-                    f"{os.strerror(error.errno) if error.errno else error}"
-                ],
-                "text",
-            )
+            cannot_listen(f"{host}, ports {port} and {plain_port}", error)
         log.info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
         await stack.enter_async_context(rendering.running())
         group = await stack.enter_async_context(asyncio.TaskGroup())

@@ -41,6 +41,11 @@ class ClusterChoice:
         """True if any of the options is given."""
         return self.kubeconfig is not None or self.context is not None
 
+    def check(self, *, live: bool) -> None:
+        """Raises UsageError if any of the options is given without ``--live``."""
+        if self.given and not live:
+            raise click.UsageError("--kubeconfig and --context go with --live")
+
     @asynccontextmanager
     async def connected(self, limits: ClientLimits | None = None) -> AsyncIterator[KubeCluster]:
         """A connection to the cluster, which has answered once. Raises :class:`NoCluster`."""

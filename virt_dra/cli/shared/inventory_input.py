@@ -14,11 +14,12 @@ from virt_dra.api.reading.collector import collector_paused
 from virt_dra.api.reading.documents import Document, Sourced, read_document
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.file_input import sourced_of_files
 from virt_dra.cli.shared.live_input import live_objects
-from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, parse_namespace
+from virt_dra.cli.shared.options import DEFAULT_NAMESPACE, address_keys_option, files_option, parse_namespace
 from virt_dra.cli.shared.output import refuse
 from virt_dra.cluster.duplicates import applied
-from virt_dra.cluster.files import read_inputs, read_written
+from virt_dra.cluster.files import read_written
 from virt_dra.live.reading import ReadScope
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.feeds.files import model_of_files
@@ -47,8 +48,7 @@ class InventoryInput:
         """Raises UsageError for options that contradict each other."""
         if self.live == bool(self.paths):
             raise click.UsageError("say what to read: files with -f, or a cluster with --live")
-        if not self.live and self.cluster.given:
-            raise click.UsageError("--kubeconfig and --context go with --live")
+        self.cluster.check(live=self.live)
         if self.everywhere and self.namespace is not None:
             raise click.UsageError("-A is all namespaces, -n one of them; give one of both")
 
@@ -79,10 +79,7 @@ class InventoryInput:
         namespace = self.namespace or DEFAULT_NAMESPACE
         with collector_paused():
             if documents is None:
-                loaded = read_inputs(self.paths)
-                if loaded.problems:
-                    refuse([str(problem) for problem in loaded.problems], output)
-                objects = loaded.objects
+                objects = sourced_of_files(self.paths, output)
             else:
                 objects = tuple(obj for obj in map(read_document, documents) if isinstance(obj, Sourced))
             once = applied((obj for obj in objects if isinstance(obj.object, kinds.all)), namespace)
@@ -95,14 +92,7 @@ def inventory_options(command: Callable[..., R]) -> Callable[..., R]:
     """``-f``, ``--live``, ``-n``, ``-A`` and those of the cluster; the command gets them together, as ``source:
     InventoryInput``."""
 
-    @click.option(
-        "-f",
-        "--filename",
-        "paths",
-        metavar="FILE|DIR|URL",
-        multiple=True,
-        help="Manifests or a dump; - is standard input.",
-    )
+    @files_option("Manifests or a dump; - is standard input.")
     @click.option("--live", is_flag=True, help="Read a cluster, with your own rights.")
     @click.option(
         "-n", "--namespace", callback=lambda ctx, param,

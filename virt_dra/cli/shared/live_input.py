@@ -33,8 +33,7 @@ def live_options(command: Callable[..., R]) -> Callable[..., R]:
     @cluster_options
     @wraps(command)
     def with_live(*args: Any, wanted: bool, cluster: ClusterChoice, **kwargs: Any) -> R:
-        if cluster.given and not wanted:
-            raise click.UsageError("--kubeconfig and --context go with --live")
+        cluster.check(live=wanted)
         return command(*args, live=cluster if wanted else None, **kwargs)
 
     return with_live

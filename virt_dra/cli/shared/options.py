@@ -104,6 +104,16 @@ def output_option(*formats: str) -> Callable[[F], F]:
     )
 
 
+def files_option(help_text: str, parameter: str = "paths", metavar: str = "FILE|DIR|URL") -> Callable[[F], F]:
+    """``-f``, which may be repeated."""
+    return click.option("-f", "--filename", parameter, metavar=metavar, multiple=True, help=help_text)
+
+
+def port_option(name: str, default: int, help_text: str) -> Callable[[F], F]:
+    """A port to listen on; 0 for any free one."""
+    return click.option(name, type=click.IntRange(0, 65535), default=default, show_default=True, help=help_text)
+
+
 namespace_option = click.option(
     "-n",
     "--namespace",

@@ -24,12 +24,13 @@ def json_text(document: Json | list[Json], indent: int | None = None) -> str:
     return text if text.replace("\n", "").isprintable() else json.dumps(document, indent=indent)
 
 
-def print_document(document: Json, output: str) -> None:
+def document_text(document: Json | list[Json], output: str) -> str:
     """``output``: json or yaml."""
-    if output == "json":
-        click.echo(json_text(document, indent=2))
-    else:
-        click.echo(write_yaml(document), nl=False)
+    return json_text(document, indent=2) + "\n" if output == "json" else write_yaml(document)
+
+
+def print_document(document: Json | list[Json], output: str) -> None:
+    click.echo(document_text(document, output), nl=False)
 
 
 def refuse(sentences: Sequence[str], output: str, problems: Iterable[Json | str] | None = None) -> NoReturn:

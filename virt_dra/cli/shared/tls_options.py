@@ -1,16 +1,22 @@
-"""The options for a server's certificate. Needs the extra ``webhook``."""
+"""The options for a server's certificate."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from webhooks.tls.authority import service_names
-from webhooks.tls.folder import AuthorityFolder
-from webhooks.tls.reloading import CertificateFolder, CertificateSource
+from virt_dra.cli.shared.options import parse_service
+
+if TYPE_CHECKING:
+    from webhooks.tls.reloading import CertificateSource
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,11 @@ class TlsOptions:
     service: tuple[str, str] | None
 
     def files(self) -> CertificateSource:
-        """A folder with the certificate. Raises UsageError."""
+        """A folder with the certificate. Raises UsageError. Needs the extra ``webhook``."""
+        from webhooks.tls.authority import service_names
+        from webhooks.tls.folder import AuthorityFolder
+        from webhooks.tls.reloading import CertificateFolder
+
         names = (*self.dns_names, *(service_names(*self.service) if self.service else ()))
         if self.tls_dir is not None and self.self_signed is None:
             if names:
@@ -34,3 +44,42 @@ class TlsOptions:
         if not names:
             raise click.UsageError("--self-signed needs --service or --dns-name")
         return AuthorityFolder(self.self_signed, names, lambda: datetime.now(UTC))
+
+
+def tls_options(trust: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """The options; the command gets them together, as ``tls: TlsOptions``. ``trust``: what an authority of our own is
+    for."""
+
+    def add(command: Callable[..., R]) -> Callable[..., R]:
+        @click.option(
+            "--tls-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder with tls.crt and tls.key that something else renews.",
+        )
+        @click.option(
+            "--self-signed",
+            type=click.Path(file_okay=False, path_type=Path),
+            help=f"Folder for an authority of our own and its certificate, made and renewed here; {trust}.",
+        )
+        @click.option(
+            "--dns-name",
+            "dns_names",
+            multiple=True,
+            help="With --self-signed: a name (or IP address) of the certificate.",
+        )
+        @click.option(
+            "--service",
+            metavar="SERVICE.NAMESPACE",
+            callback=parse_service,
+            help="With --self-signed: the names of this Service.",
+        )
+        @wraps(command)
+        def with_tls(
+            *args: Any, tls_dir: Path | None, self_signed: Path | None, dns_names: tuple[str, ...],
+            service: tuple[str, str] | None, **kwargs: Any,
+        ) -> R:  # fmt: skip
+            return command(*args, tls=TlsOptions(tls_dir, self_signed, dns_names, service), **kwargs)
+
+        return with_tls
+
+    return add

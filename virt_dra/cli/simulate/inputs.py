@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
-from virt_dra.api.meta import TypedObject
 from virt_dra.api.reading.documents import DocumentError, read_documents
+from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import refuse
-from virt_dra.cluster.files import read_inputs
 from virt_dra.simulator.experiment.building import build_experiment
 from virt_dra.simulator.experiment.description import KIND, Description, read_description
 from virt_dra.simulator.experiment.dump import DumpedCluster, cluster_of, replayed
@@ -58,11 +57,7 @@ def _not_from_stdin(output: str) -> NoReturn:
 def experiment_of(description: Description, source: str, seed: int | None, output: str) -> Experiment:
     """Files that the description names are found beside it."""
     base = Path(source).parent if source != "standard input" else Path()
-    objects = (
-        dumped_objects([str(base / file) for file in description.cluster.files], output)
-        if description.cluster.files
-        else ()
-    )
+    objects = objects_of_files([str(base / file) for file in description.cluster.files], output)
     with refused(output):
         if description.arrivals is None:
             return build_experiment(description, source, objects, seed=seed)
@@ -71,17 +66,9 @@ def experiment_of(description: Description, source: str, seed: int | None, outpu
             return build_experiment(description, source, objects, (str(path), lines), seed=seed)
 
 
-def dumped_objects(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
-    """The objects of files. Ends the command for files that can't be read."""
-    loaded = read_inputs(paths)
-    if loaded.problems:
-        refuse([str(problem) for problem in loaded.problems], output)
-    return [sourced.object for sourced in loaded.objects]
-
-
 def dumped_cluster(paths: Sequence[str], output: str) -> DumpedCluster:
     """The cluster of a dump, with at least one node."""
-    cluster = cluster_of(dumped_objects(paths, output))
+    cluster = cluster_of(objects_of_files(paths, output))
     if not cluster.model.nodes:
         refuse(
             [

@@ -8,8 +8,9 @@ from virt_dra.allocator import DEFAULT, FatalError
 from virt_dra.api.counting import counted
 from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import say
+from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.output import print_document, refuse
-from virt_dra.cli.simulate.inputs import description_in, dumped_objects, refused
+from virt_dra.cli.simulate.inputs import description_in, refused
 from virt_dra.simulator.experiment.added_vms import added_vm
 from virt_dra.simulator.experiment.dump import cluster_of
 from virt_dra.simulator.experiment.errors import BadExperiment
@@ -20,11 +21,11 @@ def answer(paths: Sequence[str], changes: Sequence[str], policy: str, seed: int,
     """Print what the changes do, one after the other. All of them are read before the first is applied."""
     if description_in(paths, output) is not None:
         refuse([f"{paths[0]}: is a description; --what-if needs a dump of a cluster"], output)
-    objects = dumped_objects(paths, output)
+    objects = objects_of_files(paths, output)
     with refused(output):
         parsed = [parse_change(text) for text in changes]
         added = [
-            added_vm(dumped_objects(change.subjects, output), objects, change.subjects[0])
+            added_vm(objects_of_files(change.subjects, output), objects, change.subjects[0])
             if change.verb == "add"
             else None
             for change in parsed

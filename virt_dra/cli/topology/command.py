@@ -15,7 +15,7 @@ from virt_dra.cli.shared.console import output_console, say
 from virt_dra.cli.shared.extras import required
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import output_option
-from virt_dra.cli.shared.output import print_document, refuse
+from virt_dra.cli.shared.output import document_text, refuse
 from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
 from virt_dra.model.cluster import ClusterModel
@@ -94,10 +94,8 @@ def _write(folds: Sequence[NodeFold], output: str, out: Path | None) -> None:
             say(f"written to {out}")
         elif output == "text":
             _print(folds)
-        elif output in ("json", "yaml"):
-            print_document(to_json(folds), output)
         else:
-            click.echo(_document(folds, output))
+            click.echo(_document(folds, output), nl=output in ("svg", "html"))
     except OSError as error:
         if out is None:
             raise
@@ -105,8 +103,6 @@ def _write(folds: Sequence[NodeFold], output: str, out: Path | None) -> None:
 
 
 def _document(folds: Sequence[NodeFold], output: str) -> str:
-    from virt_dra.api.reading.yaml_writing import write_yaml
-    from virt_dra.cli.shared.output import json_text
     from virt_dra.cli.topology.drawing import topology_svg
     from virt_dra.cli.topology.page import topology_page
 
@@ -115,10 +111,8 @@ def _document(folds: Sequence[NodeFold], output: str) -> str:
             return topology_svg(folds)
         case "html":
             return topology_page(folds)
-        case "json":
-            return json_text(to_json(folds), indent=2) + "\n"
-        case "yaml":
-            return write_yaml(to_json(folds))
+        case "json" | "yaml":
+            return document_text(to_json(folds), output)
     from rich.console import Console
 
     from virt_dra.cli.topology.text import fold_trees

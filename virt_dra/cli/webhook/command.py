@@ -9,20 +9,20 @@ import click
 
 from virt_dra.api.integration.attribute_keys import DriverKeys
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
-from virt_dra.api.meta import TypedObject
 from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.extras import required
+from virt_dra.cli.shared.file_input import objects_of_files
 from virt_dra.cli.shared.lint_options import severity_options
 from virt_dra.cli.shared.options import (
     address_keys_option,
+    files_option,
     kubevirt_gates_option,
     kubevirt_option,
     log_level_option,
     metadata_writers_options,
-    parse_service,
+    port_option,
 )
-from virt_dra.cli.shared.output import refuse
-from virt_dra.cluster.files import read_inputs
+from virt_dra.cli.shared.tls_options import TlsOptions, tls_options
 from webhooks.knowledge import DRIVER_WAIT, KubeVirtOnly, LauncherSettings
 from webhooks.lint import LintInputs, LintSettings, Preflight
 from webhooks.server.callers import DEFAULT_NAME, LIMIT, REFUSE, TELL, Callers, UnverifiedPolicy
@@ -53,34 +53,15 @@ _NEEDS = (
 
 
 @click.command(name="webhook", epilog=EPILOG)
-@click.option(
-    "-f", "--filename", "paths", metavar="FILE|DIR", multiple=True,
-    help="Objects of the cluster: templates, claims, DeviceClasses, "
-"ResourceSlices, KubeVirt, VMIs; read once at the start.",
-)  # fmt: skip
+@files_option(
+    "Objects of the cluster: templates, claims, DeviceClasses, ResourceSlices, KubeVirt, VMIs; read once at the start.",
+    metavar="FILE|DIR",
+)
 @click.option(
     "--live", is_flag=True, help="Watch a cluster instead; ready once all its objects have been read. See --kubeconfig."
 )
 @cluster_options
-@click.option(
-    "--tls-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder with tls.crt and tls.key that something else renews.",
-)
-@click.option(
-    "--self-signed", type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for an authority of our own and its certificate, made and "
-"renewed here; current/ca.crt in it is the caBundle.",
-)  # fmt: skip
-@click.option(
-    "--dns-name", "dns_names", multiple=True, help="With --self-signed: a name (or IP address) of the certificate."
-)
-@click.option(
-    "--service",
-    metavar="SERVICE.NAMESPACE",
-    callback=parse_service,
-    help="With --self-signed: the names of this Service.",
-)
+@tls_options("current/ca.crt in it is the caBundle")
 @click.option(
     "--client-ca", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Authorities (PEM) of the API servers' client certificates; other callers get no answer. Reloaded on changes.",
@@ -94,20 +75,8 @@ _NEEDS = (
               "everything known of the cluster.  [default: refuse with --client-ca, "
 "else limit with --live, tell with -f]")  # fmt: skip
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on; :: for IPv6.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8443,
-    show_default=True,
-    help="For reviews, with TLS; 0 for any free port.",
-)
-@click.option(
-    "--plain-port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="For probes and metrics, without TLS.",
-)
+@port_option("--port", 8443, "For reviews, with TLS; 0 for any free port.")
+@port_option("--plain-port", 8080, "For probes and metrics, without TLS.")
 @kubevirt_option
 @kubevirt_gates_option
 @address_keys_option
@@ -135,9 +104,8 @@ _NEEDS = (
 )  # fmt: skip
 @log_level_option
 def command(
-    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, tls_dir: Path | None, self_signed: Path | None,
-    dns_names: tuple[str, ...], service: tuple[str, str] | None, client_ca: Path | None, client_names: tuple[str, ...],
-    unverified_callers: UnverifiedPolicy | None, host: str, port: int, plain_port: int,
+    paths: tuple[str, ...], live: bool, cluster: ClusterChoice, tls: TlsOptions, client_ca: Path | None,
+    client_names: tuple[str, ...], unverified_callers: UnverifiedPolicy | None, host: str, port: int, plain_port: int,
     kubevirt: KubeVirtVersion | None, gates: dict[str, bool], address_keys: tuple[DriverKeys, ...], lint: LintSettings,
     writers: frozenset[str], wait_image: str, driver_wait: float, max_body: int, timeout: float, announce: float,
     log_level: int,
@@ -155,19 +123,17 @@ def command(
     VM names: see docs/guides/callers.md.
     """
     with required(_NEEDS, "aiohttp", "cryptography", "prometheus_client"):
-        from virt_dra.cli.shared.tls_options import TlsOptions
         from virt_dra.cli.webhook.serving import CallerChoice, Listening, Serving
         from virt_dra.live.world import LiveSettings
         from webhooks.server.app import ServerLimits
     if live and paths:
         raise click.UsageError("give either --live or -f")
-    if not live and cluster.given:
-        raise click.UsageError("--kubeconfig and --context go with --live")
+    cluster.check(live=live)
     if client_ca is None and (client_names or unverified_callers == REFUSE):
         raise click.UsageError("--client-name and --unverified-callers=refuse need --client-ca")
     unverified = unverified_callers or (REFUSE if client_ca is not None else LIMIT if live else TELL)
     serving = Serving(
-        TlsOptions(tls_dir, self_signed, dns_names, service),
+        tls,
         CallerChoice(client_ca, Callers(unverified, frozenset(client_names) or frozenset({DEFAULT_NAME}))),
         ServerLimits(body_bytes=max_body, seconds=timeout),
         Listening(host, port, plain_port, announce),
@@ -177,7 +143,7 @@ def command(
     if live:
         serving.by_cluster(cluster, LiveSettings(lint, launcher, kubevirt, gates, address_keys))
     else:
-        objects = _objects(paths)
+        objects = objects_of_files(paths, "text")
         world = LintInputs.of(objects, version=kubevirt, gates=gates, address_keys=address_keys)
         # Without objects, references of a VM can't be checked.
         serving.by(
@@ -185,10 +151,3 @@ def command(
             if objects
             else KubeVirtOnly(world.configuration.gates, launcher, lint.ignore)
         )
-
-
-def _objects(paths: tuple[str, ...]) -> tuple[TypedObject, ...]:
-    loaded = read_inputs(paths)
-    if loaded.problems:
-        refuse([str(problem) for problem in loaded.problems], "text")
-    return tuple(sourced.object for sourced in loaded.objects)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from typing import Final
 
 from virt_dra.cli.shared.cluster_options import ClusterChoice
 from virt_dra.cli.shared.output import refuse
+from virt_dra.cli.shared.stopping import cannot_listen, stop_signal
 from virt_dra.cli.shared.tls_options import TlsOptions
 from virt_dra.cli.webhook.live import live_server
 from virt_dra.live.world import LiveSettings
@@ -88,21 +87,12 @@ class Serving:
 
 
 async def _serve(server: WebhookServer, listening: Listening) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_signal()
     host, port, plain_port = listening.host, listening.port, listening.plain_port
     try:
         ports = await server.start(host, port, plain_port)
     except OSError as error:
-        refuse(
-            [
-                f"cannot listen on {host}, ports {port} and {plain_port}: "
-                f"{os.strerror(error.errno) if error.errno else error}"
-            ],
-            "text",
-        )
+        cannot_listen(f"{host}, ports {port} and {plain_port}", error)
     logging.getLogger(LOGGER).info("serving", extra={"fields": {"host": host, "port": ports[0], "plainPort": ports[1]}})
     if server.callers.unverified == LIMIT:
         logging.getLogger(LOGGER).warning(
