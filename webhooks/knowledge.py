@@ -85,9 +85,8 @@ class Knowledge(Protocol):
     def verified(self) -> bool:
         """True if the caller is an API server, so that answers may depend on everything known.
 
-        Otherwise anybody may have written the review, and an answer depends only on what the review carries, on
-        KubeVirt's release and gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's
-        uid.
+        Otherwise the review may be forged, and an answer depends only on what the review carries, on KubeVirt's release
+        and gates, and for a launcher pod on its VMI and what that names, if the review has the VMI's uid.
         """
 
     @property
@@ -126,7 +125,7 @@ class Knowledge(Protocol):
     def drivers(
         self, namespace: str, claims: Iterable[PodResourceClaim], pairs: Iterable[ClaimRequestPair]
     ) -> Mapping[ClaimRequestPair, RequestDrivers]:
-        """The drivers that may serve each request of a pod's claims. A pair may be missing if nothing is known of it.
+        """The drivers that may serve each request of a pod's claims. A pair whose claim isn't known may be missing.
 
         ``pairs`` are of ``claims``, and name a request.
         """

@@ -116,8 +116,8 @@ def validate(webhook: Webhook, review: Review, knowledge: Knowledge) -> Verdict:
 
 
 def _old(webhook: Webhook, review: Review) -> VmObject | None:
-    """The object before an update. A VM that isn't readable any more may be replaced, and is then checked as a new
-    one."""
+    """The object before an update. A stored VM that can't be read may be replaced, and the new one is then checked as
+    on creation."""
     if review.operation == "CREATE" or review.old is None:
         return None
     try:

@@ -1,1 +1,2 @@
-"""The command line: one module per subcommand. It wires and prints; it decides nothing."""
+"""The command line: one module per subcommand. It wires and prints; decisions are made by the packages that it
+calls."""

@@ -91,8 +91,8 @@ SHORTER_NAMES: Mapping[str, Sequence[str]] = {
     "features": ("feature-gates",),
     "explain": ("verbose",),
 }
-"""What people type for an option, with its names, of which the first that a command has is taken. No help shows it: one
-name is learnt."""
+"""Common spellings of options, with the names that they stand for; the first that a command has is taken. Help texts
+leave them out."""
 SUGGESTED: Final = 3
 """The most commands that the error about an unknown one suggests."""
 

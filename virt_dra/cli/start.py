@@ -9,8 +9,8 @@ from typing import NoReturn
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Exit as ``cli.shared.endings`` would, which may not be loaded yet. Nothing has been started that could be left
-    half done."""
+    """Exit as ``cli.shared.endings`` would, which may not be loaded yet. No work has begun that could be left half
+    done."""
     try:
         os.write(2, b"error: interrupted\n")
     finally:
@@ -22,7 +22,7 @@ def main() -> None:
     loading = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if loading:
         signal.signal(signal.SIGINT, _end)
-    if (asked := os.environ.get("_VIRT_DRA_COMPLETE")) is not None:  # by a shell, while somebody types
+    if (asked := os.environ.get("_VIRT_DRA_COMPLETE")) is not None:  # by a shell that completes a command line
         from virt_dra.cli.completion.answers import answer_shell
 
         sys.exit(answer_shell(asked))

@@ -110,5 +110,5 @@ def _includes_reviews(port: dict[str, Any], names: frozenset[str]) -> bool:
 
 def _open(rule: dict[str, Any]) -> bool:
     peers = rule.get("from")
-    # No peers at all, or an empty list, means everybody; so does a network of every address, whatever stands beside it.
+    # No peers, or an empty list, means any peer; so does a network of every address, whatever else is listed.
     return not peers or any(str((peer.get("ipBlock") or {}).get("cidr", "")).endswith("/0") for peer in peers)

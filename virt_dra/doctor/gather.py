@@ -1,5 +1,5 @@
-"""Reads doctor's facts from a cluster. A fact that can't be read becomes an Unknown with the reason; nothing is decided
-here."""
+"""Reads doctor's facts from a cluster. A fact that can't be read becomes an Unknown with the reason; decisions are made
+elsewhere."""
 
 from __future__ import annotations
 

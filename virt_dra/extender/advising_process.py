@@ -39,7 +39,7 @@ _GRACE: Final = 5.0
 _PREPARING: Final = 60.0
 """Seconds that taking changes into account may take: 5,000 nodes need two, a crowded machine more."""
 _FLUSH_SECONDS: Final = 0.1
-"""How long changes may wait while kube-scheduler asks nothing."""
+"""How long changes may wait while kube-scheduler sends no requests."""
 _BATCH: Final = 500
 """Changes that are sent at once."""
 

@@ -69,7 +69,7 @@ class FollowedCluster:
 
 
 def _same(old: TypedObject, new: TypedObject) -> bool:
-    """Whether nothing changed that the advisor reads: a node's heartbeat, for instance."""
+    """True if the update touches only fields that the advisor doesn't read, such as a node's heartbeat."""
     return old.with_(metadata=old.metadata.without("resource_version")) == new.with_(
         metadata=new.metadata.without("resource_version")
     )

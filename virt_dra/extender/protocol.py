@@ -75,7 +75,7 @@ def priorities(nodes: Sequence[str], scores: Sequence[Score | None]) -> Mapping[
     """Node -> 10 for the first by name of the best, 9 for others that are as good, one less for each worse score, at
     last 0.
 
-    Only one gets 10, so that what kube-scheduler will do is known as soon as it was answered. No score: 0.
+    Only one gets 10, so that the answer determines what kube-scheduler will do. No score: 0.
     """
     levels = {
         score: max(BEST - 1 - rank, 0)

@@ -16,7 +16,7 @@ from virt_dra.api.kubevirt_versions import GPUS_WITH_DRA, HOST_DEVICES_WITH_DRA,
 
 
 def loses_requests(version: KubeVirtVersion) -> bool:
-    """True if requests may be missing that can be added. Before 1.8.0 nothing would read their metadata."""
+    """True if requests may be missing that can be added. KubeVirt reads their metadata since 1.8.0."""
     return V1_8_0 <= version < V1_8_3
 
 
@@ -26,7 +26,7 @@ def lost_requests(
     """The requests that the VMI's devices need and compute lacks, of claims of which it uses another one. ``used``:
     those of compute.
 
-    Devices whose gate is off aren't in the pod, and claims that compute uses as a whole need nothing more.
+    Devices whose gate is off aren't in the pod, and claims that compute uses as a whole are complete.
     """
     devices = vmi.spec.domain.devices
     kinds = ((GPUS_WITH_DRA, devices.gpus), (HOST_DEVICES_WITH_DRA, devices.host_devices))

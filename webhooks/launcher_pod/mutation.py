@@ -17,9 +17,9 @@ Annotations of virt-dra that a new pod already has are removed: virt-controller 
 
 A pod whose path can't be chosen yet is refused (:mod:`webhooks.launcher_pod.refusals`); virt-controller retries it.
 
-If the caller isn't verified (:attr:`Knowledge.verified`), it must know the VMI's uid, as everybody does who may read
-its namespace. Then paths only depend on the drivers of claims that this VMI names, and messages contain no driver and
-no class.
+If the caller isn't verified (:attr:`Knowledge.verified`), it must know the VMI's uid, as all users do who may read its
+namespace. Then paths only depend on the drivers of claims that this VMI names, and messages contain no driver and no
+class.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def mutate(raw: Json, namespace: str, knowledge: Knowledge) -> Verdict:
     try:
         return _Mutation(pod, raw, index, namespace, owner, knowledge).verdict()
     except AnnotationError as error:
-        # The message names the annotation, too: an event shows nothing of a cause but its message.
+        # The message also names the annotation, since an event shows only the message of a cause.
         problems = ((visible(joined(error.field, path)), visible(message)) for path, message in error.problems)
         return Verdict(
             False, tuple(AdmissionCause(INVALID, f"{place}: {message}", place) for place, message in problems)

@@ -76,7 +76,7 @@ class LintResult:
 
     @property
     def not_checked(self) -> tuple[str, ...]:
-        """The kinds of which nothing is known."""
+        """The kinds that were not given."""
         return tuple(kind for kind in KINDS if kind not in self.inputs.known)
 
 

@@ -50,7 +50,7 @@ def _one_ramfb(subject: ReviewedSpec, enabled: Callable[[RamFB], bool]) -> Itera
 
 
 def host_devices_gate(subject: ReviewedSpec) -> Iterator[AdmissionCause]:
-    """Host devices with their feature gate off, which those from claims need, too (K-2.22)."""
+    """Host devices with their feature gate off, which those from claims need as well (K-2.22)."""
     if subject.spec.domain.devices.host_devices and HOST_DEVICES not in subject.gates:
         yield AdmissionCause(
             INVALID, "Host Devices feature gate is not enabled in kubevirt-config", subject.path("HostDevices")

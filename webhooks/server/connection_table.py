@@ -1,7 +1,7 @@
 """The table of a server's connections, which evicts one for a new one when it is full. Pure.
 
     standing   UNPROVEN < PROVEN (a review of it got a verdict) < VERIFIED (it has shown an API server's certificate)
-    phase      WAITING (handshake, or nothing asked) | READING (a request is arriving) | BUSY (it is being decided)
+    phase      WAITING (handshake, or idle) | READING (a request is arriving) | BUSY (it is being decided)
 
 A new connection evicts one of the lowest standing; of these, one of the address with most connections; of these, one
 that is WAITING rather than READING; of these, the one that has been in this phase longest. A BUSY connection is never
@@ -97,7 +97,7 @@ class ConnectionTable:
         return entry, evicted
 
     def leave(self, entry: ConnectionEntry) -> None:
-        """Remove a connection; does nothing for one that has left or was evicted."""
+        """Remove a connection, if it is still in the table."""
         if entry not in self._entries:
             return
         self._entries.remove(entry)

@@ -1,7 +1,7 @@
 """The listener in front of aiohttp: limits on connections and handshakes, and deadlines for requests to arrive.
 
-asyncio's own servers begin a handshake for every client, and know nothing of a connection before it is over; aiohttp
-limits the pauses between requests, but not how long one takes to arrive. So connections are accepted here:
+asyncio's own servers begin a handshake for every client, and can't limit connections until it is over; aiohttp limits
+the pauses between requests, but not how long one takes to arrive. So connections are accepted here:
 :mod:`webhooks.server.connection_table` says which one is evicted when there are too many,
 :mod:`webhooks.server.handshakes` whose handshake is next.
 """

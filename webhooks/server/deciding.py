@@ -48,7 +48,7 @@ class Deciding:
     ) -> tuple[Review, bytes, Verdict]:
         """The review in a body, the encoded response, and the verdict. Raises :class:`BadReview`."""
         lane = self._lane(len(body))
-        # An unverified caller may name any namespace, so its address counts, too.
+        # An unverified caller may name any namespace, so the limit is also by address.
         asker = (address, namespace_hint(body))
         until = time.monotonic() + self._seconds
         why, rounds = "", 0
@@ -99,7 +99,7 @@ def _read_large(webhook: Webhook, body: bytes, knowledge: Knowledge) -> tuple[Re
     :class:`BadReview`.
 
     A body may hold a million objects. Garbage collections while they are read would block the event loop for longer
-    than reading does; so there is none until they are freed.
+    than reading does; so collection is off until they are freed.
     """
     gc.disable()
     try:

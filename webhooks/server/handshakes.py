@@ -33,7 +33,7 @@ class HandshakeQueue(Generic[T]):
         self._waiting[group][item] = None
 
     def remove(self, group: str, item: T) -> None:
-        """Take a handshake out of the queue; does nothing where it isn't in it."""
+        """Take a handshake out of the queue, if it is in it."""
         if group in self._waiting:
             self._waiting[group].pop(item, None)
 

@@ -31,8 +31,8 @@ class TooMuchAtOnce(Exception):
 
 
 class Collecting:
-    """A :class:`virt_dra.matching.slice_answers.SelectorEvaluator` that evaluates nothing: it collects the questions of
-    one decision.
+    """A :class:`virt_dra.matching.slice_answers.SelectorEvaluator` that collects the questions of one decision, to be
+    evaluated later.
 
     ``why``: set for the last decision, the reason why what is still open is not checked. ``at_once``: how many lists of
     selectors may be looked up before :class:`TooMuchAtOnce` is raised; None for any number.

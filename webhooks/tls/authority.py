@@ -144,9 +144,9 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
       serving certificate that is due at the same time is signed by the old one, if its constraints permit that; then
       the old key is deleted. The old certificate stays trusted until :data:`LINGER` after the serving certificate has
       been replaced by one of the new authority.
-    * The serving certificate is replaced when two thirds of its life are over, when the names differ, when nobody in
-      :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by more
-      than :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
+    * The serving certificate is replaced when two thirds of its life are over, when the names differ, when no authority
+      in :attr:`Bundle.trusted` signed it, or when it isn't valid yet: then it was made by a clock that was ahead by
+      more than :data:`BACKDATED`, and no client accepts it. A jump of less changes nothing.
     * A bundle whose authority has expired, or isn't valid yet, is made anew.
     """
     old = bundle.authority.certificate
@@ -168,7 +168,7 @@ def renewed(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySo
 
 
 def succeeded(bundle: Bundle, dns_names: Sequence[str], now: datetime, keys: KeySource) -> Bundle:
-    """The bundle with a new authority; the old one doesn't sign any more, and is trusted as long as needed."""
+    """The bundle with a new authority; the old one stops signing, and is trusted as long as needed."""
     return replace(bundle, authority=_authority(dns_names, now, keys), predecessors=bundle.trusted)
 
 

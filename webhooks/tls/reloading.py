@@ -53,7 +53,7 @@ class CertificateFolder:
         return self.folder / KEY
 
     def refresh(self) -> None:
-        """Nothing: the files are renewed elsewhere."""
+        """No-op: the files are renewed elsewhere."""
 
 
 class ReloadingTls:

@@ -20,7 +20,7 @@ SHOWN_DEVICES: Final = 10
 """Devices that have a line of their own without being asked for; of more, those with the same result share one."""
 SHOWN_RESULTS: Final = 20
 SAMPLE: Final = 5
-"""Devices that such a line names."""
+"""The most devices that a line names."""
 
 
 @dataclass(frozen=True, slots=True)

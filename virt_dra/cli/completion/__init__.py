@@ -1,3 +1,3 @@
-"""``virt-dra completion``, and the answers to shells. They are looked up in a table, ``options.json``: nothing large is
-imported while somebody types.
+"""``virt-dra completion``, and the answers to shells. They are looked up in a table, ``options.json``: large modules
+aren't imported for a completion.
 """

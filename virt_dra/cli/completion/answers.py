@@ -19,7 +19,7 @@ ASKED: Final = "_VIRT_DRA_COMPLETE"
 PROGRAM: Final = "virt-dra"
 
 _DEFAULT, _NO_FILES, _FOLDERS = 0, 4, 16
-"""Directives of cobra: files where nothing is listed; only what is listed; folders."""
+"""Directives of cobra: files if the list is empty; only the list; folders."""
 
 
 class _Bash(BashComplete):

@@ -80,7 +80,7 @@ async def follow_rows(
 
 
 def change_printer(kind: RowKind, output: str) -> Callable[[list[RowChange]], None]:
-    """Prints changes in one of the formats of ``virt-dra get``. CSV and names leave out what is gone."""
+    """Prints changes in one of the formats of ``virt-dra get``. CSV and names leave out deleted rows."""
     columns = columns_of(kind, wide=output in ("wide", "csv"))
     table = RowTable(columns)
     if output == "csv":

@@ -148,7 +148,7 @@ def command(
 
 
 def unpublished_images(overlay: str, image: str | None, launcher_image: str | None) -> str:
-    """What is to be known of images that nobody named, of which no registry has one; "" where all are named."""
+    """A note on default images, which no registry has; "" if all images are given."""
     wanted = {
         "--image": (IMAGE, image),
         **({"--launcher-image": (LAUNCHER_IMAGE, launcher_image)} if overlay == STANDALONE else {}),

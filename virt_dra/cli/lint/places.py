@@ -25,7 +25,7 @@ class FindingPlaces:
         return text.position(source, field) if text is not None else None
 
     def excerpt(self, source: DocumentSource, field: str) -> Iterator[str]:
-        """The line of the field with its number, and a caret below it; nothing where the position isn't known."""
+        """The line of the field with its number, and a caret below it; empty if the position isn't known."""
         at = self.position(source, field)
         if at is None:
             return

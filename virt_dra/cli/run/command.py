@@ -213,8 +213,8 @@ def _lint(
 
 
 def _chance(seed: int, documents: tuple[Document, ...]) -> Random:
-    """The source of names and UIDs: of the input, too, lest the UIDs of what an earlier run wrote are given out once
-    more."""
+    """The source of names and UIDs. The input is part of its seed, so that UIDs differ from those in the result of an
+    earlier run."""
     digest = hashlib.sha256(repr((seed, [document.raw for document in documents])).encode(errors="surrogateescape"))
     return Random(int.from_bytes(digest.digest()))
 
@@ -225,7 +225,7 @@ def _run(judgement: LintResult, settings: RunSettings, chance: Random) -> Ran:
     async def drive() -> None:
         ran.append(await run_judged(embedded_cluster(chance), judgement, settings, lambda: datetime.now(UTC)))
 
-    # The task returns nothing: asyncio.run makes its repr, which takes seconds for a result of thousands of objects.
+    # The task returns None: asyncio.run makes its repr, which takes seconds for a result of thousands of objects.
     with interruptible():
         asyncio.run(drive())
     return ran[0]

@@ -18,7 +18,7 @@ _LONGEST = 100
 
 
 def outcome_table(outcomes: Sequence[VmOutcome], *, wide: bool = False) -> list[str]:
-    """The lines of the table. ``wide``: with more columns, and nothing left out."""
+    """The lines of the table. ``wide``: with more columns and full texts."""
     rows = [[*_cells(outcome, wide=wide), *(_wide_cells(outcome) if wide else ())] for outcome in outcomes]
     return aligned((*_HEADINGS, *_WIDE) if wide else _HEADINGS, rows)
 

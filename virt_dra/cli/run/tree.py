@@ -138,8 +138,7 @@ def _add_failure(branch: Tree, outcome: VmOutcome) -> None:
 
 
 def shown(details: Sequence[str]) -> list[str]:
-    """As many of the lines as anybody reads, and how many there are besides: a node has a line for each device that was
-    refused."""
+    """The first lines, and the number of the others: a node has a line for each device that was refused."""
     lines: list[str] = []
     subjects = of_this = 0
     for line in details:

@@ -1,1 +1,1 @@
-"""``virt-dra scenario``: wires the player of scenarios and prints its answers. Decides nothing."""
+"""``virt-dra scenario``: wires the player of scenarios and prints its answers."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"})
-"""Variables by which rich takes for a terminal what is none."""
+"""Variables by which rich takes any output for a terminal."""
 _UNWRAPPED: Final = 100_000
 """Width where the output is no terminal: lines aren't wrapped, so that grep finds everything."""
 

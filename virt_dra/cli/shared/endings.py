@@ -31,7 +31,7 @@ _NO_OUTPUT: Final = NO_ROOM | frozenset((errno.EIO, errno.EBADF, errno.ENXIO))
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """A context for a command: errors end the process with at most one line (none if nobody can read it), never with a
+    """A context for a command: errors end the process with one line, or none if its output is closed, instead of a
     traceback.
 
     Output is flushed here, because a failure at the interpreter's exit can't be caught.

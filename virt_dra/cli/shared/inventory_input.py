@@ -53,8 +53,8 @@ class InventoryInput:
             raise click.UsageError("-A is all namespaces, -n one of them; give one of both")
 
     def documents(self, output: str) -> tuple[Document, ...]:
-        """The objects of the files as they are written; none of a cluster. Ends the command for files that can't be
-        read."""
+        """The objects of the files as they are written, without those of a cluster. Ends the command for files that
+        can't be read."""
         if self.live:
             return ()
         written = read_written(self.paths)

@@ -1,4 +1,4 @@
-"""How each state of a device looks: a sign and a colour, so that nothing is said by colour alone."""
+"""How each state of a device looks: a sign and a colour, so that states differ without colours, too."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _missing(linted: Linted, kind: type[TypedObject], named: Iterable[NamedClaim
     for claim in named:
         if claim.spec is not None or claim.kind not in linted.inputs.known or _refused(linted, claim) is not None:
             continue
-        # Not everybody who may create a VM may know the objects of other namespaces.
+        # A user who may create VMs may lack the right to see objects of other namespaces.
         elsewhere = (
             []
             if linted.settings.at_admission

@@ -105,7 +105,7 @@ def status_on_create(linted: Linted) -> Iterator[FieldIssue]:
 
 
 def unknown_lint_id(lint_ids: Collection[str]) -> Callable[[Linted], Iterator[FieldIssue]]:
-    """A check for ids in the annotation that aren't lint ids: they silence nothing."""
+    """A check for ids in the annotation that aren't lint ids, and so have no effect."""
 
     def find(linted: Linted) -> Iterator[FieldIssue]:
         for field, ids in annotated(linted.object).items():

@@ -3,8 +3,8 @@ other one.
 
 A fix is verified twice before anyone sees it. The edited text is read again: it must mean what the changed objects
 mean, and for all others what it meant before. Then all objects are linted again. Where several fixes together fail,
-halves of them are tried, so that a bad one doesn't prevent the others. What a fix brings to light (an object that isn't
-refused any more is checked further) is fixed in another round.
+halves of them are tried, so that a bad one doesn't prevent the others. What a fix brings to light (an object that is
+now accepted is checked further) is fixed in another round.
 """
 
 from __future__ import annotations
