@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from virt_dra.api.core_v1 import Pod
 from virt_dra.scheduling.framework.events import ClusterEvent, Hint, target_pod_events
@@ -82,6 +82,15 @@ class _Flight:
     """Further pods of the group."""
 
 
+class _BackingOff(NamedTuple):
+    """An entry of the heap of pods that back off, out of date once the pod has another ``place``."""
+
+    until: float
+    order: int
+    place: int
+    queued: QueuedPod
+
+
 class SchedulingQueue:
     """``hints`` by plugin. ``held``: the refusal of the first plugin that holds a pod back at PreEnqueue. ``group``:
     the key of the group with which a pod is scheduled, None for most; groups are held back if one of their pods is."""
@@ -106,7 +115,7 @@ class SchedulingQueue:
         """Of the unschedulable pods."""
         self._flights: dict[str, _Flight] = {}
         self._active_order: list[tuple[int, float, int, QueuedPod]] = []
-        self._backoff_order: list[tuple[float, int, int, QueuedPod]] = []
+        self._backoff_order: list[_BackingOff] = []
         self._flush_order: list[tuple[float, int, QueuedPod]] = []
         self._numbers = count(1)
         self._interested: dict[ClusterEvent, tuple[str, ...]] = {}
@@ -270,9 +279,10 @@ class SchedulingQueue:
 
     def flush(self, now: float) -> None:
         """End back-offs that are over, and waits that are too long."""
-        while self._backoff_order and self._backoff_order[0][0] <= now:
-            _, _, number, queued = heapq.heappop(self._backoff_order)
-            if queued.place == number and queued.uid in self._backoff:
+        while self._backoff_order and self._backoff_order[0].until <= now:
+            entry = heapq.heappop(self._backoff_order)
+            queued = entry.queued
+            if queued.place == entry.place and queued.uid in self._backoff:
                 del self._backoff[queued.uid]
                 self._push_active(queued)
         while self._flush_order and self._flush_order[0][0] <= now:
@@ -302,7 +312,7 @@ class SchedulingQueue:
         elif not self._hold(queued):
             queued.place = next(self._numbers)
             self._backoff[queued.uid] = queued
-            heapq.heappush(self._backoff_order, (until, -_priority(queued.pod), queued.place, queued))
+            heapq.heappush(self._backoff_order, _BackingOff(until, -_priority(queued.pod), queued.place, queued))
 
     def _hold(self, queued: QueuedPod) -> bool:
         refusal = next((refusal for pod in queued.pods.values() if (refusal := self._held(pod)) is not None), None)
@@ -346,8 +356,8 @@ class SchedulingQueue:
         kept, popped = [], None
         while self._backoff_order and popped is None:
             entry = heapq.heappop(self._backoff_order)
-            queued = entry[3]
-            if queued.place != entry[2] or self._backoff.get(queued.uid) is not queued:
+            queued = entry.queued
+            if queued.place != entry.place or self._backoff.get(queued.uid) is not queued:
                 continue
             if queued.errors or queued.is_group:
                 kept.append(entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from virt_dra.api.core_v1 import Container, ContainerExtendedResourceRequest, Node, Pod
 from virt_dra.api.meta import ObjectMeta, OwnerReference
@@ -164,6 +165,14 @@ def _requests_of(
     return tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings)
 
 
+class _Passing(NamedTuple):
+    """A container that ends before others run: the requests of theirs that it uses, and how many devices it lacks."""
+
+    place: _Place
+    shared: list[str]
+    missing: int
+
+
 def _of_resource(
     places: Sequence[_Place], resource: str
 ) -> tuple[list[_Wanted], list[ContainerExtendedResourceRequest]]:
@@ -175,7 +184,7 @@ def _of_resource(
         if place.lasting and (count := place.asks(resource)):
             lasting[place.index] = _Wanted(place.request_name(resource), count)
             mappings.append(place.mapping(resource, lasting[place.index].name))
-    passing: list[tuple[_Place, list[str], int]] = []
+    passing: list[_Passing] = []
     for place in places:
         missing = 0 if place.lasting else place.asks(resource)
         shared: list[str] = []
@@ -186,10 +195,10 @@ def _of_resource(
                 shared.append(request.name)
                 missing -= request.count
         if shared or missing > 0:
-            passing.append((place, shared, missing))
-    largest = max((need for need in passing if need[2] > 0), key=lambda need: need[2], default=None)
-    own = None if largest is None else _Wanted(largest[0].request_name(resource), largest[2])
-    for place, shared, missing in passing:
-        names = [*shared, own.name] if own is not None and missing > 0 else shared
-        mappings += [place.mapping(resource, name) for name in names]
+            passing.append(_Passing(place, shared, missing))
+    largest = max((need for need in passing if need.missing > 0), key=lambda need: need.missing, default=None)
+    own = None if largest is None else _Wanted(largest.place.request_name(resource), largest.missing)
+    for need in passing:
+        names = [*need.shared, own.name] if own is not None and need.missing > 0 else need.shared
+        mappings += [need.place.mapping(resource, name) for name in names]
     return [*([own] if own is not None else []), *lasting.values()], mappings

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_dra.api.core_v1 import Node, Pod
 from virt_dra.api.counting import counted
@@ -44,6 +44,22 @@ class NodeUsage:
     pods: int
 
 
+class _SummedNode(NamedTuple):
+    """The usage of a node, and the state with its revision that it was summed from."""
+
+    state: NodeState
+    revision: int
+    usage: NodeUsage
+
+
+class _SummedPod(NamedTuple):
+    """What a pod requests, and what it counts as in scores."""
+
+    pod: Pod
+    requested: Mapping[str, int]
+    scored: Mapping[str, int]
+
+
 class NodeUsages:
     """The usage of each node, summed again only when the node or its pods changed; what a pod asks for is summed once.
 
@@ -51,27 +67,27 @@ class NodeUsages:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[NodeState, int, NodeUsage]] = {}
-        """By node, with the revision of the state that it was summed from."""
-        self._pods: dict[str, tuple[Pod, Mapping[str, int], Mapping[str, int]]] = {}
-        """By UID: what a pod requests, and what it counts as in scores."""
+        self._nodes: dict[str, _SummedNode] = {}
+        self._pods: dict[str, _SummedPod] = {}
+        """By UID."""
 
     def of(self, state: NodeState) -> NodeUsage:
-        summed = self._known.get(state.name)
-        if summed is None or summed[0] is not state or summed[1] != state.revision:
-            summed = self._known[state.name] = (state, state.revision, self._summed(state))
-        return summed[2]
+        node = self._nodes.get(state.name)
+        if node is None or node.state is not state or node.revision != state.revision:
+            node = self._nodes[state.name] = _SummedNode(state, state.revision, self._summed(state))
+        return node.usage
 
     def _summed(self, state: NodeState) -> NodeUsage:
         requested: dict[str, int] = {}
         scored: dict[str, int] = {}
         for pod in state.pods.values():
-            requests = self._pods.get(pod.metadata.uid)
-            if requests is None or requests[0] is not pod:
+            summed = self._pods.get(pod.metadata.uid)
+            if summed is None or summed.pod is not pod:
                 if len(self._pods) >= _REMEMBERED:
                     self._pods.clear()
-                requests = self._pods[pod.metadata.uid] = (pod, pod_requests(pod), pod_requests(pod, UNREQUESTED))
-            for total, more in ((requested, requests[1]), (scored, requests[2])):
+                summed = _SummedPod(pod, pod_requests(pod), pod_requests(pod, UNREQUESTED))
+                self._pods[pod.metadata.uid] = summed
+            for total, more in ((requested, summed.requested), (scored, summed.scored)):
                 for name, number in more.items():
                     total[name] = total.get(name, 0) + number
         return NodeUsage(amounts(state.node.status.allocatable), requested, scored, len(state.pods))

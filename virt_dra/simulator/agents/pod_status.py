@@ -12,7 +12,6 @@ from virt_dra.api.meta import format_time
 from virt_dra.api.wire import Json
 from virt_dra.simulator.agents.containers import RunningContainer
 
-KUBELETS_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 _FILE_TESTS = (["test", "-e"], ["test", "-f"], ["cat"], ["ls"], ["stat"])
 
 

@@ -95,7 +95,7 @@ class NormalForm:
         return symbol if namespace in ("", PLAY) else f"{namespace}:{symbol}"
 
     def _events(self, raw: RawState) -> list[list[str]]:
-        texts: set[tuple[str, str, str, str]] = set()
+        events: set[tuple[str, str, str, str]] = set()
         for event in raw.events:
             about = event.get("involvedObject") or event.get("regarding") or {}
             if about.get("kind") not in COMPARED or self._symbols.symbol(about.get("uid", "")) is None:
@@ -111,8 +111,8 @@ class NormalForm:
             )
             reason = event.get("reason", "")
             text = "" if reason in _TEXTLESS else self._text(event.get("message") or event.get("note") or "")
-            texts.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
-        return [list(text) for text in sorted(texts)]
+            events.add((f"{about['kind']}/{title}", event.get("type", ""), reason, text))
+        return [list(event) for event in sorted(events)]
 
     def _text(self, text: str) -> str:
         return self._symbols.replaced(text, self._bases)

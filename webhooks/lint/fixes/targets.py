@@ -65,7 +65,8 @@ class RepairTargets:
         for device, written, wanted in repair.renames:
             places = self._devices.get(device, ())
             if not places:
-                raise CannotChange(f"device {device[2]} (driver {device[0]}, pool {device[1]}) is not in the files")
+                driver, pool, name = device
+                raise CannotChange(f"device {name} (driver {driver}, pool {pool}) is not in the files")
             for source, path in places:
                 renames.setdefault(source, []).append(RenameMember((*path, "attributes", written), wanted))
         return {source: tuple(changes) for source, changes in renames.items()}
