@@ -147,7 +147,7 @@ async def _all_answered(cluster: MemoryCluster) -> bool:
 
 
 async def _pods_of_a_template(cluster: MemoryCluster, number: int) -> None:
-    """Each VM's pod has a claim of a template, which nobody has made yet."""
+    """Each VM's pod has a claim of a template, which doesn't exist yet."""
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
     template = {
         "metadata": {"name": "gpu", "namespace": NAMESPACE},

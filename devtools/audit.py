@@ -3,7 +3,7 @@ ignored ones.
 
 ``python -m devtools.audit`` (make audit). Exit codes: 0 none, or not audited: pip-audit isn't installed, or no service
 could be asked (one line says so; with ``--strict`` that is 1); 1 a vulnerability that is not on the list, an entry of
-the list that has expired or that nothing needs any more; 2 the list is malformed.
+the list that has expired or is no longer needed; 2 the list is malformed.
 
 For pip-audit a package that its service doesn't know has no findings: behind a mirror that has no advisories it reports
 "no known vulnerabilities" of packages that were never checked. Here such a package counts as not audited.

@@ -308,7 +308,7 @@ class FakeKubeVirt:
     # --- virt-handler -------------------------------------------------------------------------------------------------
 
     async def _sync_domain(self, key: CacheKey) -> SyncError | None:
-        """The domain is made of what the container holds, and started once. A file that appears wakes nobody
+        """Make the domain from what the container holds, and start it once. A file that appears later doesn't start it
         (K-7.26)."""
         namespace, name = key
         vmi = self._vmis.store.get(name, namespace)

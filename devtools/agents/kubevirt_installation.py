@@ -82,7 +82,7 @@ def _install(control_plane: ControlPlane, gates: Gates, webhooks: tuple[Json, Js
 
 
 def _remove(control_plane: ControlPlane) -> None:
-    """Webhooks first, which nobody serves any more; then the kinds, and with them their objects, whatever their
+    """Webhooks first, since their server has stopped; then the kinds, and with them their objects, whatever their
     finalizers."""
     for path, name in zip(_WEBHOOKS, (MUTATING, VALIDATING), strict=True):
         _tolerating(404, control_plane, "DELETE", f"{path}/{name}")

@@ -132,8 +132,8 @@ def server_context(files: Mapping[str, bytes]) -> ssl.SSLContext:
 
 
 class EmbeddedBesideKubeVirt:
-    """An embedded cluster as somebody sees it who isn't KubeVirt: VMs and VMIs are pruned, completed, judged and
-    restored as beside a real one. Implements the port. KubeVirt's own writes go to the embedded cluster itself, after
+    """An embedded cluster as users other than KubeVirt see it: VMs and VMIs are pruned, completed, judged and restored
+    as beside a real one. Implements the port. KubeVirt's own writes go to the embedded cluster itself, after
     :meth:`as_stored`.
 
     ``user`` is who writes; everything that isn't KubeVirt's kind passes through.

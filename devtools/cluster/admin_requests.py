@@ -51,7 +51,7 @@ class AdminRequests:
     ) -> Json:
         """One request of the admin, made again while the server says that it can't be served yet (429).
 
-        Raises :class:`RequestError`; OSError where nobody answers. For any thread.
+        Raises :class:`RequestError`; OSError if the server can't be reached. For any thread.
         """
         text = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content, "Accept": accept or "application/json"}
@@ -100,8 +100,8 @@ class AdminRequests:
             )
 
     def create_node(self, name: str, labels: Mapping[str, str] | None = None) -> str:
-        """A node that takes pods: admission marks a new one not ready, which nobody but a kubelet takes back; answers
-        its name."""
+        """A node that takes pods: admission marks a new one not ready, which only a kubelet takes back; answers its
+        name."""
         node = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
             "status": {

@@ -68,8 +68,8 @@ class _Port:
     SO_REUSEPORT."""
 
     def __init__(self, number: int = 0) -> None:
-        """0: any. Raises OSError for a port that somebody uses."""
-        if number:  # who shares a port of that number with us isn't always a server of ours
+        """0: any. Raises OSError for a port in use."""
+        if number:  # the server that holds a port of that number need not be one of this cluster
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", number))

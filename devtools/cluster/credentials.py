@@ -1,6 +1,6 @@
 """Certificates and kubeconfigs of a control plane for tests: a serving certificate for loopback, and any user.
 
-Servers and users have an authority each: that of servers is ours, which signs for nobody else.
+Servers and users have an authority each: that of servers is private to the control plane.
 """
 
 from __future__ import annotations

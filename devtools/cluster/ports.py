@@ -11,7 +11,7 @@ a client."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 on which nothing listens; nobody is likely to take it before the server that it is for.
+    """A free TCP port of 127.0.0.1, unlikely to be taken before the server that it is for.
 
     The number comes from the system's source of randomness: a seed of ``random`` that several test processes share
     would give them the same ports.

@@ -4,7 +4,7 @@ Run as a program it reads commands from stdin, one JSON object a line, and answe
 ``{"start": argv, "log": path}`` -> ``{"pid": …}`` or ``{"error": …}``; ``{"signal": number, "pid": …}`` and ``{"end":
 pid}`` (SIGKILL, and wait) -> ``{"status": returncode | null}``. At the end of stdin, which is what a caller's death is,
 it kills its children and removes the folder it was given. The children are ended by their own ids, which can't be
-anybody else's meanwhile: only their parent frees them.
+another process's meanwhile: only their parent frees them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""An overlay of ours on a control plane: installed by ``virt-dra install``, its components as processes with its
-ServiceAccounts' rights.
+"""One of virt-dra's overlays on a control plane: installed by ``virt-dra install``, its components as processes with
+its ServiceAccounts' rights.
 
 There is no kubelet for Deployments, so the processes get the arguments that the installed Deployments have. There is no
 Service either: webhook configurations are left as installed but for where the webhook is.

@@ -229,7 +229,7 @@ def certificates(plane: ControlPlane, namespace: str, *options: str) -> subproce
 
 @contextmanager
 def balanced(*ports: int) -> Iterator[int]:
-    """A port whose connections go to those ports by turns, to another one where nobody listens: as a Service's do."""
+    """A port that forwards connections to those ports by turns, and skips closed ones, as a Service does."""
     turns = itertools.cycle(range(len(ports)))
     open_ones: set[asyncio.StreamWriter] = set()
 

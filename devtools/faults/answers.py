@@ -45,7 +45,7 @@ KEPT: Final[tuple[Fault, ...]] = ("conflict", "internal", "busy", "many", "many-
 ends."""
 LOST: Final[tuple[Fault, ...]] = ("lost", "truncated", "no-json", "empty", "other", "late")
 """Carried out: then the connection ends before or in the middle of the answer; or the answer is a page, ``{}``, another
-object; or it comes when nobody waits any more."""
+object; or it comes after the client gave up."""
 FAULTS: Final[tuple[Fault, ...]] = (*KEPT, *LOST)
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

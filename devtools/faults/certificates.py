@@ -131,7 +131,8 @@ def _change(
 
 
 def _renew(plane: ControlPlane, running: list[Component], number: int) -> None:
-    """Another certificate of the present authority, as for one that nobody would trust; returns when all serve it."""
+    """Issue another certificate of the present authority, as if clients didn't trust the old one; returns when all
+    serve it."""
     old, now, keys = _stored(plane), datetime.now(UTC), SystemKeys()
     names = _names(old)
     _store(plane, renewed(replace(old, serving=bootstrap(names, now, keys).serving), names, now, keys))

@@ -36,7 +36,7 @@ class Ledger:
         self.uids: dict[tuple[str, str], set[str]] = defaultdict(set)
         """(kind, name of the VMI, of the claim's pod) -> every object that there ever was."""
         self.taken_back: list[str] = []
-        """What was said once and isn't any more."""
+        """What was reported once and then withdrawn."""
         self.reported: dict[str, tuple[str, str, int]] = {}
         """Event's name -> VMI, reason, count."""
         self._informers: tuple[Informer[Any], ...] = tuple(

@@ -1,4 +1,4 @@
-"""A cluster with somebody who wants a node there."""
+"""A cluster, and a pod or VM that wants a node there."""
 
 from __future__ import annotations
 

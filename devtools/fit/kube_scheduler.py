@@ -51,7 +51,7 @@ class JudgedRound:
 
 
 class KubeSchedulerRounds:
-    """Plays cases on a control plane whose scheduler runs, and no controller: nobody else changes anything."""
+    """Plays cases on a control plane that runs only the scheduler, so that no controller interferes."""
 
     def __init__(self, plane: AdminRequests) -> None:
         self._plane = plane

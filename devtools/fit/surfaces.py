@@ -102,7 +102,7 @@ async def _scheduled(case: FitCase, wish: Wish) -> FitAnswer:
             if await _reserved(cluster, wish):
                 return FitAnswer(FITS)  # bound once its devices are ready, of which no driver tells here
             await asyncio.sleep(0.1)
-        return FitAnswer(DOES_NOT_FIT)  # it isn't tried: a claim is missing, or nobody can use it
+        return FitAnswer(DOES_NOT_FIT)  # it isn't tried: a claim is missing or unusable
 
 
 async def _reserved(cluster: MemoryCluster, wish: Wish) -> bool:

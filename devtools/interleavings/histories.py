@@ -147,7 +147,7 @@ class _Stage:
             await self._cluster.delete(step.kind, step.name, NAMESPACE, grace_seconds=0 if step.do == "stop" else None)
 
     async def _calm(self) -> None:
-        """Until nothing changes any more; kubelets stop what is being deleted."""
+        """Wait until the cluster is quiet; kubelets stop what is being deleted."""
         for _ in range(int(CALM_SECONDS / CALM_TURN)):
             before = self._cluster.resource_version
             await asyncio.sleep(CALM_TURN)

@@ -49,7 +49,7 @@ def require() -> None:
 
 
 def require_binding() -> None:
-    """The same for libvirt's Python binding, which is an extra of ours."""
+    """The same for libvirt's Python binding, which is an optional extra."""
     if importlib.util.find_spec("libvirt") is None:
         advice = (
             "libvirt's Python binding is missing: apt-get install libvirt-dev "

@@ -2,10 +2,10 @@
 loopback.
 
 A pod's ``10.244.a.b`` is ``127.n.a.b`` here, which any Linux user may listen on, so that replicas keep their ports and
-nobody needs to be root; each network of this machine has an n of its own. The API server reaches pods as in clusters
-whose nodes it can't reach directly: by an HTTP CONNECT proxy (its egress selector), which is :meth:`PodNetwork.served`;
-and with aggregator routing it is the API server that chooses among a Service's endpoints. What else a cluster's network
-has (names, other pods' way to a Service, NetworkPolicies) isn't here.
+root isn't needed; each network of this machine has an n of its own. The API server reaches pods as in clusters whose
+nodes it can't reach directly: by an HTTP CONNECT proxy (its egress selector), which is :meth:`PodNetwork.served`; and
+with aggregator routing it is the API server that chooses among a Service's endpoints. What else a cluster's network has
+(names, other pods' way to a Service, NetworkPolicies) isn't here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, Self
 _PODS: Final = "10.244."
 _NETWORKS: Final = range(100, 250)
 _RESERVED: Final = ("255.254", 10250)
-"""Address and port of each network that nobody listens on: who holds them has the network."""
+"""Address and port that reserve a network: the process that binds them has it."""
 _CHUNK: Final = 64 * 1024
 _HEAD_BYTES: Final = 8 * 1024
 _CONNECT_SECONDS: Final = 5.0

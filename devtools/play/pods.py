@@ -72,7 +72,7 @@ class PodProcesses:
         self._launchers.close()
 
     def log_of(self, namespace: str, pod: str, container: str) -> Path | None:
-        """What a container has said, if it is a process of ours."""
+        """The output of a container that runs as a process here."""
         return self._logs_of.get((namespace, pod, container))
 
     async def _launch(self, container: RunningContainer) -> int:

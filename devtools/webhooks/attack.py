@@ -42,7 +42,7 @@ def vmi_of(template: str, namespace: str) -> bytes:
 
 
 def unseen(number: int) -> str:
-    """A selector that nobody has seen before, as tenants write them."""
+    """A new selector, as tenants write them."""
     return (
         f'device.attributes["{DRIVER}"].model == "m{number % 3}" && '
         f'device.attributes["{DRIVER}"].index >= {number % 8} && {number} > 0'

@@ -1,7 +1,7 @@
 """Hostile reviews by the thousand, the same for the same seed.
 
-Bytes that are no JSON, JSON that is no review, reviews of objects that nobody would write, texts that try to be
-something else where they are shown.
+Bytes that are no JSON, JSON that is no review, reviews of absurd objects, texts that try to be something else where
+they are shown.
 """
 
 from __future__ import annotations

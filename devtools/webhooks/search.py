@@ -3,7 +3,7 @@ accepts.
 
 ``python -m devtools.webhooks.search SECONDS [--seed S]`` (``make conformance``); a short one is a test. What counts is
 what others feel: how long the review itself took, the probes meanwhile, and reviews of another tenant with selectors
-that nobody has seen before.
+that the server hasn't seen before.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Advisor:
             self._outdated = self._outdated or not isinstance(obj, Namespace)
 
     def _place(self, uid: str, placed: _Placed | None) -> None:
-        """A pod is on a node, or no more. What was assumed about it is over."""
+        """Records whether a pod is on a node, in place of what was assumed about it."""
         assumed = self._assumed.get(uid)
         if assumed is not None and placed is not None:
             # Its allocations stay until the claims show theirs, which may come later.
@@ -180,7 +180,7 @@ class Advisor:
             self._use_room(placed, 1)
 
     def _allocate(self, uid: str, allocation: AllocationResult | None) -> None:
-        """A claim has an allocation, or no more. What was assumed about it is over once it has."""
+        """Records a claim's allocation or its end. An allocation replaces what was assumed about the claim."""
         if allocation is None:
             self._allocated.pop(uid, None)
         else:

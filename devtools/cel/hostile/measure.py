@@ -64,7 +64,7 @@ class Times:
 
 
 class _Looks:
-    """A deadline that never passes and knows how long nobody asked."""
+    """A deadline that never passes, and measures the longest time between checks."""
 
     def __init__(self) -> None:
         self.last = time.thread_time()

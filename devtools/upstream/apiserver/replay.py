@@ -85,7 +85,7 @@ def comparable(step: Json, wanted: Json, given: Json) -> tuple[Json, Json]:
     for answer in (wanted, given):
         causes = answer["causes"] = sorted(_comparable_cause(cause) for cause in answer.get("causes", ()))
         if causes:
-            # The order of faults is that of Go's maps in parts, which is none.
+            # The order of faults is partly that of Go's maps, which is random.
             answer["message"] = answer["message"].partition(" is invalid: ")[0]
     return wanted, given
 

@@ -189,7 +189,7 @@ _WORDING = frozenset(name for name in _REASONS if name.startswith("wording") or 
 
 
 def reason(question: Question, theirs: Answer, ours: Answer) -> str | None:
-    """Which documented difference this is; None if it is none."""
+    """The documented difference that this is; None for others."""
     same = _without_text(theirs) == _without_text(ours)
     return next(
         (

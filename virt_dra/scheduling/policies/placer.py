@@ -459,7 +459,7 @@ class PolicyPlacer:
         return known[1] if known[1].parts or known[1].everywhere else None
 
     def _relocate(self, key: Hashable, number: int, pod: Pod, by: int, *, relates: bool) -> None:
-        """A pod runs on a node (``by`` 1), or no more (-1)."""
+        """Counts a pod on a node (``by`` 1), or takes it out (-1)."""
         self._pod_changes += 1
         if by > 0:
             self._pods[key] = number, pod

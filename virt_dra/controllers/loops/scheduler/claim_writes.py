@@ -84,7 +84,7 @@ async def bind_claim(
             stored = await cluster.update_status(current.with_(status=_bound_status(current, binding, allocation)))
             return BoundClaim(stored, ours=True)
         except ApiError as error:
-            # After an error of the server the write may have taken effect: devices that nobody knows to be taken would
+            # After an error of the server the write may have taken effect: devices that aren't known to be taken would
             # be given away again.
             if attempt == WRITE_ATTEMPTS or not (isinstance(error, Conflict) or error.status >= _SERVER_ERRORS):
                 raise BindError(f"{step}: {error}") from error
