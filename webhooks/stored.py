@@ -56,14 +56,14 @@ def _spec(spec: VirtualMachineInstanceSpec, version: KubeVirtVersion) -> Virtual
     if not release.claims:
         spec = spec.without("resource_claims")
     if not release.networks:
-        networks = _each(spec.networks, lambda network: network.without("resource_claim"))
+        networks = _changed_items(spec.networks, lambda network: network.without("resource_claim"))
         spec = spec if networks is spec.networks else spec.with_(networks=networks)
     domain = spec.domain
     if not release.overhead and domain.memory is not None and domain.memory.reserved_overhead is not None:
         domain = domain.with_(memory=domain.memory.without("reserved_overhead"))
     devices = domain.devices
-    gpus = _each(devices.gpus, lambda gpu: _device(gpu, release))
-    hosts = _each(devices.host_devices, lambda device: _device(device, release))
+    gpus = _changed_items(devices.gpus, lambda gpu: _device(gpu, release))
+    hosts = _changed_items(devices.host_devices, lambda device: _device(device, release))
     if gpus is not devices.gpus or hosts is not devices.host_devices:
         domain = domain.with_(devices=devices.with_(gpus=gpus, host_devices=hosts))
     return spec if domain is spec.domain else spec.with_(domain=domain)
@@ -83,7 +83,7 @@ def _device(device: D, release: _Release) -> D:
 def _with_displays(spec: VirtualMachineInstanceSpec) -> VirtualMachineInstanceSpec:
     """A VMI's spec with each ``ramFB: {}`` enabled; a VM's isn't changed (K-2.37)."""
     devices = spec.domain.devices
-    gpus = _each(devices.gpus, _with_display)
+    gpus = _changed_items(devices.gpus, _with_display)
     return spec if gpus is devices.gpus else spec.with_(domain=spec.domain.with_(devices=devices.with_(gpus=gpus)))
 
 
@@ -96,7 +96,7 @@ def _with_display(gpu: GPU) -> GPU:
     return gpu.with_(virtual_gpu_options=options.with_(display=changed))
 
 
-def _each(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
+def _changed_items(items: tuple[T, ...], change: Callable[[T], T]) -> tuple[T, ...]:
     """The changed items; the same tuple if none is changed."""
     if not items:
         return items

@@ -32,7 +32,9 @@ def relevant(
                 yield action
         elif isinstance(action, ChangeReservations):
             kept = tuple(
-                consumer for consumer in action.claim.status.reserved_for if not _over(consumer, action.claim, pods)
+                consumer
+                for consumer in action.claim.status.reserved_for
+                if not _is_finished_with(consumer, action.claim, pods)
             )
             joined = tuple(
                 consumer for consumer in action.reserved_for if consumer not in action.claim.status.reserved_for
@@ -43,7 +45,7 @@ def relevant(
                     action.claim, wanted, deallocate=not wanted and FINALIZER in action.claim.metadata.finalizers
                 )
         elif isinstance(action, UnblockDeletion) or all(
-            _over(consumer, action.claim, pods) for consumer in action.claim.status.reserved_for
+            _is_finished_with(consumer, action.claim, pods) for consumer in action.claim.status.reserved_for
         ):
             yield action
 
@@ -54,7 +56,7 @@ def subject_of(action: ClaimAction) -> tuple[str, str]:
     return about.KIND, about.key
 
 
-def _over(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
+def _is_finished_with(consumer: ResourceClaimConsumerReference, claim: ResourceClaim, pods: Mapping[str, Pod]) -> bool:
     """True if the consumer is a pod of the input that is finished with the claim (C-10.2, C-10.9)."""
     if consumer.api_group or consumer.resource != PODS:
         return False

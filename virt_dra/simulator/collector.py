@@ -30,9 +30,9 @@ def rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def kept_for_good() -> Iterator[None]:
-    """A context without garbage collection, for a command whose objects live as long as its process: they are never
-    traversed, neither when collection begins again nor when the process ends (half a second for 40,000 devices)."""
+def frozen_heap() -> Iterator[None]:
+    """A context without garbage collection, for a command whose objects live as long as its process: they are frozen,
+    so that neither later collections nor the end of the process traverse them (half a second for 40,000 devices)."""
     gc.disable()
     try:
         yield

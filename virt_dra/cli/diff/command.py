@@ -11,7 +11,7 @@ from virt_dra.api.wire import Json
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
-from virt_dra.simulator.collector import kept_for_good
+from virt_dra.simulator.collector import frozen_heap
 
 if TYPE_CHECKING:
     from virt_dra.simulator.explaining.difference import FitChange
@@ -48,7 +48,7 @@ Exit codes: 0 no VM stops fitting, 1 some do, 2 bad usage or unreadable input.
 )
 @output_option("text", "json", "yaml")
 def command(before: str, after: str, namespace: str, timeout: float, output: str) -> None:
-    with kept_for_good():
+    with frozen_heap():
         from virt_dra.allocator import FatalError
         from virt_dra.cli.shared.file_input import objects_of_files
         from virt_dra.simulator.deadline import AllocationDeadline

@@ -17,7 +17,7 @@ from virt_dra.cli.shared.cluster_options import ClusterChoice, cluster_options
 from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.options import namespace_option, output_option
 from virt_dra.cli.shared.output import print_document, refuse
-from virt_dra.simulator.collector import kept_for_good
+from virt_dra.simulator.collector import frozen_heap
 from virt_dra.simulator.explaining.subject import KINDS, NoSubject, find_subject
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def command(
         raise click.UsageError("name the files of the cluster with -f, or read one with --live")
     if not live and cluster.given:
         raise click.UsageError("--kubeconfig and --context go with --live")
-    with kept_for_good():
+    with frozen_heap():
         with status("reading"):
             model = _model(paths, cluster if live else None, namespace, output)
         if asked is None:

@@ -76,7 +76,7 @@ def unknown_members(request: Json, members: Collection[str]) -> list[str]:
     if not unknown:
         return []
     warnings = [
-        f"{_short(name)}: unknown member of the request; {_instead(name, members)}"
+        f"{_short(name)}: unknown member of the request; {_suggestion(name, members)}"
         for name in islice(unknown, MAX_NAMED)
     ]
     return warnings + (
@@ -86,7 +86,7 @@ def unknown_members(request: Json, members: Collection[str]) -> list[str]:
     )
 
 
-def _instead(name: str, members: Collection[str]) -> str:
+def _suggestion(name: str, members: Collection[str]) -> str:
     meant = nearest(name, members)
     return f"it has {listed(members)}" if meant is None else f"did you mean {quoted(meant)}?"
 

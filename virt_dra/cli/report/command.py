@@ -15,7 +15,7 @@ from virt_dra.cli.shared.console import progress, say, status
 from virt_dra.cli.shared.inventory_input import InventoryInput, inventory_options
 from virt_dra.cli.shared.options import DEFAULT_NAMESPACE
 from virt_dra.cli.shared.output import json_text, refuse
-from virt_dra.simulator.collector import kept_for_good
+from virt_dra.simulator.collector import frozen_heap
 
 HELP = """Write one page about a cluster: what waits and what would help, VMs, devices by node, how the free ones lie,
 findings.
@@ -71,7 +71,7 @@ def command(source: InventoryInput, out: Path | None, output: str, most: int) ->
         out, output = Path(output), output.rpartition(".")[2]
     if out is None:
         raise click.UsageError("name the file to write: -o report.html, or --out FILE")
-    with kept_for_good():
+    with frozen_heap():
         from virt_dra.cli.report.making import contents_of
         from virt_dra.model.kinds import READ
 

@@ -20,7 +20,7 @@ from virt_dra.inventory.device_rows import device_rows
 from virt_dra.inventory.topology import DeviceVerdicts, NodeFold, folded, to_json, topology, unfolded
 from virt_dra.model.cluster import ClusterModel
 from virt_dra.model.kinds import READ
-from virt_dra.simulator.collector import kept_for_good
+from virt_dra.simulator.collector import frozen_heap
 
 HELP = """Show where a cluster's devices are: node, NUMA node, PCIe root, device, each with its state and who holds it.
 
@@ -71,7 +71,7 @@ def command(
         raise click.UsageError("give one of --claim and --vmi")
     if output == "png" and out is None:
         raise click.UsageError("-o png needs --out FILE")
-    with kept_for_good():
+    with frozen_heap():
         model, _ = source.read(READ["topology"], output)
         asked = ("claim", claim) if claim is not None else ("vmi", vmi) if vmi is not None else None
         overlay = _overlay(model, *asked, output) if asked is not None and asked[1] is not None else None

@@ -78,9 +78,9 @@ class _Attempt(PluginAttempt):
 
     def scores(self, states: Sequence[NodeState]) -> Sequence[int]:
         """The fewer PreferNoSchedule taints that the pod doesn't tolerate, the more."""
-        return [100 - score for score in normalized([self._disliked(state.node) for state in states])]
+        return [100 - score for score in normalized([self._unpreferred_taints(state.node) for state in states])]
 
-    def _disliked(self, node: Node) -> int:
+    def _unpreferred_taints(self, node: Node) -> int:
         return sum(
             taint.effect == "PreferNoSchedule" and not is_tolerated(taint, self._pod.spec.tolerations)
             for taint in node.spec.taints

@@ -129,7 +129,7 @@ class NodeTable:
         if _relates(pod):
             self._relating.setdefault(node, set()).add(uid)
         else:
-            self._relates_no_more(node, uid)
+            self._forget_relation(node, uid)
         self._changed(node)
 
     def unassign(self, uid: str) -> Pod | None:
@@ -139,11 +139,11 @@ class NodeTable:
             return None
         self._own(node)
         pod = self._pods[node].pop(uid)
-        self._relates_no_more(node, uid)
+        self._forget_relation(node, uid)
         self._changed(node)
         return pod
 
-    def _relates_no_more(self, node: str, uid: str) -> None:
+    def _forget_relation(self, node: str, uid: str) -> None:
         uids = self._relating.get(node)
         if uids is not None:
             uids.discard(uid)

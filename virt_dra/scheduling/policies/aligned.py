@@ -29,8 +29,8 @@ class Aligned(Policy):
         return list(dict.fromkeys([fullest, *each_first(groups[:_TRIED_PLACES], fullest)]))
 
     def device_score(self, offer: Offer) -> Score:
-        roots = len({_or_own(offer.layout.roots[position], position) for position in offer.picks})
-        numa = len({_or_own(offer.layout.numa[position], position) for position in offer.picks})
+        roots = len({_seat(offer.layout.roots[position], position) for position in offer.picks})
+        numa = len({_seat(offer.layout.numa[position], position) for position in offer.picks})
         return (roots > 1, numa, roots)
 
     def score(self, offer: Offer, of_devices: Score, before: NodeRoom, after: NodeRoom) -> Score:
@@ -49,8 +49,8 @@ def _groups(order: DeviceOrder, places: Sequence[DeviceSeat]) -> list[list[int]]
     return list(groups.values())
 
 
-def _or_own(place: DeviceSeat, position: int) -> Hashable:
-    """A device that publishes no place is at one of its own."""
+def _seat(place: DeviceSeat, position: int) -> Hashable:
+    """The seat of a device; one that publishes none has a seat of its own."""
     return (place,) if place is not None else position
 
 

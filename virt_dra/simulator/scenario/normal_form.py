@@ -119,12 +119,12 @@ class NormalForm:
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self._text(key): self._uid_or(key, member) for key, member in value.items()}
+            return {self._text(key): self._replaced_member(key, member) for key, member in value.items()}
         if isinstance(value, list):
             return [self._replaced(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
 
-    def _uid_or(self, key: str, value: Any) -> Any:
+    def _replaced_member(self, key: str, value: Any) -> Any:
         return self._symbols.uid_text(value) if key == "uid" and isinstance(value, str) else self._replaced(value)
 
 

@@ -232,7 +232,7 @@ async def _clean(cluster: KubeCluster, scenario: Scenario, *, remove_play: bool)
     spaces = [*namespaces_made(scenario), PLAY]
     end = time.monotonic() + CLEAN_SECONDS
     while True:
-        left = await _removed_once(cluster, scenario, spaces)
+        left = await _delete_all(cluster, scenario, spaces)
         if not left:
             break
         if time.monotonic() > end:
@@ -243,8 +243,8 @@ async def _clean(cluster: KubeCluster, scenario: Scenario, *, remove_play: bool)
         await _end_namespace(cluster, namespace)
 
 
-async def _removed_once(cluster: KubeCluster, scenario: Scenario, spaces: Iterable[str]) -> list[tuple[str, str]]:
-    """Delete everything, without grace and finalizers; what is still there."""
+async def _delete_all(cluster: KubeCluster, scenario: Scenario, spaces: Iterable[str]) -> list[tuple[str, str]]:
+    """Delete everything, without grace and finalizers. Returns what is still there."""
     named = {(obj["kind"], obj["metadata"]["name"]) for obj in _applied(scenario)}
     left: list[tuple[str, str]] = []
     namespaced = [kind for kind in API_VERSIONS if kind not in CLUSTER_SCOPED]

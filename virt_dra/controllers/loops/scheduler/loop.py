@@ -50,13 +50,13 @@ class SchedulerLoop:
             while True:
                 queued = self._known.queue.pop(self._known.now())
                 if queued is None:
-                    await self._something_to_do()
+                    await self._wait_for_work()
                     continue
                 await self._schedule(queued)
                 await asyncio.sleep(0)  # informers and binding cycles go on
 
-    async def _something_to_do(self) -> None:
-        """Until the queue may have a pod: something changed, or a back-off is over."""
+    async def _wait_for_work(self) -> None:
+        """Wait until the queue may have a pod: after a change, or the end of a back-off."""
         at = self._known.queue.next_time()
         self._known.changed.clear()
         try:

@@ -24,7 +24,7 @@ async def create_special(cluster: Cluster, metrics: LoopMetrics, special: Resour
     try:
         created = await cluster.create(special.with_(metadata=metadata, status=ResourceClaimStatus()))
     except ApiError as error:
-        made = await _made_nevertheless(cluster, special) if isinstance(error, Unavailable) else None
+        made = await _claim_of_lost_answer(cluster, special) if isinstance(error, Unavailable) else None
         if made is None:
             count_creation(metrics, special, "failure")
             raise BindError(f"create claim for extended resources {special.namespace}/: {error}") from error
@@ -33,8 +33,9 @@ async def create_special(cluster: Cluster, metrics: LoopMetrics, special: Resour
     return created
 
 
-async def _made_nevertheless(cluster: Cluster, special: ResourceClaim) -> ResourceClaim | None:
-    """The claim, if it was stored although the answer was lost (C-20.24): its name isn't known, but whose it is."""
+async def _claim_of_lost_answer(cluster: Cluster, special: ResourceClaim) -> ResourceClaim | None:
+    """The claim, if it was stored although the answer was lost (C-20.24). It is found by its owner: its name isn't
+    known."""
     owner = special.metadata.controller_owner
     try:
         there = (await cluster.list(ResourceClaim, special.namespace)).items
