@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from virt_dra.api import names
+from virt_dra.api.counting import counted
 from virt_dra.api.kubevirt_versions import KubeVirtVersion
 from virt_dra.api.meta import ObjectMeta
 from virt_dra.api.schemas.kubevirt_schema import schema_of
@@ -127,7 +128,7 @@ def _dropped_field(field: UnknownSchemaField, version: KubeVirtVersion | None) -
 
 def _more(raw: Json, schema: Schema) -> str:
     count = sum(1 for _ in unknown_fields(raw, schema)) - MAX_UNKNOWN
-    return f"{count} more unknown fields"
+    return counted(count, "more unknown field")
 
 
 def _design_form(raw: Json) -> Iterator[str]:

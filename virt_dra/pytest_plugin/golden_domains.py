@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from lxml import etree
 
+from virt_dra.api.counting import counted
 from virt_dra.cli.shared.console import visible_lines
 from virt_dra.cluster.files import write_file
 from virt_dra.pytest_plugin import UnusableInput
@@ -100,7 +101,7 @@ def _says(text: bytes, lines: Sequence[str]) -> bool:
 
 def _beginning(lines: Sequence[str]) -> list[str]:
     left = len(lines) - SHOWN_DIFFERENCE
-    return [*lines[:SHOWN_DIFFERENCE], f"and {left} more lines"] if left > 0 else list(lines)
+    return [*lines[:SHOWN_DIFFERENCE], f"and {counted(left, 'more line')}"] if left > 0 else list(lines)
 
 
 def _parsed(xml: str | bytes, name: str) -> etree._Element:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from virt_dra.allocator import Snapshot
 from virt_dra.api import names
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.counting import listed
 from virt_dra.api.defaults import apply_defaults
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.meta import ObjectMeta, TypedObject, in_namespace, of_kind
@@ -183,4 +184,4 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
     close = get_close_matches(wrong, names, n=3)
     if close:
         return f"; did you mean {' or '.join(close)}?"
-    return f"; it has {', '.join(names[:3])}" + (" and more" if len(names) > 3 else "") if names else ""
+    return f"; it has {listed(names, 3)}" if names else ""

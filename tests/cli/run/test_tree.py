@@ -24,6 +24,6 @@ def test_of_many_nodes_and_devices_the_first_are_shown_and_the_others_counted() 
         f"node {node}: device in use" for node in range(SHOWN_SUBJECTS)
     ]
     assert (
-        lines[-1] == f"and {len(details) - SHOWN_SUBJECTS * SHOWN_LINES} more lines; -o "
+        lines[-1] == f"and {len(details) - SHOWN_SUBJECTS * SHOWN_LINES:,} more lines; -o "
         "json has them all, virt-dra explain groups them"
     )

@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from virt_dra.allocator import Explanation
 from virt_dra.allocator.explain import RequestExplanation
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, listed
 from virt_dra.simulator.allocation import FITS, AllocationAnswer, NodeAnswer
 
 SHOWN_TREES: Final = 20
@@ -27,7 +27,7 @@ def refusal_trees(answer: AllocationAnswer) -> Iterator[Tree]:
         if node.verdict != FITS:
             groups.setdefault(_likeness(node), []).append(node)
     for nodes in list(groups.values())[:SHOWN_TREES]:
-        names = _some([node.node for node in nodes])
+        names = listed([node.node for node in nodes], SHOWN_NAMES)
         where = f"node {names}" if len(nodes) == 1 else f"{len(nodes):,} nodes ({names})"
         tree = Tree(Text(f"{', '.join(answer.claims)} on {where}: {nodes[0].summary}"))
         _grow(tree, [node.explanation for node in nodes if node.explanation is not None])
@@ -62,7 +62,7 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
     first = alike[0]
     for number, problem in enumerate(first.pools):
         pools = [str(explanation.pools[number].pool) for explanation in alike]
-        tree.add(Text(f"pool {_some(pools)}: {problem.reason}: {problem.detail}"))
+        tree.add(Text(f"pool {listed(pools, SHOWN_NAMES)}: {problem.reason}: {problem.detail}"))
     if not first.devices:
         tree.add(
             Text(
@@ -78,7 +78,7 @@ def _grow(tree: Tree, alike: Sequence[Explanation]) -> None:
         of_nodes = [_refused(explanation.requests[number]) for explanation in alike]
         for place, ((reason, detail), _) in enumerate(of_nodes[0]):
             devices = [device for refused in of_nodes for device in refused[place][1]]
-            branch.add(Text(f"{_some(devices)}: {reason}: {detail}"))
+            branch.add(Text(f"{listed(devices, SHOWN_NAMES)}: {reason}: {detail}"))
 
 
 def _refused(request: RequestExplanation) -> list[tuple[tuple[str, str], list[str]]]:
@@ -87,8 +87,3 @@ def _refused(request: RequestExplanation) -> list[tuple[tuple[str, str], list[st
     for rejection in request.rejections:
         groups.setdefault((rejection.reason, rejection.detail), []).append(str(rejection.device))
     return list(groups.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN_NAMES])
-    return f"{shown} and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from virt_dra.api.counting import counted
+from virt_dra.api.counting import counted, listed
 from virt_dra.api.pool_generations import generation_of, newest_generation
 from virt_dra.api.resource_v1 import DeviceAttribute, ResourceSlice
 from virt_dra.api.wire import Json
@@ -113,8 +113,7 @@ class CelReport:
             groups.setdefault(device.said, []).append(device.device)
         rarest = sorted(groups.items(), key=lambda group: len(group[1]))
         for said, names in rarest[:SHOWN_RESULTS]:
-            more = f" and {len(names) - SAMPLE:,} more" if len(names) > SAMPLE else ""
-            yield f"{counted(len(names), 'device')} ({', '.join(names[:SAMPLE])}{more}): {said}"
+            yield f"{counted(len(names), 'device')} ({listed(names, SAMPLE)}): {said}"
         if len(rarest) > SHOWN_RESULTS:
             yield f"and {counted(len(rarest) - SHOWN_RESULTS, 'other result')}; -v shows each device"
 

@@ -51,6 +51,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
     with frozen_heap():
         from virt_dra.allocator import FatalError
         from virt_dra.cli.shared.file_input import objects_of_files
+        from virt_dra.model.unknown import unknown_facts
         from virt_dra.simulator.deadline import AllocationDeadline
         from virt_dra.simulator.explaining.difference import FitState, differences
         from virt_dra.simulator.explaining.state import ClusterState
@@ -60,6 +61,7 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
             read = [objects_of_files([path], output) for path in (before, after)]
         try:
             states = [FitState(ClusterState.of(objects, namespace, deadline), deadline.start) for objects in read]
+            unknown = dict.fromkeys(fact for state in states for fact in unknown_facts(state.state.model))
             with progress("trying VMs") as report:
                 found = list(differences(states[0], states[1], report))
         except FatalError as error:
@@ -71,9 +73,12 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
                 say(f"  {change.why}")
         if not found:
             say("no VM starts or stops fitting")
+        for fact in unknown:
+            say(f"Not known: {fact.text}")
     else:
         changes = [_json(each) for each in found]
-        print_document({"version": 1, "changes": changes}, output)
+        facts = [fact.to_json() for fact in unknown]
+        print_document({"version": 1, "changes": changes, "unknown": facts}, output)
     sys.exit(1 if any(each.before == "fits" and each.after not in ("fits", None) for each in found) else 0)
 
 

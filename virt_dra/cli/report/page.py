@@ -11,6 +11,7 @@ from html import escape
 from string import Template
 from typing import Final
 
+from virt_dra.api.counting import counted
 from virt_dra.api.go_text import visible
 from virt_dra.cli.report.contents import SIZES, ReportContents
 from virt_dra.cli.report.page_forms import FILE, PageForm
@@ -147,7 +148,7 @@ def _vm(row: VmRow) -> str:
 def _cards(folds: Sequence[NodeFold]) -> str:
     cards = [fold_card(fold) for fold in folds[:_CARDS]]
     if len(folds) > _CARDS:
-        cards.append(f"<p>and {len(folds) - _CARDS:,} more groups of nodes; virt-dra topology shows all</p>")
+        cards.append(f"<p>and {counted(len(folds) - _CARDS, 'more group')} of nodes; virt-dra topology shows all</p>")
     return "\n".join(cards)
 
 

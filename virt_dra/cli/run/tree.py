@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from rich.tree import Tree
 
+from virt_dra.api.counting import counted
 from virt_dra.simulator.embedded import Ran
 from virt_dra.simulator.outcome import DeviceOutcome, HandOver, VmOutcome
 
@@ -148,4 +149,8 @@ def shown(details: Sequence[str]) -> list[str]:
         if subjects <= SHOWN_SUBJECTS and of_this <= SHOWN_LINES:
             lines.append(line)
     left = len(details) - len(lines)
-    return [*lines, f"and {left} more lines; -o json has them all, virt-dra explain groups them"] if left else lines
+    return (
+        [*lines, f"and {counted(left, 'more line')}; -o json has them all, virt-dra explain groups them"]
+        if left
+        else lines
+    )

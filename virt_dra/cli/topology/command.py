@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from virt_dra.api.core_v1 import Node
+from virt_dra.api.counting import counted
 from virt_dra.api.nearest import nearest
 from virt_dra.cli.shared.console import output_console, say
 from virt_dra.cli.shared.extras import required
@@ -130,7 +131,7 @@ def _print(folds: Sequence[NodeFold]) -> None:
     for tree in fold_trees(folds):
         console.print(tree)
     if len(folds) > SHOWN:
-        say(f"and {len(folds) - SHOWN:,} more groups of nodes; --node NAME shows one, -o json all")
+        say(f"and {counted(len(folds) - SHOWN, 'more group')} of nodes; --node NAME shows one, -o json all")
     if not folds:
         say("there are no nodes and no devices")
 
