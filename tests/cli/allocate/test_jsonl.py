@@ -331,6 +331,7 @@ def _damaged(draw: st.DrawFn) -> Json:
         place = place[key]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_damaged(), min_size=1, max_size=4))
 def test_damaged_problems_are_all_answered(problems: list[Json]) -> None:

@@ -120,6 +120,7 @@ def test_hostile_names_do_not_reach_the_terminal() -> None:
             assert all(line.isprintable() for line in text.split("\n")), (kind, output)
 
 
+@pytest.mark.slow
 def test_a_selector_made_to_compute_for_ever_is_left_undecided() -> None:
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     slice_ = {"driver": "d", "allNodes": True, "pool": pool, "devices": [{"name": f"d-{n}"} for n in range(100)]}

@@ -145,6 +145,7 @@ def test_a_long_list_has_the_steps_of_a_few() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_same_input_with_the_same_seed_has_the_same_names() -> None:
     command = [sys.executable, "-c", "from virt_dra.cli.main import main; main()", "run", CONTENTION, "-o", "json"]
 
@@ -408,6 +409,7 @@ def _places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | in
     return [path] * bool(path) + [place for key, child in inner for place in _places(child, (*path, key))]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_spoiled_manifest_gives_a_traceback(data: st.DataObject) -> None:
