@@ -13,6 +13,7 @@ from hypothesis import settings
 from devtools import needs
 from devtools.cluster.control_plane import ControlPlane, require
 from devtools.libvirt import witness as libvirt_witness
+from tests import distribution
 
 Golden = Callable[[str, str], None]
 
@@ -59,8 +60,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _check_markers(items)
+    if hasattr(config, "workerinput"):  # one of several processes
+        items[:] = distribution.longest_first(items)
     if config.pluginmanager.hasplugin("rerunfailures"):
         for item in items:
             if any(item.get_closest_marker(name) for name in AT_LOADS_MERCY):
@@ -119,6 +123,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 _REMARKS: dict[str, None] = {}
 """Of the other processes, each once."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> distribution.UnitScheduling | None:
+    """Where files are distributed, those of a unit stay together."""
+    return distribution.UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,7 @@ from devtools.fit.askers import judged_case
 from devtools.fit.kube_scheduler import ARGUMENTS, GATES, KubeSchedulerRounds
 from devtools.fit.surfaces import by_scheduler
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.slow]
+pytestmark = [pytest.mark.control_plane, pytest.mark.slow(seconds=90)]
 
 CASES = int(os.environ.get("FIT_ON_KUBE_SCHEDULER", "300"))
 
