@@ -192,7 +192,7 @@ class Advisor:
     def _count(self, uid: str) -> None:
         """Bring the placers up to date for one claim."""
         wanted = self._allocated.get(uid) or next(
-            (each.allocations[uid] for each in self._assumed.values() if uid in each.allocations), None
+            (assumed.allocations[uid] for assumed in self._assumed.values() if uid in assumed.allocations), None
         )
         counted = self._counted.get(uid)
         if counted is wanted or (
@@ -286,10 +286,10 @@ class Advisor:
         claims = self._named_claims(pod)
         if claims is None:
             return "claims missing"
-        return tuple([each for each in claims if each.metadata.uid not in self._allocated]) or "claims allocated"
+        return tuple([claim for claim in claims if claim.metadata.uid not in self._allocated]) or "claims allocated"
 
     def _named_claims(self, pod: Pod) -> list[ResourceClaim] | None:
-        found: dict[str, ResourceClaim] = {}
+        by_name: dict[str, ResourceClaim] = {}
         for entry in pod.spec.resource_claims:
             try:
                 name = claim_name(pod, entry)
@@ -299,30 +299,30 @@ class Advisor:
                 claim = self._model.claims.get(f"{pod.namespace}/{name.name}")
                 if claim is None:
                     return None
-                found[claim.name] = claim
+                by_name[claim.name] = claim
             elif entry.resource_claim_template_name is not None and not any(
-                each.name == entry.name for each in pod.status.resource_claim_statuses
+                status.name == entry.name for status in pod.status.resource_claim_statuses
             ):
                 return None
-        return list(found.values())
+        return list(by_name.values())
 
     def _shape(self, pod: Pod, claims: Sequence[ResourceClaim]) -> VmShape:
         """The same object for pods that ask for the same."""
         key = _shape_key(pod, claims)
-        found = self._shapes.get(key)
-        if found is None:
+        shape = self._shapes.get(key)
+        if shape is None:
             if len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.clear()
                 for placer in self._placers.all() if self._placers is not None else ():
                     placer.forget_shapes()
-            found = self._shapes[key] = VmShape(pod.name, pod, tuple(claims))
-        return found
+            shape = self._shapes[key] = VmShape(pod.name, pod, tuple(claims))
+        return shape
 
     def _scores(self, policy: str, shape: VmShape, nodes: Sequence[str]) -> tuple[Score | None, ...]:
         placer = self._placer(policy)
         numbers = self._current().numbers
-        found = iter(placer.scores(shape, [numbers[name] for name in nodes if name in numbers]))
-        return tuple([next(found) if name in numbers else None for name in nodes])
+        scores = iter(placer.scores(shape, [numbers[name] for name in nodes if name in numbers]))
+        return tuple([next(scores) if name in numbers else None for name in nodes])
 
     # --- assumptions ----------------------------------------------------------------------------------------------
 
@@ -354,10 +354,9 @@ class Advisor:
     def _forget(self, uid: str) -> None:
         """What is over: assumptions of some time ago, and that about a pod that is asked for again."""
         now = self._clock()
-        for each in [
-            each for each, assumed in self._assumed.items() if each == uid or assumed.until <= now or _is_over(assumed)
-        ]:
-            self._drop(each)
+        for pod, assumed in list(self._assumed.items()):
+            if pod == uid or assumed.until <= now or _is_over(assumed):
+                self._drop(pod)
 
     def _drop(self, uid: str) -> None:
         assumed = self._assumed.pop(uid)
@@ -375,22 +374,22 @@ class Advisor:
         nodes = self._model.of(Node)
         used = unused_snapshot(self._model).with_allocation(*self._counted.values())
         base = self._new_placer(used, nodes, "first-fit")
-        found = self._placers = _Placers({node.name: number for number, node in enumerate(nodes)}, base)
-        for placed in (*self._placed.values(), *(each.placed for each in self._assumed.values())):
+        placers = self._placers = _Placers({node.name: number for number, node in enumerate(nodes)}, base)
+        for placed in (*self._placed.values(), *(assumed.placed for assumed in self._assumed.values())):
             self._use_room(placed, 1)
         self._outdated, self._remake_at = False, self._clock() + 10 * (self._clock() - began)
-        return found
+        return placers
 
     def _placer(self, policy: str) -> PolicyPlacer:
         current, now = self._current(), self._clock()
-        known = current.by_policy.get(policy)
-        if known is None or known[1] <= now:
+        current_placer = current.by_policy.get(policy)
+        if current_placer is None or current_placer[1] <= now:
             base = current.base
             placer = self._new_placer(base.snapshot, base.nodes, policy)
             placer.take_over_pods(base)
             until = now + _TYPICAL_SECONDS if policy == "least-fragmentation" else float("inf")
-            known = current.by_policy[policy] = placer, until
-        return known[0]
+            current_placer = current.by_policy[policy] = placer, until
+        return current_placer[0]
 
     def _new_placer(self, snapshot: Snapshot, nodes: Sequence[Node], policy: str) -> PolicyPlacer:
         catalog = card_catalog(snapshot, self._features)

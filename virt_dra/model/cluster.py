@@ -125,16 +125,16 @@ class ClusterModel:
             )
         copy._ordered = {kind: ordered for kind, ordered in self._ordered.items() if kind not in changes}
         copy._derived = {}
-        for value, found in self._derived.items():
+        for value, derived in self._derived.items():
             if value.kinds.isdisjoint(changes):
-                copy._derived[value] = found
+                copy._derived[value] = derived
             elif value.follow is not None:
                 differences = (
                     ModelChange(self._by_kind.get(kind, _NONE).get(key), obj)
                     for kind, by_key in changes.items()
                     for key, obj in by_key.items()
                 )
-                followed = value.follow(found, differences)
+                followed = value.follow(derived, differences)
                 if followed is not None:
                     copy._derived[value] = followed
         return copy

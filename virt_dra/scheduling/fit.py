@@ -219,5 +219,5 @@ def _special_claim(model: ClusterModel, pod: Pod) -> ResourceClaim | None:
 
 
 def _labels_of(model: ClusterModel, namespace: str) -> Mapping[str, str]:
-    found = model.by_key(Namespace).get(namespace)
-    return {} if found is None else found.metadata.labels
+    named = model.by_key(Namespace).get(namespace)
+    return {} if named is None else named.metadata.labels

@@ -83,7 +83,7 @@ async def run_on(
         settings.namespace,
     )
     sorted_out = sort_input(once.objects)
-    accepted, refused = judge((*sorted_out.others, *(each for vm in sorted_out.vms for each in vm.loaded)), KindRules())
+    accepted, refused = judge((*sorted_out.others, *(obj for vm in sorted_out.vms for obj in vm.loaded)), KindRules())
     there = {id(obj) for obj in accepted}
     vms = [_unless_refused(vm, there, refused) for vm in sorted_out.vms]
     kubevirt = next((obj for obj in accepted if isinstance(obj, KubeVirt)), None)
@@ -114,11 +114,11 @@ async def run_on(
 
 def _unless_refused(given: InputVm, accepted: Collection[int], refused: Iterable[RefusedObject]) -> InputVm:
     """The VM; blocked if the API server refuses one of its objects or its pod, which then can't come from a cluster."""
-    missing = next((each.object for each in given.loaded if id(each.object) not in accepted), given.pod)
+    missing = next((sourced.object for sourced in given.loaded if id(sourced.object) not in accepted), given.pod)
     if missing is None or id(missing) in accepted:
         return given
     message = next(
-        (each.message for each in refused if (each.kind, each.key) == (missing.KIND, missing.key)),
+        (refusal.message for refusal in refused if (refusal.kind, refusal.key) == (missing.KIND, missing.key)),
         "the API server refuses it",
     )
     return replace(given, vmi=None, pod=None, blocked=Blocker("Invalid", message, "change what the message names"))

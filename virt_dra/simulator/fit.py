@@ -139,15 +139,15 @@ class Fitting:
             )
         pod = tried.pod.with_(spec=tried.pod.spec.with_(node_name=tried.outcome.node))
         pod = pod.with_(status=pod.status.with_(phase="Running"))
-        known = DeviceSources(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
-        resolution = known.resolution()
-        if any(each.reason == NO_ADDRESS for each in resolution.unresolved):
+        sources = DeviceSources(tried.vmi, pod, _allocated(tried, tried.outcome, pod), self._published)
+        resolution = sources.resolution()
+        if any(problem.reason == NO_ADDRESS for problem in resolution.unresolved):
             return None  # the lint checks it, and knows the configured keys (K-6.6)
         if resolution.unresolved:
             first = resolution.unresolved[0]
             return "spec.domain.devices", f"{first.subject}: {first.message}"
         vmi = tried.vmi.with_(status=tried.vmi.status.with_(device_status=resolution.device_status()))
-        return self._converted(vmi, pod, known.network_files(EPOCH))
+        return self._converted(vmi, pod, sources.network_files(EPOCH))
 
     def _converted(
         self,
@@ -179,7 +179,7 @@ class Fitting:
         if not isinstance(pod, Pod):
             return None
         claims = self._claims(pod)
-        nothing_to_try = not claims and not any(isinstance(each, Node) for each in self._objects)
+        nothing_to_try = not claims and not any(isinstance(obj, Node) for obj in self._objects)
         if claims is None or nothing_to_try:
             return None
         names = tuple(PodResourceClaimStatus(name=entry, resource_claim_name=claim.name) for entry, claim in claims)
@@ -229,28 +229,28 @@ class Fitting:
 
     @cached_property
     def _templates(self) -> Mapping[str, ResourceClaimTemplate]:
-        return {each.key: each for each in self._of_kind(ResourceClaimTemplate)}
+        return {template.key: template for template in self._of_kind(ResourceClaimTemplate)}
 
     @cached_property
     def _direct(self) -> Mapping[str, ResourceClaim]:
         """The claims by key, reserved for no pod. Allocated ones keep their devices, which can't be allocated again."""
         return {
-            each.key: each.with_(
-                status=ResourceClaimStatus(allocation=each.status.allocation) if each.status.allocation else NO_STATUS
+            claim.key: claim.with_(
+                status=ResourceClaimStatus(allocation=claim.status.allocation) if claim.status.allocation else NO_STATUS
             )
-            for each in self._of_kind(ResourceClaim)
+            for claim in self._of_kind(ResourceClaim)
         }
 
     def _claims(self, pod: Pod) -> list[tuple[str, ResourceClaim]] | None:
         """The claims by entry, named and generated ones; None if one doesn't exist."""
-        found: list[tuple[str, ResourceClaim]] = []
+        claims: list[tuple[str, ResourceClaim]] = []
         for number, entry in enumerate(pod.spec.resource_claims):
             if entry.resource_claim_template_name is not None:
                 template = self._templates.get(f"{pod.namespace}/{entry.resource_claim_template_name}")
                 if template is None:
                     return None
                 made = generated_claim(pod, entry.name, template)
-                found.append(
+                claims.append(
                     (
                         entry.name,
                         made.with_(metadata=made.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}")),
@@ -260,8 +260,8 @@ class Fitting:
                 claim = self._direct.get(f"{pod.namespace}/{entry.resource_claim_name}")
                 if claim is None:
                     return None
-                found.append((entry.name, claim.with_(metadata=claim.metadata.without("deletion_timestamp"))))
-        return found
+                claims.append((entry.name, claim.with_(metadata=claim.metadata.without("deletion_timestamp"))))
+        return claims
 
 
 def _instance(subject: VmObject, namespace: str) -> VirtualMachineInstance:
@@ -276,16 +276,16 @@ def _without_claims(vmi: VirtualMachineInstance) -> VirtualMachineInstance:
     """The part of a VMI that can be checked without knowing its devices from claims."""
     devices = vmi.spec.domain.devices
     kept = devices.with_(
-        gpus=tuple(each for each in devices.gpus if not each.is_dra),
-        host_devices=tuple(each for each in devices.host_devices if not each.is_dra),
+        gpus=tuple(gpu for gpu in devices.gpus if not gpu.is_dra),
+        host_devices=tuple(host_device for host_device in devices.host_devices if not host_device.is_dra),
     )
-    networks = tuple(each for each in vmi.spec.networks if each.resource_claim is None)
+    networks = tuple(network for network in vmi.spec.networks if network.resource_claim is None)
     return vmi.with_(spec=vmi.spec.with_(domain=vmi.spec.domain.with_(devices=kept), networks=networks))
 
 
 def _allocated(tried: _Trial, placement: Placement, pod: Pod) -> tuple[ResourceClaim, ...]:
     """The pod's claims after it is bound."""
-    chosen = {each.claim.key: each.result for each in placement.allocations}
+    chosen = {allocation.claim.key: allocation.result for allocation in placement.allocations}
     reserved = (consumer_reference(pod),)
     return tuple(
         claim.with_(

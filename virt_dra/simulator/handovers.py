@@ -134,11 +134,11 @@ async def _admit(cluster: Cluster, run: _VmRun, gates: Gates) -> None:
             else (f"it is running, but would be refused if it were created now: {verdict.message}",)
         )
         noted = published_status(given.vmi)
-        known = (
+        status = (
             {"deviceStatus": noted.to_wire()} if noted is not None and given.vmi.status.device_status is None else {}
         )
         run.vmi = await cluster.patch(
-            VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": known}
+            VirtualMachineInstance, given.vmi.name, given.vmi.namespace, merge={"status": status}
         )
         run.outcome = replace(run.outcome, pod=given.pod.name, warnings=(*run.outcome.warnings, *denied))
         return
@@ -169,7 +169,9 @@ def _verdict(given: InputVm, gates: Gates) -> Verdict:
     """KubeVirt's verdict: an instancetype that conflicts with the VM ends its validation (K-16)."""
     refusals = given.expansion.refusals if given.expansion is not None else ()
     if refusals:
-        return Verdict(False, tuple(AdmissionCause(each.type, each.message, each.field) for each in refusals))
+        return Verdict(
+            False, tuple(AdmissionCause(refusal.type, refusal.message, refusal.field) for refusal in refusals)
+        )
     return review(given.reviewed, gates)
 
 
@@ -229,7 +231,9 @@ async def _make_claims(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
         inputs = await claims.gather(cluster)
         planned = claims.plan(inputs)
         pods = {pod.key: pod for pod in inputs.pods}
-        actions = [each for each in relevant(planned.actions, pods, incomplete) if subject_of(each) not in refused]
+        actions = [
+            action for action in relevant(planned.actions, pods, incomplete) if subject_of(action) not in refused
+        ]
         events = await claims.apply(cluster, actions)
         refused.update(((event.kind, f"{event.namespace}/{event.name}"), event) for event in events)
         if not actions:
@@ -316,12 +320,12 @@ async def _start_pods(cluster: Cluster, runs: Sequence[_VmRun]) -> None:
             )
         if run.taken_over and vmi.status.phase in ("Scheduled", "Running"):
             continue
-        known = {
+        status = {
             "phase": "Scheduled",
             "nodeName": pod.spec.node_name,
             "activePods": {pod.metadata.uid: pod.spec.node_name},
         }
-        await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": known})
+        await cluster.patch(VirtualMachineInstance, vmi.name, vmi.namespace, merge={"status": status})
 
 
 # --- deviceStatus -------------------------------------------------------------------------------------------------
@@ -332,8 +336,12 @@ async def _observed(cluster: Cluster, now: datetime) -> device_status.DeviceStat
     inputs = await device_status.gather(cluster, now)
     if inputs.pods or not any(vmi.spec.networks for vmi in inputs.vmis):
         return inputs
-    pods, found, slices = await cluster.list(Pod), await cluster.list(ResourceClaim), await cluster.list(ResourceSlice)
-    return replace(inputs, pods=pods.items, claims=found.items, slices=slices.items)
+    return replace(
+        inputs,
+        pods=(await cluster.list(Pod)).items,
+        claims=(await cluster.list(ResourceClaim)).items,
+        slices=(await cluster.list(ResourceSlice)).items,
+    )
 
 
 async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunClock) -> None:
@@ -351,25 +359,27 @@ async def _resolve_devices(cluster: Cluster, runs: Sequence[_VmRun], clock: RunC
     published = PublishedDevices.of(inputs.slices)
     by_key = {claim.key: claim for claim in inputs.claims}
     owned: dict[str, list[Pod]] = {}
-    for each in inputs.pods:
-        for uid in owner_uids(each):
-            owned.setdefault(uid, []).append(each)
+    for owned_pod in inputs.pods:
+        for uid in owner_uids(owned_pod):
+            owned.setdefault(uid, []).append(owned_pod)
     for run in _continuing(runs):
         given = _vmi(run)
         vmi = run.vmi = await cluster.get(VirtualMachineInstance, given.name, given.namespace)
         pod = current_pod(vmi, launcher_pods_of(vmi, owned.get(vmi.metadata.uid, ())))
         named = (by_key.get(key) for key in (claim_keys(pod) if pod is not None else ()))
-        known = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
-        found = known.settled(inputs.taint_rules)
-        run.files = known.network_files(now)
-        unhealthy = tuple(f"{each.subject}: {each.message}" for each in found.unhealthy)
+        sources = DeviceSources(vmi, pod, tuple(claim for claim in named if claim is not None), published)
+        report = sources.settled(inputs.taint_rules)
+        run.files = sources.network_files(now)
+        unhealthy = tuple(f"{problem.subject}: {problem.message}" for problem in report.unhealthy)
         warnings = (*run.outcome.warnings, *unhealthy)
-        run.outcome = replace(run.outcome, devices=entries_of(vmi, pod, found), warnings=warnings)
-        unresolved = found.unresolved
+        run.outcome = replace(run.outcome, devices=entries_of(vmi, pod, report), warnings=warnings)
+        unresolved = report.unresolved
         if unresolved:
             first = unresolved[0]
             details = (
-                [f"{each.subject}: {each.reason}: {each.message}" for each in unresolved] if len(unresolved) > 1 else ()
+                [f"{problem.subject}: {problem.reason}: {problem.message}" for problem in unresolved]
+                if len(unresolved) > 1
+                else ()
             )
             run.fail(
                 HandOver.DEVICE_STATUS,

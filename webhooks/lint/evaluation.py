@@ -33,9 +33,9 @@ def findings_of(linted: Linted, checks: Iterable[LintCheck], denied: bool = Fals
             # A silenced fault still exists: a ``last`` check must not report it in other words.
             denied = denied or (check.severity == DENIAL and any(True for _ in check.find(linted)))
             continue
-        for found in dict.fromkeys(check.find(linted)):
+        for issue in dict.fromkeys(check.find(linted)):
             denied = denied or severity == DENIAL or check.severity == DENIAL
-            yield LintFinding(check.id, severity, visible(found.field), visible(found.message), _repair(found))
+            yield LintFinding(check.id, severity, visible(issue.field), visible(issue.message), _repair(issue))
 
 
 def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gates | None) -> tuple[LintFinding, ...]:
@@ -44,24 +44,26 @@ def findings_as_written(manifest: Manifest, settings: LintSettings, release: Gat
     A field with a template instruction gets no other finding, nor does a missing required field beside an unknown one,
     which is probably a misspelling of it.
     """
-    found = {
+    issues = {
         check.id: tuple(dict.fromkeys(check.find_as_written(manifest, release)))
         for check in CHECKS
         if check.find_as_written is not None
     }
-    explained = {each.field for each in found[UNRENDERED]}
-    misplaced = {each.field.rpartition(".")[0] for each in found[UNKNOWN_FIELD]}
+    explained = {issue.field for issue in issues[UNRENDERED]}
+    misplaced = {issue.field.rpartition(".")[0] for issue in issues[UNKNOWN_FIELD]}
     reported: list[LintFinding] = []
     for check in CHECKS:
         severity = settings.severity(check)
         if severity is None or check.id in manifest.silenced:
             continue
-        for each in found.get(check.id, ()):
-            if check.id != UNRENDERED and each.field in explained:
+        for issue in issues.get(check.id, ()):
+            if check.id != UNRENDERED and issue.field in explained:
                 continue
-            if check.id != UNKNOWN_FIELD and each.field in misplaced and each.message.startswith(REQUIRED_VALUE):
+            if check.id != UNKNOWN_FIELD and issue.field in misplaced and issue.message.startswith(REQUIRED_VALUE):
                 continue
-            reported.append(LintFinding(check.id, severity, visible(each.field), visible(each.message), _repair(each)))
+            reported.append(
+                LintFinding(check.id, severity, visible(issue.field), visible(issue.message), _repair(issue))
+            )
     return tuple(reported)
 
 

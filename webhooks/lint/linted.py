@@ -19,6 +19,7 @@ from virt_dra.api.resource_v1 import (
     ALL,
     DeviceClass,
     DeviceRequest,
+    DeviceRequestAllocationResult,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaimSpec,
@@ -77,8 +78,8 @@ class NamedClaim:
     kind: str
     name: str
     spec: ResourceClaimSpec | None
-    allocated: tuple[tuple[str, str, str, str], ...] | None
-    """Request, driver, pool and device of each result of an allocated claim."""
+    allocated: Sequence[DeviceRequestAllocationResult] | None
+    """The results of an allocated claim."""
     created: str | None = None
     """The object's creationTimestamp."""
 
@@ -94,31 +95,41 @@ class NamedClaim:
     def __str__(self) -> str:
         return f'{self.kind} "{self.name}"'
 
+    def results_for(self, request: str) -> list[DeviceRequestAllocationResult]:
+        """What is allocated for a request, or for an alternative of it."""
+        prefix = f"{request}/"
+        results = self.allocated or ()
+        return [result for result in results if result.request == request or result.request.startswith(prefix)]
+
     def request(self, name: str) -> DeviceRequest | None:
-        return next((each for each in self.spec.devices.requests if each.name == name), None) if self.spec else None
+        return (
+            next((request for request in self.spec.devices.requests if request.name == name), None)
+            if self.spec
+            else None
+        )
 
     @cached_property
     def options(self) -> tuple[RequestOption, ...]:
         """The options of all requests."""
-        found: list[RequestOption] = []
+        options: list[RequestOption] = []
         for index, request in enumerate(self.spec.devices.requests if self.spec else ()):
             path = f"{self.root}.devices.requests[{index}]"
             if request.exactly is not None:
-                found.append(RequestOption(f"{path}.exactly", request.name, request.exactly))
+                options.append(RequestOption(f"{path}.exactly", request.name, request.exactly))
             for position, alternative in enumerate(request.first_available):
-                found.append(
+                options.append(
                     RequestOption(
                         f"{path}.firstAvailable[{position}]", f"{request.name}/{alternative.name}", alternative
                     )
                 )
-        return tuple(found)
+        return tuple(options)
 
     @cached_property
     def _by_request(self) -> Mapping[str, tuple[RequestOption, ...]]:
-        found: dict[str, list[RequestOption]] = {}
+        by_request: dict[str, list[RequestOption]] = {}
         for option in self.options:
-            found.setdefault(option.request, []).append(option)
-        return {name: tuple(options) for name, options in found.items()}
+            by_request.setdefault(option.request, []).append(option)
+        return {name: tuple(options) for name, options in by_request.items()}
 
     def options_of(self, name: str) -> tuple[RequestOption, ...]:
         """The options of a request, or the one option named ``request/alternative``."""
@@ -191,14 +202,14 @@ class Linted:
     @cached_property
     def claims(self) -> tuple[NamedClaim, ...]:
         """The entries with exactly one source, as the API server requires (K-3.2)."""
-        found: list[NamedClaim] = []
+        claims: list[NamedClaim] = []
         for index, entry in enumerate(self.reviewed.spec.resource_claims[: self.settings.max_entries]):
             place = self.path(f"resourceClaims[{index}]")
             template, claim = entry.resource_claim_template_name, entry.resource_claim_name
             if template and not claim:
                 named = self.inputs.template(self.namespace, template)
                 spec, created = (named.spec.spec, named.metadata.creation_timestamp) if named else (None, None)
-                found.append(
+                claims.append(
                     NamedClaim(
                         entry.name, f"{place}.resourceClaimTemplateName", TEMPLATES, template, spec, None, created
                     )
@@ -206,17 +217,12 @@ class Linted:
             elif claim and not template:
                 direct = self.inputs.claim(self.namespace, claim)
                 allocation = direct.status.allocation if direct else None
-                results = (
-                    [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]
-                    if allocation
-                    else None
-                )
-                allocated = tuple(results) if results is not None else None
+                allocated = allocation.devices.results if allocation else None
                 asked, created = (direct.spec, direct.metadata.creation_timestamp) if direct else (None, None)
-                found.append(
+                claims.append(
                     NamedClaim(entry.name, f"{place}.resourceClaimName", CLAIMS, claim, asked, allocated, created)
                 )
-        return self._within_limit(found)
+        return self._within_limit(claims)
 
     def _within_limit(self, claims: Sequence[NamedClaim]) -> tuple[NamedClaim, ...]:
         """The first claims, up to the limit of options."""
@@ -233,12 +239,12 @@ class Linted:
         for claim in self.claims:
             by_entry.setdefault(claim.entry, claim)
         spec = self.reviewed.spec
-        found: list[ClaimUse] = []
+        uses: list[ClaimUse] = []
         for kind in DEVICE_LISTS:
             for index, device in enumerate(kind.devices(spec)):
                 if device.is_dra and device.claim_name and device.request_name:
                     place = self.path(f"{kind.field}[{index}]")
-                    found.append(
+                    uses.append(
                         ClaimUse(
                             kind.path,
                             place,
@@ -253,7 +259,7 @@ class Linted:
             reference, interface = network.resource_claim, interfaces.get(network.name)
             if reference is not None and reference.claim_name and reference.request_name:
                 place = self.path(f"networks[{index}]")
-                found.append(
+                uses.append(
                     ClaimUse(
                         "networks",
                         place,
@@ -266,7 +272,7 @@ class Linted:
                         else "pci",
                     )
                 )
-        return tuple(found[: self.settings.max_entries])
+        return tuple(uses[: self.settings.max_entries])
 
     def all_of(self, kind: type[ObjectT]) -> Collection[ObjectT]:
         """All objects of a kind, in order of their names except at admission: there, sorting after each change would
@@ -281,25 +287,27 @@ class Linted:
         """The selectors of an option, those of its class first: the place and text of each."""
         device_class = self.class_of(option)
         of_class = device_class.spec.selectors if device_class else ()
-        found = [
-            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', each.cel.expression)
-            for n, each in enumerate(of_class)
-            if each.cel
+        texts = [
+            (f'DeviceClass "{option.class_name}" spec.selectors[{n}]', selector.cel.expression)
+            for n, selector in enumerate(of_class)
+            if selector.cel
         ]
-        found += [
-            (f"{option.path}.selectors[{n}]", each.cel.expression)
-            for n, each in enumerate(option.asked.selectors)
-            if each.cel
+        texts += [
+            (f"{option.path}.selectors[{n}]", selector.cel.expression)
+            for n, selector in enumerate(option.asked.selectors)
+            if selector.cel
         ]
-        return tuple(found)
+        return tuple(texts)
 
     def matching(self, option: RequestOption) -> Match | None:
         """The devices that match an option; None if its class or the slices aren't known."""
         if option not in self._matches:
-            known = self.class_of(option) is not None and SLICES in self.inputs.known
-            texts = [text for _, text in self.expressions(option)] if known else []
+            known_slices = self.class_of(option) is not None and SLICES in self.inputs.known
+            texts = [text for _, text in self.expressions(option)] if known_slices else []
             self._matches[option] = (
-                self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator) if known else None
+                self.inputs.inventory.matching(texts, self.settings.max_devices, self._evaluator)
+                if known_slices
+                else None
             )
         return self._matches[option]
 
@@ -324,10 +332,7 @@ class Linted:
         """The drivers that may serve a request: those of its allocated devices, else of the matching devices, else
         those that classes name. ``incomplete``: others may serve it, too."""
         if claim.allocated is not None:
-            prefix = f"{request}/"
-            return MatchingDrivers(
-                tuple(sorted({each[1] for each in claim.allocated if each[0] == request or each[0].startswith(prefix)}))
-            )
+            return MatchingDrivers(tuple(sorted({result.driver for result in claim.results_for(request)})))
         names: set[str] = set()
         options = claim.options_of(request)
         incomplete = not options
@@ -335,9 +340,9 @@ class Linted:
             if self.class_of(option) is None or SLICES not in self.inputs.known:
                 incomplete = True
                 continue
-            found = self.drivers_matching(option)
-            names.update(found.names)
-            incomplete = incomplete or found.incomplete
+            of_option = self.drivers_matching(option)
+            names.update(of_option.names)
+            incomplete = incomplete or of_option.incomplete
         if names:
             return MatchingDrivers(tuple(sorted(names)), incomplete)
         of_classes = [self.named_driver(option) for option in options]
@@ -369,8 +374,7 @@ class Linted:
     def _find_candidates(self, use: ClaimUse) -> DeviceSet:
         claim = use.claim
         if claim is not None and claim.allocated is not None:
-            prefix = f"{use.request_name}/"
-            results = [each for each in claim.allocated if each[0] == use.request_name or each[0].startswith(prefix)]
-            found = (self.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in results)
-            return DeviceSet(tuple(each for each in found if each is not None))
+            results = claim.results_for(use.request_name)
+            devices = (self.inputs.inventory.get(result.driver, result.pool, result.device) for result in results)
+            return DeviceSet(tuple(device for device in devices if device is not None))
         return DeviceSet.union(match.set for option in use.options if (match := self.matching(option)) is not None)

@@ -102,7 +102,7 @@ class EvaluationQueue:
             if not self._waiting:
                 return None
             evicted = next(
-                each for each in self._running.values() if each.state == "slow"
+                running for running in self._running.values() if running.state == "slow"
             )  # in the order in which they began
             evicted.state = "evicted"
             self.slow -= 1
@@ -129,10 +129,10 @@ class EvaluationQueue:
 
     def left(self, namespace: str) -> float:
         """Seconds of evaluation that a namespace has left; negative where it has overdrawn its allowance."""
-        found = self._allowances.get(namespace)
-        if found is None:
+        allowance = self._allowances.get(namespace)
+        if allowance is None:
             return self.shares.burst
-        return min(self.shares.burst, found.left + (self.clock() - found.at) * self.shares.rate)
+        return min(self.shares.burst, allowance.left + (self.clock() - allowance.at) * self.shares.rate)
 
     def _use(self, namespace: str, seconds: float) -> None:
         self._allowances[namespace] = _Allowance(self.left(namespace) - seconds, self.clock())

@@ -84,9 +84,9 @@ class Outcomes:
         """Ends behind the first device on which a selector fails: expressions that fail may be costly, and one failure
         is enough. Raises MatchingStopped."""
         outcomes: list[Outcome] = []
-        known = self._known
+        by_device = self._known
         for device, outcome in zip(devices, self._matcher.of(devices, work), strict=False):
-            known[device] = outcome
+            by_device[device] = outcome
             outcomes.append(outcome)
             if outcome is not None and outcome.fault is not None:
                 break
@@ -136,13 +136,13 @@ class SelectorFilter(Filter):
     def matching(self, request: Request, devices: Sequence[PoolDevice]) -> list[bool] | None:
         """`matches` of each device; None if one of them is an error: the devices behind it aren't evaluated."""
         try:
-            known = self._outcomes_of(request)
+            of_request = self._outcomes_of(request)
         except Aborted:
             raise
         except FatalError:
             return None
         try:
-            outcomes = known.of_all(devices, self.work)
+            outcomes = of_request.of_all(devices, self.work)
         except MatchingStopped as stopped:
             raise _deadline(request, stopped) from None
         if outcomes and (last := outcomes[-1]) is not None and last.fault is not None:
@@ -159,15 +159,15 @@ class SelectorFilter(Filter):
         """The devices that the selectors don't refuse: they are true, or an error that must surface when it is their
         turn."""
         try:
-            known = self._outcomes_of(request)
+            of_request = self._outcomes_of(request)
         except Aborted:
             raise
         except FatalError:  # raised again by the first device that is tested
             return reachable.devices
-        devices = known.candidates.get(reachable)
+        devices = of_request.candidates.get(reachable)
         if devices is None:
             devices = self._not_refused(request, reachable.devices)
-            remember(known.candidates, reachable, devices, _REMEMBERED_NODES)
+            remember(of_request.candidates, reachable, devices, _REMEMBERED_NODES)
         return devices
 
     def _not_refused(self, request: Request, devices: Sequence[PoolDevice]) -> tuple[PoolDevice, ...]:
@@ -192,19 +192,19 @@ class SelectorFilter(Filter):
         return Rejection(MISMATCH, "selector does not match", device.id, detail, expression)
 
     def _outcomes_of(self, request: Request) -> Outcomes:
-        known = self._known.get(request)
-        if known is None:
+        of_request = self._known.get(request)
+        if of_request is None:
             try:
-                known = self._known[request] = self._outcomes.of(_expressions(request), self.work)
+                of_request = self._known[request] = self._outcomes.of(_expressions(request), self.work)
             except Interrupted:
                 subject = f"claim {request.claim.key}, request {request.full_name}, all selectors together"
                 raise DeadlineExceeded(subject=subject) from None
-        return known
+        return of_request
 
     def _outcome(self, request: Request, device: PoolDevice) -> Outcome:
-        known = self._outcomes_of(request)
+        of_request = self._outcomes_of(request)
         try:
-            return known.of(device, self.work)
+            return of_request.of(device, self.work)
         except MatchingStopped as stopped:
             raise _deadline(request, stopped) from None
 

@@ -63,23 +63,23 @@ def command(before: str, after: str, namespace: str, timeout: float, output: str
             states = [FitState(ClusterState.of(objects, namespace, deadline), deadline.start) for objects in read]
             unknown = dict.fromkeys(fact for state in states for fact in unknown_facts(state.state.model))
             with progress("trying VMs") as report:
-                found = list(differences(states[0], states[1], report))
+                differing = list(differences(states[0], states[1], report))
         except FatalError as error:
             refuse([str(error)], output)
     if output == "text":
-        for change in found:
+        for change in differing:
             say(change.says)
             if change.why:
                 say(f"  {change.why}")
-        if not found:
+        if not differing:
             say("no VM starts or stops fitting")
         for fact in unknown:
             say(f"Not known: {fact.text}")
     else:
-        changes = [_json(each) for each in found]
+        changes = [_json(change) for change in differing]
         facts = [fact.to_json() for fact in unknown]
         print_document({"version": 1, "changes": changes, "unknown": facts}, output)
-    sys.exit(1 if any(each.before == "fits" and each.after not in ("fits", None) for each in found) else 0)
+    sys.exit(1 if any(change.before == "fits" and change.after not in ("fits", None) for change in differing) else 0)
 
 
 def _json(change: FitChange) -> Json:

@@ -118,17 +118,17 @@ def _asked(words: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def _show_page(words: tuple[str, ...], output: str) -> None:
-    found = page(words[0])
-    if found is None:
+    text = page(words[0])
+    if text is None:
         meant = nearest(words[0], (*page_names(), "vm", "vmi", "pod", "claim"))
         hint = f"did you mean {meant}?" if meant is not None else "virt-dra lint --list shows all findings"
         raise click.UsageError(
             f"there is no finding or reason {words[0]!r}; {hint} For a VM write: virt-dra explain vm {words[0]}"
         )
     if output == "text":
-        say(found.rstrip("\n"))
+        say(text.rstrip("\n"))
     else:
-        print_document({"version": 1, "name": words[0], "page": found}, output)
+        print_document({"version": 1, "name": words[0], "page": text}, output)
 
 
 def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
@@ -138,8 +138,8 @@ def _read(paths: Sequence[str], output: str) -> Sequence[TypedObject]:
 
     loaded = read_inputs(paths)
     if loaded.problems:
-        refuse([str(each) for each in loaded.problems], output)
-    return [each.object for each in loaded.objects]
+        refuse([str(problem) for problem in loaded.problems], output)
+    return [sourced.object for sourced in loaded.objects]
 
 
 def _model(paths: Sequence[str], cluster: ClusterChoice | None, namespace: str, output: str) -> ClusterModel:
@@ -193,24 +193,25 @@ def _explain_all(model: ClusterModel, timeout: float, output: str) -> None:
     try:
         state = ClusterState.from_model(model, deadline)
         with progress("explaining") as report:
-            found = waiting_answers(state, _EXPLAINED, report, deadline.start)
+            explained = waiting_answers(state, _EXPLAINED, report, deadline.start)
     except FatalError as error:
         refuse([str(error)], output)
-    unplaced = found.answers
+    unplaced = explained.answers
     if output != "text":
         print_document(
-            {"version": 1, "subjects": [answer_json(each) for each in unplaced], "leftOut": found.left_out}, output
+            {"version": 1, "subjects": [answer_json(answer) for answer in unplaced], "leftOut": explained.left_out},
+            output,
         )
     else:
-        for each in unplaced[:_LISTED]:
-            say(each.headline)
-            if each.ways:
-                say(f"  {each.ways[0].text}")
+        for answer in unplaced[:_LISTED]:
+            say(answer.headline)
+            if answer.ways:
+                say(f"  {answer.ways[0].text}")
         if len(unplaced) > _LISTED:
             say(f"and {counted(len(unplaced) - _LISTED, 'more')}; -o json has them")
-        if found.left_out:
-            say(f"{counted(found.left_out, 'more VM or pod')} weren't explained")
-        stuck = sum(each.verdict in (WAITS, BROKEN) for each in unplaced)
-        able = sum(each.verdict == FITS for each in unplaced)
+        if explained.left_out:
+            say(f"{counted(explained.left_out, 'more VM or pod')} weren't explained")
+        stuck = sum(answer.verdict in (WAITS, BROKEN) for answer in unplaced)
+        able = sum(answer.verdict == FITS for answer in unplaced)
         say(f"{stuck} without a place, {able} that could start" if unplaced else "nothing waits")
-    sys.exit(1 if any(each.verdict in (WAITS, BROKEN) for each in unplaced) else 0)
+    sys.exit(1 if any(answer.verdict in (WAITS, BROKEN) for answer in unplaced) else 0)

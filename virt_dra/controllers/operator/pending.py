@@ -118,16 +118,16 @@ def sampling(
     Of the pools that several nodes see, those with the fewest devices first; a pool is in the sample as a whole, or not
     at all (A-5).
     """
-    known, listed = tuple(slices), tuple(nodes)
-    with_devices, sizes, shared = yield from _census(known)
+    slices, listed = tuple(slices), tuple(nodes)
+    with_devices, sizes, shared = yield from _census(slices)
     everywhere = min(sum(sizes[pool] for pool in shared), limits.devices)
     most = min(limits.nodes, max(_FEWEST, limits.pairs // max(everywhere, 1)))
     chosen = tuple(nsmallest(most, listed, key=lambda node: (node.name not in with_devices, node.name)))
     names = {node.name for node in chosen}
     yield
-    on_chosen = yield from _selected(known, lambda each: each.spec.node_name in names)
-    pools, left_out = _pools_within(limits.devices, {_pool_of(each) for each in on_chosen} - shared, shared, sizes)
-    kept = yield from _selected(known, lambda each: _pool_of(each) in pools)
+    on_chosen = yield from _selected(slices, lambda slice_: slice_.spec.node_name in names)
+    pools, left_out = _pools_within(limits.devices, {_pool_of(slice_) for slice_ in on_chosen} - shared, shared, sizes)
+    kept = yield from _selected(slices, lambda slice_: _pool_of(slice_) in pools)
     using = yield from _selected(claims, lambda claim: _uses(claim, pools))
     allocations = tuple(claim.status.allocation for claim in using if claim.status.allocation is not None)
     return Sample(chosen, len(listed), tuple(kept), tuple(classes), tuple(rules), allocations, now, left_out)
@@ -137,8 +137,8 @@ _Pool = tuple[str, str]
 """Driver and name."""
 
 
-def _pool_of(each: ResourceSlice) -> _Pool:
-    return each.spec.driver, each.spec.pool.name
+def _pool_of(slice_: ResourceSlice) -> _Pool:
+    return slice_.spec.driver, slice_.spec.pool.name
 
 
 def _census(slices: Iterable[ResourceSlice]) -> Generator[None, None, tuple[set[str], Counter[_Pool], set[_Pool]]]:
@@ -146,26 +146,26 @@ def _census(slices: Iterable[ResourceSlice]) -> Generator[None, None, tuple[set[
     with_devices: set[str] = set()
     sizes: Counter[_Pool] = Counter()
     shared: set[_Pool] = set()
-    for number, each in enumerate(slices):
+    for number, slice_ in enumerate(slices):
         if number % _CHUNK == 0:
             yield
-        sizes[_pool_of(each)] += len(each.spec.devices)
-        if each.spec.node_name:
-            with_devices.add(each.spec.node_name)
+        sizes[_pool_of(slice_)] += len(slice_.spec.devices)
+        if slice_.spec.node_name:
+            with_devices.add(slice_.spec.node_name)
         else:
-            shared.add(_pool_of(each))
+            shared.add(_pool_of(slice_))
     return with_devices, sizes, shared
 
 
 def _selected(objects: Iterable[T], matches: Callable[[T], bool]) -> Generator[None, None, list[T]]:
     """The objects that match, yielding after every chunk."""
-    found: list[T] = []
-    for number, each in enumerate(objects):
+    selected: list[T] = []
+    for number, obj in enumerate(objects):
         if number % _CHUNK == 0:
             yield
-        if matches(each):
-            found.append(each)
-    return found
+        if matches(obj):
+            selected.append(obj)
+    return selected
 
 
 def _pools_within(
@@ -262,15 +262,15 @@ def took_too_long(
     """The condition Allocatable of a pod that couldn't be explained in time. ``subject``: the expression, if it was
     one."""
     if subject:
-        what = f"{subject}: evaluating it took too long"
+        problem = f"{subject}: evaluating it took too long"
         advice = (
             "Make the expression cheaper: nested loops, and patterns that are large or built at run time, cost most"
         )
     else:
-        what = f"{pod.key}: searching devices for its claims took too long"
+        problem = f"{pod.key}: searching devices for its claims took too long"
         advice = "Use fewer requests, or selectors that match fewer devices"
     text = (
-        f"{what} (limit: {limits.seconds:g} s), so it is not known why the pod waits. "
+        f"{problem} (limit: {limits.seconds:g} s), so it is not known why the pod waits. "
         f"{advice}. Attempts are repeated less and less often"
     )
     return _condition(("Unknown", NOT_DECIDED, text), previous, now)

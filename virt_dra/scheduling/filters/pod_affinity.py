@@ -70,11 +70,14 @@ class PodTerms:
             return NO_TERMS
         to, against = given.pod_affinity or PodAffinity(), given.pod_anti_affinity or PodAffinity()
         return cls(
-            tuple([AffinityTerm.of(each, pod) for each in to.required]),
-            tuple([AffinityTerm.of(each, pod) for each in against.required]),
+            tuple([AffinityTerm.of(term, pod) for term in to.required]),
+            tuple([AffinityTerm.of(term, pod) for term in against.required]),
             (
-                *[(AffinityTerm.of(each.pod_affinity_term, pod), each.weight) for each in to.preferred],
-                *[(AffinityTerm.of(each.pod_affinity_term, pod), -each.weight) for each in against.preferred],
+                *[(AffinityTerm.of(weighted.pod_affinity_term, pod), weighted.weight) for weighted in to.preferred],
+                *[
+                    (AffinityTerm.of(weighted.pod_affinity_term, pod), -weighted.weight)
+                    for weighted in against.preferred
+                ],
             ),
         )
 
@@ -92,12 +95,12 @@ class TermsOfPods:
     def of(self, pod: Pod) -> PodTerms:
         if pod.spec.affinity is None:
             return NO_TERMS
-        known = self._known.get(pod.metadata.uid)
-        if known is None or known[0] is not pod:
+        kept = self._known.get(pod.metadata.uid)
+        if kept is None or kept[0] is not pod:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            known = self._known[pod.metadata.uid] = (pod, PodTerms.of(pod))
-        return known[1]
+            kept = self._known[pod.metadata.uid] = (pod, PodTerms.of(pod))
+        return kept[1]
 
 
 def _all(terms: Sequence[AffinityTerm], pod: Pod, labels_of: NamespaceLabels) -> bool:
@@ -156,12 +159,12 @@ class _NodePart:
         self.liked = 0
         self.hated: dict[str, int] = {}
         self.existing: dict[str, int] = {}
-        for each in there:
-            self.liked += _all(own.wanted, each, plugin.labels_of)
+        for other in there:
+            self.liked += _all(own.wanted, other, plugin.labels_of)
             for term in own.unwanted:
-                if term.matches(each, plugin.labels_of):
+                if term.matches(other, plugin.labels_of):
                     self.hated[term.key] = self.hated.get(term.key, 0) + 1
-            for term in plugin.terms.of(each).unwanted:
+            for term in plugin.terms.of(other).unwanted:
                 if term.matches(pod, plugin.labels_of):
                     self.existing[term.key] = self.existing.get(term.key, 0) + 1
 
@@ -193,17 +196,17 @@ class _AffinityAttempt(PluginAttempt):
                     counts[key, labels[key]] = counts.get((key, labels[key]), 0) + by * number
 
     def filter(self, state: NodeState) -> FilterRefusal | None:
-        known = self._parts.get(state.name)
-        if known is None or known[0] == state.revision:
+        node_part = self._parts.get(state.name)
+        if node_part is None or node_part[0] == state.revision:
             return self._judged(state.node)
         supposed = _NodePart(self._plugin, self._pod, self._own, state.pods.values())
-        self._add(state.node, known[1], -1)
+        self._add(state.node, node_part[1], -1)
         self._add(state.node, supposed, 1)
         try:
             return self._judged(state.node)
         finally:
             self._add(state.node, supposed, -1)
-            self._add(state.node, known[1], 1)
+            self._add(state.node, node_part[1], 1)
 
     def _judged(self, node: Node) -> FilterRefusal | None:
         labels = node.metadata.labels
@@ -238,7 +241,7 @@ class _AffinityAttempt(PluginAttempt):
             for labels in (state.node.metadata.labels for state in states)
         ]
         least, most = min(raw), max(raw)
-        return [int(100 * ((each - least) / (most - least))) for each in raw] if most > least else [0] * len(raw)
+        return [int(100 * ((number - least) / (most - least))) for number in raw] if most > least else [0] * len(raw)
 
     def _pulls(self) -> Mapping[str, Mapping[str, int]]:
         """By node label and its value: the weights of the pod's own preferences, and of what pods there want or prefer
@@ -252,10 +255,10 @@ class _AffinityAttempt(PluginAttempt):
 
         for state in plugin.table.states if self._own.preferred else plugin.table.relating:
             labels = state.node.metadata.labels
-            for each in state.pods.values():
+            for other in state.pods.values():
                 for term, weight in self._own.preferred:
-                    pull(term, weight, each)
-                theirs = plugin.terms.of(each)
+                    pull(term, weight, other)
+                theirs = plugin.terms.of(other)
                 for term in theirs.wanted:
                     pull(term, _REQUIRED_BY_OTHERS, self._pod)
                 for term, weight in theirs.preferred:

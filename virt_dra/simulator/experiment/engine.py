@@ -121,17 +121,17 @@ class Simulation:
     @property
     def placements(self) -> dict[str, str]:
         """Which VMs run now, and on which node. Those of a gang are numbered."""
-        found: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         for arrival, _, placed in self._running.values():
-            for member, each in enumerate(placed):
+            for member, vm in enumerate(placed):
                 name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
-                found[name] = self._experiment.nodes[each.node].name
-        return found
+                by_name[name] = self._experiment.nodes[vm.node].name
+        return by_name
 
     def _snapshot(self) -> Snapshot:
         """With the taints of now, and nothing in use but what is all the time."""
         experiment = self._experiment
-        rules = [_rule(number, each) for number, each in enumerate(self._taints)]
+        rules = [_rule(number, taint) for number, taint in enumerate(self._taints)]
         return Snapshot.build(
             experiment.slices, experiment.classes, experiment.allocated, (*experiment.taint_rules, *rules)
         )
@@ -140,10 +140,10 @@ class Simulation:
         """In the order of time; at one moment departures come first, then what happens to the cluster, then
         arrivals."""
         changes: list[tuple[float, int, Disturbance, bool]] = []
-        for number, each in enumerate(self._experiment.disturbances):
-            changes.append((each.at, 2 * number, each, True))
-            if each.until is not None:
-                changes.append((each.until, 2 * number + 1, each, False))
+        for number, disturbance in enumerate(self._experiment.disturbances):
+            changes.append((disturbance.at, 2 * number, disturbance, True))
+            if disturbance.until is not None:
+                changes.append((disturbance.until, 2 * number + 1, disturbance, False))
         changes.sort(key=lambda change: change[:2], reverse=True)
         arrivals = iter(self._experiment.arrivals)
         arrival = next(arrivals, None)
@@ -182,10 +182,10 @@ class Simulation:
         try:
             for member in range(arrival.members):
                 name = arrival.name if arrival.members == 1 else f"{arrival.name}-{member}"
-                found = self._placer.place(arrival.shape, name)
-                if found is None:
+                vm = self._placer.place(arrival.shape, name)
+                if vm is None:
                     break
-                placed.append(found)
+                placed.append(vm)
         except FatalError as error:
             self._errors += arrival.members
             self._first_error = self._first_error or f"{arrival.shape.name}: {error}"
@@ -196,7 +196,7 @@ class Simulation:
             return False
         number = next(self._numbers)
         self._running[number] = (arrival, self._now, tuple(placed))
-        self._meter.update([each.node for each in placed])
+        self._meter.update([vm.node for vm in placed])
         self._started += arrival.members
         if arrival.members > 1 and not arrival.evicted:
             self._gangs_started += 1
@@ -207,9 +207,9 @@ class Simulation:
         return True
 
     def _release(self, placed: list[PlacedVm] | tuple[PlacedVm, ...]) -> None:
-        for each in placed:
-            self._placer.release(each)
-        self._meter.update([each.node for each in placed])
+        for vm in placed:
+            self._placer.release(vm)
+        self._meter.update([vm.node for vm in placed])
 
     def _depart(self, number: int) -> None:
         ended = self._running.pop(number, None)

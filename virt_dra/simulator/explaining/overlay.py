@@ -50,11 +50,11 @@ def _chosen(allocations: Iterable[AllocationResult]) -> dict[DeviceId, DeviceVer
 
 def _devices_of_nodes(state: ClusterState) -> dict[str, list[DeviceId]]:
     """The devices of slices that name a node."""
-    found: dict[str, list[DeviceId]] = {}
-    for each in state.snapshot.slices:
-        spec = each.spec
+    by_node: dict[str, list[DeviceId]] = {}
+    for slice_ in state.snapshot.slices:
+        spec = slice_.spec
         if spec.node_name:
-            found.setdefault(spec.node_name, []).extend(
+            by_node.setdefault(spec.node_name, []).extend(
                 DeviceId(spec.driver, spec.pool.name, device.name) for device in spec.devices
             )
-    return found
+    return by_node

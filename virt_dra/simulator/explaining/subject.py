@@ -88,21 +88,21 @@ class SubjectFinder:
     def find(self, word: str, name: str, namespace: str) -> AskedSubject:
         """Raises NoSubject. ``word``: one of KINDS."""
         kind = KINDS[word.lower()]
-        found: TypedObject | None = self.get(kind, name, namespace)
-        if found is None and kind is VirtualMachineInstance:
-            found = self.get(VirtualMachine, name, namespace)
-        if found is None:
+        obj: TypedObject | None = self.get(kind, name, namespace)
+        if obj is None and kind is VirtualMachineInstance:
+            obj = self.get(VirtualMachine, name, namespace)
+        if obj is None:
             raise NoSubject(_missing(self._model, kind, name, namespace))
-        asked = AskedSubject(type(found), found.key)
-        if isinstance(found, ResourceClaim):
-            return _of_claim(asked, found)
-        if isinstance(found, Pod):
-            return self._of_pod(asked, found)
-        vmi = found if isinstance(found, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
+        asked = AskedSubject(type(obj), obj.key)
+        if isinstance(obj, ResourceClaim):
+            return _of_claim(asked, obj)
+        if isinstance(obj, Pod):
+            return self._of_pod(asked, obj)
+        vmi = obj if isinstance(obj, VirtualMachineInstance) else self.get(VirtualMachineInstance, name, namespace)
         pod = self._pod_of(vmi) if vmi is not None and not vmi.finished else None
         if pod is not None:
             return self._of_pod(asked, pod)
-        subject = found if isinstance(found, VirtualMachine) else vmi
+        subject = obj if isinstance(obj, VirtualMachine) else vmi
         if subject is None:
             raise AssertionError("only VMs are left")
         wanted = self._fitting.wanted(subject, subject.namespace)
@@ -140,16 +140,16 @@ class SubjectFinder:
         return ""
 
     def _of_pod(self, asked: AskedSubject, pod: Pod) -> AskedSubject:
-        names = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+        names = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         claims: list[ResourceClaim] = []
         for number, entry in enumerate(pod.spec.resource_claims):
             name = entry.resource_claim_name or names.get(entry.name)
             if name:
                 claim = self.get(ResourceClaim, name, pod.namespace)
-                what = f"ResourceClaim {name}"
+                source = f"ResourceClaim {name}"
             else:
                 template = self.get(ResourceClaimTemplate, entry.resource_claim_template_name or "", pod.namespace)
-                what = f"ResourceClaimTemplate {entry.resource_claim_template_name}"
+                source = f"ResourceClaimTemplate {entry.resource_claim_template_name}"
                 claim = generated_claim(pod, entry.name, template) if template is not None else None
                 claim = (
                     claim.with_(metadata=claim.metadata.with_(name=f"generated-{number}", uid=f"generated-{number}"))
@@ -157,7 +157,7 @@ class SubjectFinder:
                     else None
                 )
             if claim is None:
-                problem = f"its pod {pod.key} names {what}, which isn't there"
+                problem = f"its pod {pod.key} names {source}, which isn't there"
                 return replace(asked, made=True, node=pod.spec.node_name or "", problem=problem)
             claims.append(defaulted(claim))
         if pod.spec.node_name:
@@ -200,12 +200,12 @@ def _node_of(claim: ResourceClaim) -> str:
 def _missing(model: ClusterModel, kind: type[TypedObject], name: str, namespace: str) -> str:
     word = _WORDS[kind]
     same = model.of(kind)
-    elsewhere = sorted({each.namespace for each in same if each.name == name})
+    elsewhere = sorted({obj.namespace for obj in same if obj.name == name})
     if elsewhere:
         return f"there is no {word} {name} in namespace {namespace}, but in {', '.join(elsewhere[:3])}: name it with -n"
-    meant = nearest(name, [each.name for each in same if each.namespace == namespace])
+    meant = nearest(name, [obj.name for obj in same if obj.namespace == namespace])
     if meant is not None:
         return f"there is no {word} {name} in namespace {namespace}; did you mean {meant}?"
-    known = sorted(each.key for each in same)
-    others = f"there are {listed(known, 5)}" if known else f"there is no {word} at all"
+    keys = sorted(obj.key for obj in same)
+    others = f"there are {listed(keys, 5)}" if keys else f"there is no {word} at all"
     return f"there is no {word} {name} in namespace {namespace}; {others}"

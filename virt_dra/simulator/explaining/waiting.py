@@ -39,7 +39,7 @@ def waiting_answers(
 def still_waiting(explained: WaitingAnswers, model: ClusterModel) -> WaitingAnswers:
     """Of answers that were found before, those of subjects that wait still."""
     waiting = {subject.title for subject in subjects_in(model, bound=False)}
-    return WaitingAnswers(tuple(each for each in explained.answers if each.title in waiting), explained.left_out)
+    return WaitingAnswers(tuple(answer for answer in explained.answers if answer.title in waiting), explained.left_out)
 
 
 def subjects_in(model: ClusterModel, *, bound: bool = True) -> Iterator[AskedSubject]:

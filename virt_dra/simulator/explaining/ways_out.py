@@ -147,17 +147,17 @@ def ways_out(state: ClusterState, wish: Wish, groups: Sequence[MissGroup], trial
     """The nearest ways out, those with the fewest changes first; none for what can't be mended. Ends when time is
     up."""
     budget = _Budget(trials)
-    found: dict[tuple[str, ...], WayOut] = {}
+    ways: dict[tuple[str, ...], WayOut] = {}
     try:
         for group in groups[:_GROUPS]:
             for name in _promising(state, group):
                 for attempt in islice(_mended(_Attempt(state, wish, name, budget=budget), group), 2):
-                    found.setdefault(tuple(change.text for change in attempt.changes), WayOut(name, attempt.changes))
-                if len(found) >= _OFFERED or budget.left <= 0:
+                    ways.setdefault(tuple(change.text for change in attempt.changes), WayOut(name, attempt.changes))
+                if len(ways) >= _OFFERED or budget.left <= 0:
                     break
     except DeadlineExceeded:
         pass  # what was found until then is proved all the same
-    return tuple(sorted(found.values(), key=lambda way: len(way.changes)))[:_OFFERED]
+    return tuple(sorted(ways.values(), key=lambda way: len(way.changes)))[:_OFFERED]
 
 
 def _promising(state: ClusterState, group: MissGroup) -> list[str]:
@@ -260,8 +260,11 @@ def _stopped(attempt: _Attempt, code: str) -> _Attempt:
 def _asking_less(containers: Sequence[Container], resource: str, number: int) -> tuple[Container, ...] | None:
     """The containers, of which the one that asks for most asks for so much less; None if nothing were left."""
     scale = 1000 if resource == CPU else 1
-    asked = [each.resources.requests.get(resource) for each in containers]
-    amounts = [0 if each is None else each.milli_value() if resource == CPU else each.value() for each in asked]
+    asked = [container.resources.requests.get(resource) for container in containers]
+    amounts = [
+        0 if quantity_ is None else quantity_.milli_value() if resource == CPU else quantity_.value()
+        for quantity_ in asked
+    ]
     most = max(range(len(amounts)), key=amounts.__getitem__, default=None)
     if most is None or amounts[most] <= number:
         return None
@@ -303,8 +306,8 @@ def _freed(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
     if len(groups) <= _TOGETHER or not everything.fits:
         return
     needed = list(groups)
-    for each in reversed(groups):  # the most important first
-        fewer = [other for other in needed if other is not each]
+    for group_ in reversed(groups):  # the most important first
+        fewer = [other for other in needed if other is not group_]
         if _without(attempt, fewer).fits:
             needed = fewer
     yield _without(attempt, needed)
@@ -314,33 +317,33 @@ def _holders_on(attempt: _Attempt) -> list[tuple[DeviceId, DeviceHolder]]:
     """The devices of the node that are held, with their holders; a pool of the node's own has its name in most
     clusters, so pods count."""
     node = attempt.node
-    found = []
+    held = []
     for device, holders in attempt.state.holders.items():
         for holder in holders:
             if holder.claim.key in {claim.key for claim in attempt.wish.claims}:
                 continue
             if device.pool == node or any(user.node == node for user in holder.users):
-                found.append((device, holder))
-    return found
+                held.append((device, holder))
+    return held
 
 
 def _by_user(held: Iterable[tuple[DeviceId, DeviceHolder]]) -> list[list[tuple[DeviceId, DeviceHolder]]]:
     """The devices of each user together, the least important user first, then the one with the fewest devices."""
-    found: dict[str, list[tuple[DeviceId, DeviceHolder]]] = {}
+    by_user: dict[str, list[tuple[DeviceId, DeviceHolder]]] = {}
     for device, holder in held:
-        found.setdefault(holder.user, []).append((device, holder))
+        by_user.setdefault(holder.user, []).append((device, holder))
 
-    def importance(each: list[tuple[DeviceId, DeviceHolder]]) -> tuple[int, int, str]:
-        priorities = (pod.spec.priority or 0 for pod in each[0][1].pods)
-        return max(priorities, default=0), len(each), each[0][1].user
+    def importance(held_devices: list[tuple[DeviceId, DeviceHolder]]) -> tuple[int, int, str]:
+        priorities = (pod.spec.priority or 0 for pod in held_devices[0][1].pods)
+        return max(priorities, default=0), len(held_devices), held_devices[0][1].user
 
-    return sorted(found.values(), key=importance)
+    return sorted(by_user.values(), key=importance)
 
 
 def _without(attempt: _Attempt, users: Iterable[Sequence[tuple[DeviceId, DeviceHolder]]]) -> _Attempt:
     chosen = list(users)
-    holders = tuple({holder.claim.key: holder for each in chosen for _, holder in each}.values())
-    parts = [f"{_devices(each)} of {each[0][1].user} freed" for each in chosen]
+    holders = tuple({holder.claim.key: holder for held_devices in chosen for _, holder in held_devices}.values())
+    parts = [f"{_devices(held_devices)} of {held_devices[0][1].user} freed" for held_devices in chosen]
     change = WayStep("free", f"with {' and '.join(parts)}", holders)
     return attempt.changed(change, attempt.state.without(holders))
 
@@ -391,17 +394,17 @@ def _without_selector(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]
 
 
 def _selectors_without(selectors: Iterable[DeviceSelector], part: str) -> Iterator[DeviceSelector]:
-    for each in selectors:
-        if each.cel is None:
-            yield each
+    for selector in selectors:
+        if selector.cel is None:
+            yield selector
             continue
-        parts = conjuncts(each.cel.expression)
+        parts = conjuncts(selector.cel.expression)
         if part not in parts:
-            yield each
+            yield selector
             continue
         left = [f"({other})" for other in parts if other != part]
         if left:
-            yield each.with_(cel=each.cel.with_(expression=" && ".join(left)))
+            yield selector.with_(cel=selector.cel.with_(expression=" && ".join(left)))
 
 
 def _fewer(attempt: _Attempt, group: MissGroup) -> Iterator[_Attempt]:
@@ -491,7 +494,7 @@ _AnyRequest = ExactDeviceRequest | DeviceSubRequest
 
 
 def _claim(attempt: _Attempt, group: MissGroup) -> ResourceClaim | None:
-    return next((each for each in attempt.wish.claims if each.key == group.claim), None)
+    return next((claim for claim in attempt.wish.claims if claim.key == group.claim), None)
 
 
 def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
@@ -502,7 +505,9 @@ def _request(claim: ResourceClaim, name: str) -> _AnyRequest | None:
             return (
                 request.exactly
                 if not alternative
-                else next((each for each in request.first_available if each.name == alternative), None)
+                else next(
+                    (subrequest for subrequest in request.first_available if subrequest.name == alternative), None
+                )
             )
     return None
 
@@ -515,7 +520,9 @@ def _with_request(
         return
     own, _, alternative = group.request.partition("/")
     devices = claim.spec.devices
-    requests = tuple(_replaced(each, alternative, changed) if each.name == own else each for each in devices.requests)
+    requests = tuple(
+        _replaced(request, alternative, changed) if request.name == own else request for request in devices.requests
+    )
     claim = claim.with_(spec=claim.spec.with_(devices=devices.with_(requests=requests)))
     yield attempt.changed(change, wish=attempt.wish.with_claim(claim))
 
@@ -523,5 +530,7 @@ def _with_request(
 def _replaced(request: DeviceRequest, alternative: str, changed: Callable[[_AnyRequest], _AnyRequest]) -> DeviceRequest:
     if request.exactly is not None and not alternative:
         return request.with_(exactly=changed(request.exactly))
-    first = tuple(changed(each) if each.name == alternative else each for each in request.first_available)
+    first = tuple(
+        changed(subrequest) if subrequest.name == alternative else subrequest for subrequest in request.first_available
+    )
     return request.with_(first_available=first)

@@ -113,10 +113,12 @@ def invalid_domain(linted: Linted) -> Iterator[FieldIssue]:
 def _bound(linted: Linted) -> Iterator[_Bound]:
     for claim in linted.claims:
         if claim.allocated is not None:
-            devices = [linted.inputs.inventory.get(driver, pool, device) for _, driver, pool, device in claim.allocated]
+            devices = [
+                linted.inputs.inventory.get(result.driver, result.pool, result.device) for result in claim.allocated
+            ]
             nodes = {device.node for device in devices if device is not None and device.node}
             if nodes:
-                yield _Bound(claim, claim.allocated[0][0], frozenset(nodes))
+                yield _Bound(claim, claim.allocated[0].request, frozenset(nodes))
             continue
         for request in dict.fromkeys(option.request for option in claim.options):
             matches = [linted.matching(option) for option in claim.options_of(request)]
