@@ -347,8 +347,6 @@ class PodStatus(Wire):
 
 class Pod(TypedObject):
     API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "Pod"
-    PLURAL: ClassVar[str] = "pods"
 
     spec: PodSpec = PodSpec.empty()
     status: PodStatus = PodStatus.empty()
@@ -379,8 +377,6 @@ class NodeStatus(Wire):
 
 class Node(TypedObject):
     API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "Node"
-    PLURAL: ClassVar[str] = "nodes"
     NAMESPACED: ClassVar[bool] = False
 
     spec: NodeSpec = NodeSpec.empty()
@@ -395,6 +391,4 @@ class Node(TypedObject):
 
 class Namespace(TypedObject):
     API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "Namespace"
-    PLURAL: ClassVar[str] = "namespaces"
     NAMESPACED: ClassVar[bool] = False

@@ -234,8 +234,6 @@ class VirtualMachineInstanceStatus(Wire):
 
 class VirtualMachineInstance(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "VirtualMachineInstance"
-    PLURAL: ClassVar[str] = "virtualmachineinstances"
     HAS_STATUS: ClassVar[bool] = False
 
     spec: VirtualMachineInstanceSpec = VirtualMachineInstanceSpec.empty()
@@ -260,8 +258,6 @@ class VirtualMachineSpec(Wire):
 
 class VirtualMachine(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "VirtualMachine"
-    PLURAL: ClassVar[str] = "virtualmachines"
 
     spec: VirtualMachineSpec = VirtualMachineSpec.empty()
     status: Json = {}
@@ -319,8 +315,6 @@ class KubeVirtStatus(Wire):
 
 class KubeVirt(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "KubeVirt"
-    PLURAL: ClassVar[str] = "kubevirts"
 
     spec: KubeVirtSpec = KubeVirtSpec.empty()
     status: KubeVirtStatus = KubeVirtStatus.empty()

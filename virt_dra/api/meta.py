@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from virt_dra.api.wire import EMPTY_MAP, Bool, Int, Json, List, Map, Object, Str, Wire
 
@@ -66,9 +66,17 @@ class Condition(Wire):
 
 
 class TypedObject(Object):
-    """An object with metadata; the base of every kind we know."""
+    """An object with metadata; the base of every kind we know. A class that doesn't say otherwise is called as its
+    kind, and its resource as apimachinery guesses it."""
 
     metadata: ObjectMeta = ObjectMeta.empty()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "KIND" not in vars(cls):
+            cls.KIND = cls.__name__
+        if "PLURAL" not in vars(cls):
+            cls.PLURAL = _plural(cls.KIND)
 
     @property
     def name(self) -> str:
@@ -82,6 +90,15 @@ class TypedObject(Object):
     def key(self) -> str:
         """``namespace/name``, or ``name`` for cluster-scoped objects."""
         return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+
+def _plural(kind: str) -> str:
+    word = kind.lower()
+    if word == "endpoints":
+        return word
+    if word.endswith("s"):
+        return f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
 
 ObjectT = TypeVar("ObjectT", bound=TypedObject)
@@ -102,6 +119,9 @@ def in_namespace(obj: ObjectT, namespace: str) -> ObjectT:
 
 class UnknownObject(TypedObject):
     """An object of a kind we have no type for. It is kept whole."""
+
+    KIND: ClassVar[str] = ""
+    PLURAL: ClassVar[str] = ""
 
 
 def controller_reference(owner: TypedObject, *, blocks_deletion: bool | None = None) -> OwnerReference:

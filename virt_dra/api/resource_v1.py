@@ -155,8 +155,6 @@ class ResourceSliceSpec(Wire):
 
 class ResourceSlice(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "ResourceSlice"
-    PLURAL: ClassVar[str] = "resourceslices"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -325,8 +323,6 @@ class ResourceClaimStatus(Wire):
 
 class ResourceClaim(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "ResourceClaim"
-    PLURAL: ClassVar[str] = "resourceclaims"
 
     spec: ResourceClaimSpec = ResourceClaimSpec.empty()
     status: ResourceClaimStatus = ResourceClaimStatus.empty()
@@ -339,8 +335,6 @@ class ResourceClaimTemplateSpec(Wire):
 
 class ResourceClaimTemplate(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "ResourceClaimTemplate"
-    PLURAL: ClassVar[str] = "resourceclaimtemplates"
     HAS_STATUS: ClassVar[bool] = False
 
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec.empty()
@@ -361,8 +355,6 @@ class DeviceClassSpec(Wire):
 
 class DeviceClass(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "DeviceClass"
-    PLURAL: ClassVar[str] = "deviceclasses"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -386,8 +378,6 @@ class DeviceTaintRuleStatus(Wire):
 
 class DeviceTaintRule(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "DeviceTaintRule"
-    PLURAL: ClassVar[str] = "devicetaintrules"
     NAMESPACED: ClassVar[bool] = False
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec.empty()
@@ -447,8 +437,6 @@ class ResourcePoolStatusRequestStatus(Wire):
 
 class ResourcePoolStatusRequest(TypedObject):
     API_VERSION: ClassVar[str] = f"{GROUP}/v1alpha3"
-    KIND: ClassVar[str] = "ResourcePoolStatusRequest"
-    PLURAL: ClassVar[str] = "resourcepoolstatusrequests"
     NAMESPACED: ClassVar[bool] = False
 
     spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec.empty()

@@ -89,8 +89,6 @@ class PodGroupStatus(Wire):
 
 class PodGroup(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "PodGroup"
-    PLURAL: ClassVar[str] = "podgroups"
 
     spec: PodGroupSpec = PodGroupSpec.empty()
     status: PodGroupStatus = PodGroupStatus.empty()
@@ -121,8 +119,6 @@ class WorkloadSpec(Wire):
 
 class Workload(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "Workload"
-    PLURAL: ClassVar[str] = "workloads"
     HAS_STATUS: ClassVar[bool] = False
 
     spec: WorkloadSpec = WorkloadSpec.empty()
@@ -132,8 +128,6 @@ class PriorityClass(TypedObject):
     """How important the pods are that name the class; the larger ``value`` comes first."""
 
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
-    KIND: ClassVar[str] = "PriorityClass"
-    PLURAL: ClassVar[str] = "priorityclasses"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -160,8 +154,6 @@ class PodDisruptionBudgetStatus(Wire):
 
 class PodDisruptionBudget(TypedObject):
     API_VERSION: ClassVar[str] = "policy/v1"
-    KIND: ClassVar[str] = "PodDisruptionBudget"
-    PLURAL: ClassVar[str] = "poddisruptionbudgets"
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec.empty()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus.empty()

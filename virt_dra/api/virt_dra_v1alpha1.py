@@ -87,7 +87,6 @@ class VirtualMachineInstanceDevicesStatus(Wire):
 
 class VirtualMachineInstanceDevices(TypedObject):
     API_VERSION: ClassVar[str] = API_VERSION
-    KIND: ClassVar[str] = "VirtualMachineInstanceDevices"
     PLURAL: ClassVar[str] = "virtualmachineinstancedevices"
     HAS_STATUS: ClassVar[bool] = False
 

@@ -51,8 +51,6 @@ class ResourceClass(TypedObject):
     """Which driver serves claims, with which parameters, for which nodes. Mutable."""
 
     API_VERSION: ClassVar[str] = V1ALPHA2
-    KIND: ClassVar[str] = "ResourceClass"
-    PLURAL: ClassVar[str] = "resourceclasses"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -71,7 +69,6 @@ class ClassicDeviceClass(TypedObject):
 
     API_VERSION: ClassVar[str] = V1ALPHA3
     KIND: ClassVar[str] = "DeviceClass"
-    PLURAL: ClassVar[str] = "deviceclasses"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -134,7 +131,6 @@ class ClassicClaimStatus(Wire):
 class ClassicClaim(TypedObject):
     API_VERSION: ClassVar[str] = V1ALPHA2
     KIND: ClassVar[str] = "ResourceClaim"
-    PLURAL: ClassVar[str] = "resourceclaims"
 
     spec: ClassicClaimSpec = ClassicClaimSpec()
     status: ClassicClaimStatus = ClassicClaimStatus()
@@ -157,7 +153,6 @@ class ClassicClaimTemplateSpec(Wire):
 class ClassicClaimTemplate(TypedObject):
     API_VERSION: ClassVar[str] = V1ALPHA2
     KIND: ClassVar[str] = "ResourceClaimTemplate"
-    PLURAL: ClassVar[str] = "resourceclaimtemplates"
     HAS_STATUS: ClassVar[bool] = False
 
     spec: ClassicClaimTemplateSpec = ClassicClaimTemplateSpec()
@@ -186,8 +181,6 @@ class PodSchedulingContext(TypedObject):
     PodScheduling."""
 
     API_VERSION: ClassVar[str] = V1ALPHA2
-    KIND: ClassVar[str] = "PodSchedulingContext"
-    PLURAL: ClassVar[str] = "podschedulingcontexts"
 
     spec: SchedulingContextSpec = SchedulingContextSpec()
     status: SchedulingContextStatus = SchedulingContextStatus()
@@ -236,7 +229,6 @@ class NamedResourcesSlice(TypedObject):
 
     API_VERSION: ClassVar[str] = V1ALPHA2
     KIND: ClassVar[str] = "ResourceSlice"
-    PLURAL: ClassVar[str] = "resourceslices"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -263,7 +255,6 @@ class ResourceFilter(Wire):
 
 class ResourceClassParameters(TypedObject):
     API_VERSION: ClassVar[str] = V1ALPHA2
-    KIND: ClassVar[str] = "ResourceClassParameters"
     PLURAL: ClassVar[str] = "resourceclassparameters"
     HAS_STATUS: ClassVar[bool] = False
 
@@ -285,7 +276,6 @@ class DriverRequests(Wire):
 
 class ResourceClaimParameters(TypedObject):
     API_VERSION: ClassVar[str] = V1ALPHA2
-    KIND: ClassVar[str] = "ResourceClaimParameters"
     PLURAL: ClassVar[str] = "resourceclaimparameters"
     HAS_STATUS: ClassVar[bool] = False
 

@@ -34,8 +34,6 @@ class ResourceQuotaStatus(Wire):
 
 class ResourceQuota(TypedObject):
     API_VERSION: ClassVar[str] = "v1"
-    KIND: ClassVar[str] = "ResourceQuota"
-    PLURAL: ClassVar[str] = "resourcequotas"
 
     spec: ResourceQuotaSpec = ResourceQuotaSpec.empty()
     status: ResourceQuotaStatus = ResourceQuotaStatus.empty()

@@ -40,8 +40,6 @@ class Subject(Wire):
 
 class Role(TypedObject):
     API_VERSION: ClassVar[str] = f"{API_GROUP}/v1"
-    KIND: ClassVar[str] = "Role"
-    PLURAL: ClassVar[str] = "roles"
     HAS_STATUS: ClassVar[bool] = False
 
     rules: List[PolicyRule] = ()
@@ -49,8 +47,6 @@ class Role(TypedObject):
 
 class ClusterRole(TypedObject):
     API_VERSION: ClassVar[str] = f"{API_GROUP}/v1"
-    KIND: ClassVar[str] = "ClusterRole"
-    PLURAL: ClassVar[str] = "clusterroles"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 
@@ -59,8 +55,6 @@ class ClusterRole(TypedObject):
 
 class RoleBinding(TypedObject):
     API_VERSION: ClassVar[str] = f"{API_GROUP}/v1"
-    KIND: ClassVar[str] = "RoleBinding"
-    PLURAL: ClassVar[str] = "rolebindings"
     HAS_STATUS: ClassVar[bool] = False
 
     subjects: List[Subject] = ()
@@ -69,8 +63,6 @@ class RoleBinding(TypedObject):
 
 class ClusterRoleBinding(TypedObject):
     API_VERSION: ClassVar[str] = f"{API_GROUP}/v1"
-    KIND: ClassVar[str] = "ClusterRoleBinding"
-    PLURAL: ClassVar[str] = "clusterrolebindings"
     NAMESPACED: ClassVar[bool] = False
     HAS_STATUS: ClassVar[bool] = False
 

@@ -16,18 +16,8 @@ def unknown_kind(api_version: str, kind: str) -> type[UnknownObject]:
     custom of others.
     """
     namespaced = kind not in _CLUSTER_SCOPED and not kind.startswith("Cluster")
-    attributes = {"API_VERSION": api_version, "KIND": kind, "PLURAL": _plural(kind), "NAMESPACED": namespaced}
+    attributes = {"API_VERSION": api_version, "KIND": kind, "NAMESPACED": namespaced}
     return type(kind, (UnknownObject,), {**attributes, "__module__": __name__})
-
-
-def _plural(kind: str) -> str:
-    """The usual resource name of a kind, as apimachinery guesses it."""
-    word = kind.lower()
-    if word == "endpoints":
-        return word
-    if word.endswith("s"):
-        return f"{word}es"
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
 
 _CLUSTER_SCOPED = frozenset({

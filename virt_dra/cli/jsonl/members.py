@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from virt_dra.api.wire import Json, WireError
+from virt_dra.api.wire import JSON_TYPES, Json, WireError
 
 
 class BadLine(ValueError):
@@ -19,25 +19,13 @@ def member(request: Json, name: str, kind: type, default: Any = None) -> Any:
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise BadLine(f"{name}: must be {_type_name(kind)}, not {found_type(value)}")
+        raise BadLine(f"{name}: must be {JSON_TYPES[kind]}, not {found_type(value)}")
     return value
-
-
-def _type_name(kind: type) -> str:
-    names = {
-        dict: "an object",
-        list: "a list",
-        str: "a string",
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-    }
-    return names.get(kind, kind.__name__)
 
 
 def found_type(value: object) -> str:
     """The JSON type of a value, for messages."""
-    return "null" if value is None else _type_name(type(value))
+    return JSON_TYPES[type(value)]
 
 
 def under(name: str, error: WireError) -> WireError:
