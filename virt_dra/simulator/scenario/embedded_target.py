@@ -26,7 +26,7 @@ from virt_dra.controllers.loops.context import LoopTimers
 from virt_dra.simulator.control_plane import LOOPS, AmbientSources, LoopKind, control_plane
 from virt_dra.simulator.scenario.normal_form import RawState
 from virt_dra.simulator.scenario.player import Play
-from virt_dra.simulator.scenario.scenario import COMPARED, PLAY, ActingUser, Scenario, api_version_of
+from virt_dra.simulator.scenario.scenario import COMPARED, PLAY, ActingUser, ObjectPlace, Scenario, api_version_of
 from virt_dra.simulator.scenario.symbols import ObjectLog
 from virt_dra.simulator.virtual_time import run_virtually, virtual_now
 
@@ -94,9 +94,11 @@ class EmbeddedTarget:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def get(self, api_version: str, kind: str, name: str, namespace: str) -> Json | None:
+    async def get(self, place: ObjectPlace) -> Json | None:
         try:
-            return (await self._cluster.get(type_of(api_version, kind), name, namespace)).to_wire()
+            return (
+                await self._cluster.get(type_of(place.api_version, place.kind), place.name, place.namespace)
+            ).to_wire()
         except NotFound:
             return None
 
@@ -106,26 +108,16 @@ class EmbeddedTarget:
         if isinstance(created, Node):  # admission has marked it as not ready
             await self._cluster.patch(Node, created.name, merge={"spec": {"taints": raw.get("spec", {}).get("taints")}})
 
-    async def patch(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str,
-        patch: Json,
-        *,
-        subresource: str,
-        user: ActingUser | None,
-    ) -> None:
+    async def patch(self, place: ObjectPlace, patch: Json, *, subresource: str, user: ActingUser | None) -> None:
         part: Any = subresource
         async with self._as(user) as cluster:
-            await cluster.patch(type_of(api_version, kind), name, namespace, merge=patch, subresource=part)
+            kind = type_of(place.api_version, place.kind)
+            await cluster.patch(kind, place.name, place.namespace, merge=patch, subresource=part)
 
-    async def delete(
-        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
-    ) -> None:
+    async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None:
         async with self._as(user) as cluster:
-            await cluster.delete(type_of(api_version, kind), name, namespace, grace_seconds=grace)
+            kind = type_of(place.api_version, place.kind)
+            await cluster.delete(kind, place.name, place.namespace, grace_seconds=grace)
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None:
         async with self._as(user) as cluster:

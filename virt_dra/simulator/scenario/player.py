@@ -19,6 +19,7 @@ from virt_dra.simulator.scenario.scenario import (
     PLAY,
     WITH_STATUS,
     ActingUser,
+    ObjectPlace,
     Scenario,
     Step,
     api_version_of,
@@ -44,28 +45,16 @@ class ScenarioTarget(Protocol):
     step: int
     """The index of the step that is performed, for the log; -1 while objects are given."""
 
-    async def get(self, api_version: str, kind: str, name: str, namespace: str) -> Json | None:
+    async def get(self, place: ObjectPlace) -> Json | None:
         """The object as the admin sees it; None if it doesn't exist."""
 
     async def create(self, raw: Json, user: ActingUser | None) -> None:
         """A new Node gets its status and exactly its taints."""
 
-    async def patch(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str,
-        patch: Json,
-        *,
-        subresource: str,
-        user: ActingUser | None,
-    ) -> None:
+    async def patch(self, place: ObjectPlace, patch: Json, *, subresource: str, user: ActingUser | None) -> None:
         """A merge patch."""
 
-    async def delete(
-        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
-    ) -> None: ...
+    async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None: ...
 
     async def bind(self, pod: str, namespace: str, node: str, user: ActingUser | None) -> None: ...
 
@@ -136,9 +125,8 @@ class Play:
                 await self._delete(index, fields["kind"], fields["name"], namespace, fields.get("grace"), user)
             case "patch":
                 place = self._place(fields["kind"], fields["name"], namespace)
-                request = self.target.patch(
-                    *place, fields["patch"], subresource=fields.get("subresource", ""), user=user
-                )
+                part = fields.get("subresource", "")
+                request = self.target.patch(place, fields["patch"], subresource=part, user=user)
                 await self._asked(index, request)
             case "bind":
                 await self._asked(index, self.target.bind(fields["pod"], namespace, fields["node"], user))
@@ -154,7 +142,7 @@ class Play:
                 devices = [_with_times(device, self.target.text_now()) for device in fields["devices"]]
                 place = self._place("ResourceClaim", fields["claim"], namespace)
                 await self._asked(
-                    index, self.target.patch(*place, {"status": {"devices": devices}}, subresource="status", user=user)
+                    index, self.target.patch(place, {"status": {"devices": devices}}, subresource="status", user=user)
                 )
             case "wait":
                 await asyncio.sleep(fields["seconds"])
@@ -167,26 +155,26 @@ class Play:
         for raw in objects:
             obj = self._whole(raw, namespace)
             kind, metadata = obj["kind"], obj["metadata"]
-            place = (obj["apiVersion"], kind, metadata["name"], metadata.get("namespace", ""))
+            place = ObjectPlace(obj["apiVersion"], kind, metadata["name"], metadata.get("namespace", ""))
             status = obj.pop("status", None)
-            if await self.target.get(*place) is None:
+            if await self.target.get(place) is None:
                 made = {**obj, "status": status} if kind == "Node" and status is not None else obj
                 done = await self._asked(step, self.target.create(made, user))
                 status = None if kind == "Node" else status
             else:
-                done = await self._asked(step, self.target.patch(*place, obj, subresource="", user=user))
+                done = await self._asked(step, self.target.patch(place, obj, subresource="", user=user))
             if done and status is not None and kind in WITH_STATUS:
-                await self._asked(step, self.target.patch(*place, {"status": status}, subresource="status", user=user))
+                await self._asked(step, self.target.patch(place, {"status": status}, subresource="status", user=user))
 
     async def _delete(
         self, step: int, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
     ) -> None:
-        await self._asked(step, self.target.delete(*self._place(kind, name, namespace), grace, user))
+        await self._asked(step, self.target.delete(self._place(kind, name, namespace), grace, user))
 
     async def _report(self, step: int, pod: str, namespace: str, phase: str, user: ActingUser | None) -> None:
         """What a kubelet writes first, or last: one merge patch of the pod's status."""
         place = self._place("Pod", pod, namespace)
-        raw = await self.target.get(*place)
+        raw = await self.target.get(place)
         now = self.target.text_now()
         code = 1 if phase == "Failed" else 0
         over = {
@@ -205,7 +193,7 @@ class Play:
             for container in (raw or {}).get("spec", {}).get("containers", ())
         ]  # fmt: skip
         patch = {"status": {"phase": phase, "containerStatuses": statuses}}
-        await self._asked(step, self.target.patch(*place, patch, subresource="status", user=user))
+        await self._asked(step, self.target.patch(place, patch, subresource="status", user=user))
 
     async def _asked(self, step: int | str, request: Any) -> bool:
         """False if the cluster refused, which is recorded."""
@@ -222,8 +210,8 @@ class Play:
             metadata.setdefault("namespace", namespace)
         return {**raw, "apiVersion": api_version_of(raw), "metadata": metadata}
 
-    def _place(self, kind: str, name: str, namespace: str) -> tuple[str, str, str, str]:
-        return api_version_of({"kind": kind}), kind, name, "" if kind in CLUSTER_SCOPED else namespace
+    def _place(self, kind: str, name: str, namespace: str) -> ObjectPlace:
+        return ObjectPlace(api_version_of({"kind": kind}), kind, name, "" if kind in CLUSTER_SCOPED else namespace)
 
     # --- time
     # -----------------------------------------------------------------------------------------------------------

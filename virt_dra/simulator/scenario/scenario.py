@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_dra.api.feature_gates import PLAIN, FeatureGates
 from virt_dra.api.wire import Json
@@ -42,6 +42,15 @@ WITH_STATUS: Final = frozenset({
     "PodDisruptionBudget",
 })  # fmt: skip
 """Kinds whose status is a subresource that ``apply`` patches."""
+
+
+class ObjectPlace(NamedTuple):
+    """Which object a request is about. ``namespace``: "" for cluster-scoped kinds."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from virt_dra.simulator.scenario.scenario import (
     COMPARED,
     PLAY,
     ActingUser,
+    ObjectPlace,
     Scenario,
     api_version_of,
     namespaces_made,
@@ -107,8 +108,8 @@ class ServerTarget:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def get(self, api_version: str, kind: str, name: str, namespace: str) -> Json | None:
-        path = paths.item(resource_of(type_of(api_version, kind)), namespace, name)
+    async def get(self, place: ObjectPlace) -> Json | None:
+        path = _path(place)
         try:
             return parsed(await self._cluster.transport.request(KubeRequest("GET", path, verb="get")))
         except NotFound:
@@ -120,34 +121,15 @@ class ServerTarget:
         await self._sent(KubeRequest("POST", path, body=raw, verb="create", repeatable=False), user)
         if raw["kind"] == "Node":
             taints = raw.get("spec", {}).get("taints")
-            await self.patch(
-                raw["apiVersion"],
-                "Node",
-                raw["metadata"]["name"],
-                "",
-                {"spec": {"taints": taints}},
-                subresource="",
-                user=None,
-            )
+            node = ObjectPlace(raw["apiVersion"], "Node", raw["metadata"]["name"], "")
+            await self.patch(node, {"spec": {"taints": taints}}, subresource="", user=None)
 
-    async def patch(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str,
-        patch: Json,
-        *,
-        subresource: str,
-        user: ActingUser | None,
-    ) -> None:
-        path = paths.item(resource_of(type_of(api_version, kind)), namespace, name, subresource)
+    async def patch(self, place: ObjectPlace, patch: Json, *, subresource: str, user: ActingUser | None) -> None:
+        path = _path(place, subresource)
         await self._sent(KubeRequest("PATCH", path, (), patch, MERGE_PATCH, verb="patch"), user)
 
-    async def delete(
-        self, api_version: str, kind: str, name: str, namespace: str, grace: int | None, user: ActingUser | None
-    ) -> None:
-        path = paths.item(resource_of(type_of(api_version, kind)), namespace, name)
+    async def delete(self, place: ObjectPlace, grace: int | None, user: ActingUser | None) -> None:
+        path = _path(place)
         options: Json = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -187,6 +169,10 @@ class ServerTarget:
     @property
     def last_change(self) -> float:
         return self._last_change
+
+
+def _path(place: ObjectPlace, subresource: str = "") -> str:
+    return paths.item(resource_of(type_of(place.api_version, place.kind)), place.namespace, place.name, subresource)
 
 
 async def _listed(cluster: KubeCluster, kind: str, api_version: str = "") -> tuple[Json, ...]:
